@@ -1,23 +1,23 @@
-"""Options that several subcommands take, and what the code of a subcommand is."""
+"""What a subcommand is, how its arguments are written, and the options that several take."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from app_server.startup.launch import parse_setting
 
-SANDBOXES: Final = ("read-only", "workspace-write", "danger-full-access")
-APPROVALS: Final = ("untrusted", "on-failure", "on-request", "never")
-
-
 Run = Callable[[argparse.Namespace], int]
 
-UNITS: Final = {"s": 1, "m": 60, "h": 3600}
+Argument = Callable[[argparse._ActionsContainer], argparse.Action]
+"""Adds one argument to a parser, or to a group of one."""
+
+Adder = Callable[[argparse.ArgumentParser], object]
+"""Adds an argument, or several."""
 
 
 class Subcommand:
@@ -27,7 +27,7 @@ class Subcommand:
         self,
         name: str,
         summary: str,
-        add_arguments: Callable[[argparse.ArgumentParser], None],
+        arguments: Sequence[Adder],
         run: Run | None,
         *examples: str,
         usage: str = "",
@@ -37,9 +37,10 @@ class Subcommand:
         `usage` is what follows the options.
         """
         self.name, self.summary, self.usage = name, summary, usage
-        self.add_arguments, self.run, self.examples = add_arguments, run, examples
+        self.arguments, self.run, self.examples = arguments, run, examples
 
 
+# --- running
 def serving_itself(load: Callable[[], Run]) -> Run:
     """Return what runs a command that has a server in this process. `load` imports it, which takes a while."""
 
@@ -66,42 +67,71 @@ def errand(module: str, name: str) -> Run:
     return serving_itself(load)
 
 
-def no_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing."""
+def log_errors_only() -> None:
+    """Keep the warnings of a server in this process off stderr, unless a level was chosen."""
+    if "APP_SERVER_LOG" not in os.environ:
+        logging.disable(logging.WARNING)
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the options that go before the settings of `config.toml`. What is not given is not in the namespace, so that
-    it may be given before the subcommand, too.
+# --- arguments
+def option(*names: str, **how: Any) -> Argument:
+    """Return what adds an argument, as argparse has it."""
+    return lambda parser: parser.add_argument(*names, **how)
+
+
+def flag(name: str, what: str) -> Argument:
+    return option(name, action="store_true", help=what)
+
+
+def choice(name: str, metavar: str, what: str, words: tuple[str, ...], *short: str) -> Argument:
+    """Return what adds an argument that is one of these words."""
+
+    def one_of(text: str) -> str:
+        if text not in words:
+            raise argparse.ArgumentTypeError(f"expected {any_of(words)}, got {text!r}")
+        return text
+
+    what = f"{what}: {any_of(words)}"
+    return option(*short, name, type=one_of, choices=words, metavar=metavar, help=what)
+
+
+def group(title: str, *arguments: Argument) -> Adder:
+    """Return what adds arguments under a title of their own."""
+    return lambda parser: _add_all(parser.add_argument_group(title), arguments)
+
+
+def before_or_after(title: str, *arguments: Argument) -> Adder:
+    """Return what adds a group of arguments that may be given before a subcommand, too: what is not given is not in
+    the namespace.
     """
-    group = parser.add_argument_group("settings", argument_default=argparse.SUPPRESS)
-    group.add_argument(
-        "-c",
-        "--config",
-        action="append",
-        type=_setting,
-        metavar="KEY=VALUE",
-        help="override a setting (dotted key, TOML value)",
+    return lambda parser: _add_all(
+        parser.add_argument_group(title, argument_default=argparse.SUPPRESS), arguments
     )
-    group.add_argument("--enable", action="append", metavar="FEATURE", help="switch a feature on")
-    group.add_argument("--disable", action="append", metavar="FEATURE", help="switch a feature off")
-    group.add_argument("-p", "--profile", metavar="NAME", help="use a profile of config.toml")
 
 
-def add_turn_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the settings, and those of new conversations."""
-    add_settings(parser)
-    group = parser.add_argument_group("conversations", argument_default=argparse.SUPPRESS)
-    group.add_argument("-m", "--model", metavar="MODEL", help="the model of new conversations")
-    add_choice(group, "--sandbox", "MODE", "what commands may do", SANDBOXES, "-s")
-    group.add_argument(
-        "--add-dir",
-        action="append",
-        type=_folder,
-        metavar="DIR",
-        help="another folder that commands may write",
-    )
-    add_choice(group, "--ask-for-approval", "WHEN", "when to ask", APPROVALS, "-a")
+def at_most_one(*arguments: Argument) -> Adder:
+    """Return what adds arguments that exclude one another."""
+    return lambda parser: _add_all(parser.add_mutually_exclusive_group(), arguments)
+
+
+def _add_all(container: argparse._ActionsContainer, arguments: Iterable[Argument]) -> None:
+    for add in arguments:
+        add(container)
+
+
+def defaults(**values: Any) -> Adder:
+    """Return what sets the values of what is not given."""
+    return lambda parser: parser.set_defaults(**values)
+
+
+def any_of(words: Iterable[str]) -> str:
+    """List words of which one is meant."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+# --- types of arguments
+UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def positive(text: str) -> int:
@@ -134,62 +164,72 @@ def _folder(text: str) -> str:
     return os.path.realpath(text)
 
 
-def add_server_options(parser: argparse.ArgumentParser) -> None:
-    """Add all that a server takes."""
-    add_turn_settings(parser)
-    group = parser.add_argument_group("serving", argument_default=argparse.SUPPRESS)
-    group.add_argument(
-        "--listen",
-        action="append",
-        metavar="ADDRESS",
-        help="stdio:// (the default), unix://, unix:///PATH, ws://127.0.0.1:PORT or off; several times for several",
-    )
-    group.add_argument("--stdio", action="store_true", help="serve stdin and stdout, as without it")
-    group.add_argument(
-        "--ws-token-file",
-        metavar="FILE",
-        help="the token of clients of ws://; without it, one in the home is made",
-    )
-    group.add_argument("--ws-token-sha256", metavar="HEX", help="its SHA-256, instead of the token")
-    group.add_argument("--startup", help=argparse.SUPPRESS)  # descriptors of who starts a shared server
-    group.add_argument("--successor", type=int, help=argparse.SUPPRESS)  # of the server that it replaces
-
-
-def log_errors_only() -> None:
-    """Keep the warnings of a server in this process off stderr, unless a level was chosen."""
-    if "APP_SERVER_LOG" not in os.environ:
-        logging.disable(logging.WARNING)
-
-
-def any_of(words: Iterable[str]) -> str:
-    """List words of which one is meant."""
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def add_choice(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
-    name: str,
-    metavar: str,
-    what: str,
-    words: tuple[str, ...],
-    *short: str,
-) -> None:
-    """Add an argument that is one of these words."""
-
-    def one_of(text: str) -> str:
-        if text not in words:
-            raise argparse.ArgumentTypeError(f"expected {any_of(words)}, got {text!r}")
-        return text
-
-    parser.add_argument(
-        *short, name, type=one_of, choices=words, metavar=metavar, help=f"{what}: {any_of(words)}"
-    )
-
-
 def _setting(text: str) -> str:
     try:
         parse_setting(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
+
+
+# --- what several commands take
+SANDBOXES: Final = ("read-only", "workspace-write", "danger-full-access")
+APPROVALS: Final = ("untrusted", "on-failure", "on-request", "never")
+
+JSON: Final = flag("--json", "print JSON")
+
+SETTINGS: Final = before_or_after(
+    "settings",
+    option(
+        *("-c", "--config"),
+        action="append",
+        type=_setting,
+        metavar="KEY=VALUE",
+        help="override a setting (dotted key, TOML value)",
+    ),
+    option("--enable", action="append", metavar="FEATURE", help="switch a feature on"),
+    option("--disable", action="append", metavar="FEATURE", help="switch a feature off"),
+    option("-p", "--profile", metavar="NAME", help="use a profile of config.toml"),
+)
+"""What goes before the settings of `config.toml`."""
+
+TURN_SETTINGS: Final = (
+    SETTINGS,
+    before_or_after(
+        "conversations",
+        option("-m", "--model", metavar="MODEL", help="the model of new conversations"),
+        choice("--sandbox", "MODE", "what commands may do", SANDBOXES, "-s"),
+        option(
+            "--add-dir",
+            action="append",
+            type=_folder,
+            metavar="DIR",
+            help="another folder that commands may write",
+        ),
+        choice("--ask-for-approval", "WHEN", "when to ask", APPROVALS, "-a"),
+    ),
+)
+"""The settings, and those of new conversations."""
+
+SERVER_OPTIONS: Final = (
+    *TURN_SETTINGS,
+    before_or_after(
+        "serving",
+        option(
+            "--listen",
+            action="append",
+            metavar="ADDRESS",
+            help="stdio:// (the default), unix://, unix:///PATH, ws://127.0.0.1:PORT or off; several times for several",
+        ),
+        flag("--stdio", "serve stdin and stdout, as without it"),
+        option(
+            "--ws-token-file",
+            metavar="FILE",
+            help="the token of clients of ws://; without it, one in the home is made",
+        ),
+        option("--ws-token-sha256", metavar="HEX", help="its SHA-256, instead of the token"),
+        option("--startup", help=argparse.SUPPRESS),  # descriptors of who starts a shared server
+        option("--successor", type=int, help=argparse.SUPPRESS),  # of the server that it replaces
+    ),
+)
+"""All that a server takes."""

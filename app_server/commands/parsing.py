@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, NoReturn
 
 from app_server import PROTOCOL_VERSION, __version__
-from app_server.commands.options import Subcommand, add_server_options, any_of
+from app_server.commands.options import SERVER_OPTIONS, Subcommand, any_of
 from app_server.standard_streams import complain
 
 PROGRAM = "app-server"
@@ -153,7 +153,8 @@ def parse(words: Sequence[str]) -> Parsed:
     examples = "\n".join(["examples:", *map(_shown, command.examples)])
     name = f"{PROGRAM} {command.name}"
     parser = CommandParser(name, command.usage, lambda: _sentence(command.summary), examples)
-    command.add_arguments(parser)
+    for add in command.arguments:
+        add(parser)
     return Parsed(command, parser.parse_rest(rest[command.name.count(" ") + 1 :], given))
 
 
@@ -173,7 +174,8 @@ def whole_parser() -> argparse.ArgumentParser:
     """Make one parser with every command, for completion. It loads what all of them take."""
     whole = argparse.ArgumentParser(PROGRAM, description=ABOUT)
     whole.add_argument("--version", action="version", version=VERSION)
-    add_server_options(whole)
+    for add in SERVER_OPTIONS:
+        add(whole)
     places = {"": whole.add_subparsers()}
     parsers: dict[str, argparse.ArgumentParser] = {}
     for command in sorted(all_commands(), key=lambda command: command.name.count(" ")):
@@ -183,7 +185,8 @@ def whole_parser() -> argparse.ArgumentParser:
                 parsers[first] = places[""].add_parser(first, help=FAMILIES[first])
             places[first] = parsers[first].add_subparsers()
         own = places[first if second else ""].add_parser(second or first, help=command.summary)
-        command.add_arguments(own)
+        for add in command.arguments:
+            add(own)
         parsers[command.name] = own
     places[""].add_parser("help", help="show the options of a command, and examples").add_argument(
         "about", choices=[*parsers]
@@ -195,7 +198,8 @@ def _outer_parser() -> CommandParser:
     """Make the parser of what stands before the name of a command."""
     parser = CommandParser(PROGRAM, "[COMMAND]", overview, MORE)
     parser.add_argument("--version", action="version", version=VERSION)
-    add_server_options(parser)
+    for add in SERVER_OPTIONS:
+        add(parser)
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 

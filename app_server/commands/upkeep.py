@@ -10,24 +10,18 @@ from importlib import import_module
 from typing import Final
 
 from app_server.commands.options import (
+    JSON,
+    SETTINGS,
+    TURN_SETTINGS,
     Subcommand,
-    add_choice,
-    add_settings,
-    add_turn_settings,
+    at_most_one,
+    choice,
     errand,
+    flag,
     log_errors_only,
-    no_arguments,
     serving_itself,
 )
 from app_server.standard_streams import cancel_on_interrupt, complain
-
-
-def _add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--online", action="store_true", help="ask providers and MCP servers over the network, too"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_turn_settings(parser)
 
 
 def _doctor(args: argparse.Namespace) -> int:
@@ -59,10 +53,6 @@ def _login_status(args: argparse.Namespace) -> int:
     return 0
 
 
-def _add_completion_arguments(parser: argparse.ArgumentParser) -> None:
-    add_choice(parser, "shell", "SHELL", "the shell", ("bash", "zsh", "fish"))
-
-
 def _completion(args: argparse.Namespace) -> int:
     """Print a script made of the parser of all commands, which asks no server when Tab is pressed."""
     import shtab  # noqa: PLC0415  for this alone
@@ -89,21 +79,11 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from _actions(command)
 
 
-def _add_login_arguments(parser: argparse.ArgumentParser) -> None:
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--with-api-key", action="store_true", help="read an API key from stdin")
-    how.add_argument(
-        "--device-auth", action="store_true", help="with a code, in a browser on another machine"
-    )
-    how.add_argument("--no-browser", action="store_true", help="only print the address of the page")
-    add_settings(parser)
-
-
 COMMANDS: Final = (
     Subcommand(
         "doctor",
         "check this machine and the configuration, and say what to do",
-        _add_doctor_arguments,
+        [flag("--online", "ask providers and MCP servers over the network, too"), JSON, *TURN_SETTINGS],
         _doctor,
         "app-server doctor",
         "app-server doctor --online   # ask providers and MCP servers over the network, too",
@@ -111,7 +91,14 @@ COMMANDS: Final = (
     Subcommand(
         "login",
         "log in at the provider of the model: in the browser, with a code, or with a key",
-        _add_login_arguments,
+        [
+            at_most_one(
+                flag("--with-api-key", "read an API key from stdin"),
+                flag("--device-auth", "with a code, in a browser on another machine"),
+                flag("--no-browser", "only print the address of the page"),
+            ),
+            SETTINGS,
+        ],
         serving_itself(lambda: import_module("app_server.errands.accounts").run_login),
         "app-server login   # in the browser of this machine",
         "app-server login --device-auth   # with a code, in a browser elsewhere",
@@ -120,7 +107,7 @@ COMMANDS: Final = (
     Subcommand(
         "logout",
         "forget the login",
-        add_settings,
+        [SETTINGS],
         errand("accounts", "log_out"),
         "app-server logout",
         "CODEX_HOME=/srv/agent app-server logout   # in another home",
@@ -128,7 +115,7 @@ COMMANDS: Final = (
     Subcommand(
         "login status",
         "say whether there is a login",
-        no_arguments,
+        [],
         _login_status,
         "app-server login status   # exit status 1 where there is none",
         "CODEX_HOME=/srv/agent app-server login status   # in another home",
@@ -136,7 +123,7 @@ COMMANDS: Final = (
     Subcommand(
         "completion",
         "print a script with which a shell completes command lines",
-        _add_completion_arguments,
+        [choice("shell", "SHELL", "the shell", ("bash", "zsh", "fish"))],
         _completion,
         "app-server completion bash > ~/.local/share/bash-completion/completions/app-server",
         "app-server completion zsh > ~/.zfunc/_app-server   # where ~/.zfunc is in fpath",
