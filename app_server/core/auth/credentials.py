@@ -11,10 +11,11 @@ import base64
 import binascii
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -199,34 +200,47 @@ def has_ended(stored: StoredAuth, now: datetime) -> bool:
 
 AUTH_FILE = "auth.json"
 FILE_MODE = 0o600
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 logger = logging.getLogger(__name__)
+
+Stored = TypeVar("Stored")
 
 
 def read_auth(home: Path) -> StoredAuth | None:
     """Return the stored credentials, or None. Logs that a file is damaged, never its content."""
-    path = home / AUTH_FILE
     try:
-        data = read_regular_file(path, MAX_BYTES)
-    except UnreadableFileError as problem:
-        logger.warning("%s is ignored: %s", path, problem)
-        return None
-    if data is None:
-        return None
-    try:
-        return _decode(json.loads(data))
-    except (ValueError, RecursionError):
-        logger.warning("%s is ignored: it does not have the form of stored credentials", path)
+        return read_credentials_file(home / AUTH_FILE, _decode)
+    except AuthError as problem:
+        logger.warning("%s", problem)
         return None
 
 
 def write_auth(home: Path, auth: StoredAuth) -> None:
     """Store credentials. If it raises AuthError, the previous credentials are unchanged."""
-    path = home / AUTH_FILE
+    write_credentials_file(home / AUTH_FILE, _encode(auth))
+
+
+def read_credentials_file(path: Path, decode: Callable[[Json], Stored]) -> Stored | None:
+    """Return what a file of credentials holds; None without one. Raises AuthError for what is no such file, also where
+    `decode` raises ValueError; its text says nothing of the content.
+    """
+    try:
+        data = read_regular_file(path, MAX_BYTES)
+        return None if data is None else decode(json.loads(data))
+    except UnreadableFileError as problem:
+        raise AuthError(f"{path} cannot be used: {problem}") from None
+    except (ValueError, RecursionError):
+        text = f"{path} cannot be used: it does not have the form of stored credentials"
+        raise AuthError(text) from None
+
+
+def write_credentials_file(path: Path, content: Mapping[str, Json]) -> None:
+    """Replace a file of credentials. If it raises AuthError, the previous one is unchanged."""
+    home = path.parent
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file_atomically(path, json.dumps(_encode(auth), indent=2).encode(), FILE_MODE)
+        write_file_atomically(path, json.dumps(content, indent=2).encode(), FILE_MODE)
     except OSError as error:
         problem = remedies.home_unwritable(str(home), (error.strerror or "unknown error").lower())
         raise AuthError(f"credentials cannot be stored in {path}: {problem}") from error

@@ -12,7 +12,9 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -20,15 +22,12 @@ from msgspec import Struct
 
 from app_server.core.auth import oauth_client
 from app_server.core.auth.browser import is_safe_url
-from app_server.core.auth.credentials import filled
+from app_server.core.auth.credentials import filled, read_credentials_file, write_credentials_file
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
-from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
 from app_server.core.errors import AuthError
 from protocol.structs import Discreet, Json, replace
 
 CREDENTIALS_FILE = ".credentials.json"
-FILE_MODE = 0o600
-MAX_BYTES = 4 * 1024 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -74,19 +73,14 @@ def read_mcp_tokens(home: Path, server: str, url: str) -> McpTokens | None:
 
 def write_mcp_tokens(home: Path, tokens: McpTokens) -> None:
     """Store the tokens of one server. Raises AuthError; then what was stored before is unchanged."""
-    path = home / CREDENTIALS_FILE
     written = msgspec.to_builtins(tokens)
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        entries = {
-            key: entry for key, entry in _read(home).items() if not _is_of(entry, tokens.server, tokens.url)
-        }
-        entries[_key(tokens)] = {
-            key: value for key, value in written.items() if value is not None or key not in OURS
-        }
-        write_file_atomically(path, json.dumps(entries, indent=2).encode(), FILE_MODE)
-    except OSError as error:
-        raise AuthError(f"credentials cannot be stored in {path}: {error.strerror}") from error
+    entries = {
+        key: entry for key, entry in _read(home).items() if not _is_of(entry, tokens.server, tokens.url)
+    }
+    entries[_key(tokens)] = {
+        key: value for key, value in written.items() if value is not None or key not in OURS
+    }
+    write_credentials_file(home / CREDENTIALS_FILE, entries)
 
 
 def _is_of(entry: Json, server: str, url: str) -> bool:
@@ -94,18 +88,8 @@ def _is_of(entry: Json, server: str, url: str) -> bool:
 
 
 def _read(home: Path) -> dict[str, Json]:
-    """Read the file. Raises AuthError for what is no such file; its text says nothing of the content."""
-    path = home / CREDENTIALS_FILE
-    try:
-        data = read_regular_file(path, MAX_BYTES)
-        value = {} if data is None else json.loads(data)
-    except UnreadableFileError as problem:
-        raise AuthError(f"{path} cannot be used: {problem}") from None
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise AuthError(f"{path} cannot be used: it does not have the form of stored credentials")
-    return value
+    """Return the entries of the file, also those that are not understood. Raises AuthError."""
+    return read_credentials_file(home / CREDENTIALS_FILE, partial(msgspec.convert, type=dict[str, Any])) or {}
 
 
 def _key(tokens: McpTokens) -> str:

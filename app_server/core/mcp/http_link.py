@@ -25,7 +25,7 @@ from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import LoadTokens
-from app_server.core.mcp.mcp_client import OnMessage
+from app_server.core.mcp.mcp_client import McpLink, OnMessage
 from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
 from app_server.core.threads import YieldBudget
 from protocol.structs import Json
@@ -42,17 +42,17 @@ class _SessionOver(Exception):
     """The server no longer recognises this session."""
 
 
-class HttpLink:
+class HttpLink(McpLink):
     """One session with one server. `login` gives the token of a stored login to a server that is sent no other."""
 
     def __init__(
         self, name: str, url: str, headers: Mapping[str, str], http: LazyHttp, login: McpTokenSource | None
     ) -> None:
+        super().__init__()
         self._name, self._url, self._login = name, url, login
         self._headers, self._http = dict(headers), http
         self._posts: dict[int, anyio.CancelScope] = {}
         self._over = anyio.Event()
-        self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](faults.OUTGOING_QUEUE)
 
     async def receive(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
@@ -60,21 +60,9 @@ class HttpLink:
             await self._over.wait()
             group.cancel_scope.cancel()
 
-    async def send(self, message: Json) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self._outgoing.send(message)
-
-    def send_soon(self, message: Json) -> None:
-        with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._outgoing.send_nowait(message)
-
-    def set_protocol_version(self, version: str) -> None:
-        self._headers[VERSION_HEADER] = version
-
     async def close(self) -> None:
         """End the session at the server, if the server has created one."""
-        self._outgoing.close()
-        self._waiting.close()
+        self.end_queue()
         if SESSION_HEADER in self._headers and not self._over.is_set():
             with anyio.move_on_after(FAREWELL_SECONDS), contextlib.suppress(HttpFailure, AuthError):
                 async with self._answered("DELETE"):
@@ -141,6 +129,8 @@ class HttpLink:
 
     def _request(self, method: str, body: bytes | None, token: str | None) -> HttpRequest:
         headers = self._headers | ({} if token is None else {"authorization": f"Bearer {token}"})
+        if self.protocol_version is not None:
+            headers[VERSION_HEADER] = self.protocol_version
         # Every request has a deadline of its own, which pauses while the user is asked something.
         return HttpRequest(
             method=method,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -32,20 +33,31 @@ PROTOCOL_VERSION = "2025-06-18"
 OnMessage = Callable[[Incoming], None]
 
 
-class McpLink(Protocol):
+class McpLink(ABC):
     """One open connection to one server over any transport: it knows bytes and HTTP, the client knows the methods. If
     the outgoing queue is full, `send` waits, and `send_soon` drops the message.
     """
 
+    def __init__(self) -> None:
+        self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](faults.OUTGOING_QUEUE)
+        self.protocol_version: str | None = None
+        """As negotiated."""
+
+    @abstractmethod
     async def receive(self, on_message: OnMessage) -> None:
         """Pass incoming messages to `on_message`; return when the connection closes."""
 
-    async def send(self, message: Json) -> None: ...
+    async def send(self, message: Json) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._outgoing.send(message)
 
-    def send_soon(self, message: Json) -> None: ...
+    def send_soon(self, message: Json) -> None:
+        with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._outgoing.send_nowait(message)
 
-    def set_protocol_version(self, version: str) -> None:
-        """Set the negotiated protocol version."""
+    def end_queue(self) -> None:
+        self._outgoing.close()
+        self._waiting.close()
 
 
 class McpRequestFailed(faults.McpFailure):
@@ -125,7 +137,7 @@ class McpClient:
         offered, info = result.get("capabilities"), result.get("serverInfo")
         self.capabilities = frozenset(offered) if isinstance(offered, dict) else frozenset()
         self.introduction = ServerIntroduction(_short(info), _short(offered))
-        self._link.set_protocol_version(version)
+        self._link.protocol_version = version
         await self._link.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def request(self, method: str, params: Json, seconds: float) -> Json:

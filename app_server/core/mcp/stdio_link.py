@@ -15,21 +15,19 @@ import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream
-from anyio.streams.memory import MemoryObjectReceiveStream
+from anyio.abc import ByteReceiveStream
 
 from app_server.core.config.types import WORKSPACE, McpStdioTransport
 from app_server.core.errors import LaunchError
 from app_server.core.exec.lasting import ServiceProcess
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.exec.shell_setup import own_folder
-from app_server.core.mcp.faults import OUTGOING_QUEUE, STDERR_LINES, McpFailure
+from app_server.core.mcp.faults import STDERR_LINES, McpFailure
 from app_server.core.mcp.interfaces import McpRuntime
-from app_server.core.mcp.mcp_client import OnMessage
+from app_server.core.mcp.mcp_client import McpLink, OnMessage
 from app_server.core.mcp.rpc_messages import LineSplitter, encode
 from app_server.core.real_path import real_path, within
 from app_server.core.threads import YieldBudget
-from protocol.structs import Json
 
 PASSED_ON = frozenset(
     {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
@@ -98,35 +96,20 @@ TERM_GRACE_SECONDS = 0.5
 _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
-class StdioLink:
+class StdioLink(McpLink):
     """A link over the standard streams of one process."""
 
     def __init__(self, name: str, process: ServiceProcess) -> None:
+        super().__init__()
         self._name = name
         self._process = process
-        self._outgoing, self._waiting = anyio.create_memory_object_stream[bytes](OUTGOING_QUEUE)
 
     async def receive(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(_write, self._process.stdin, self._waiting)
+            group.start_soon(self._write)
             group.start_soon(self._drain, self._process.stderr)
             await self._read_messages(on_message)
             group.cancel_scope.cancel()
-
-    async def send(self, message: Json) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self._outgoing.send(encode(message))
-
-    def send_soon(self, message: Json) -> None:
-        with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._outgoing.send_nowait(encode(message))
-
-    def set_protocol_version(self, version: str) -> None:
-        """Do nothing: the version makes no difference on a pipe."""
-
-    def close(self) -> None:
-        self._outgoing.close()
-        self._waiting.close()
 
     async def _read_messages(self, on_message: OnMessage) -> None:
         lines, budget = LineSplitter(), YieldBudget()
@@ -139,6 +122,11 @@ class StdioLink:
                     await budget.spend(0)
                 await budget.spend(len(chunk))
 
+    async def _write(self) -> None:
+        with contextlib.suppress(*_GONE):
+            async for message in self._waiting:
+                await self._process.stdin.send(encode(message))
+
     async def _drain(self, stream: ByteReceiveStream) -> None:
         """Read stderr to its end, because a server blocks when the pipe is full."""
         left = STDERR_LINES
@@ -150,12 +138,6 @@ class StdioLink:
                         "MCP server %s wrote to stderr: %s", self._name, line[:200].decode("utf-8", "replace")
                     )
                     left -= 1
-
-
-async def _write(stream: ByteSendStream, waiting: MemoryObjectReceiveStream[bytes]) -> None:
-    with contextlib.suppress(*_GONE):
-        async for data in waiting:
-            await stream.send(data)
 
 
 @contextlib.asynccontextmanager
@@ -171,7 +153,7 @@ async def open_stdio(
     try:
         yield link
     finally:
-        link.close()
+        link.end_queue()
         with anyio.CancelScope(shield=True):
             await _end(process)
 

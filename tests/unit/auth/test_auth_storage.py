@@ -102,7 +102,7 @@ def test_a_damaged_file_is_nobody_logged_in(
     (tmp_path / "auth.json").write_bytes(content)
     with caplog.at_level(logging.DEBUG):
         assert read_auth(tmp_path) is None
-    assert "auth.json is ignored" in caplog.text
+    assert "auth.json cannot be used" in caplog.text
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
