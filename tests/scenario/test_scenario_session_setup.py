@@ -5,7 +5,6 @@ import os
 import sys
 import webbrowser
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from protocol.structs import Json
 from tests.process.test_accounts import browse
 from tests.scenario.test_scenario_session_prompts import PNG, mcp_server
 from tests.support.editor import EVERYTHING, Editor, loaded, opened
+from tests.support.http_server import HttpHandler
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, patches, reply, says, script
 from tests.support.world import MakeWorld
 from tests.unit.auth.oauth_issuer import ScriptedIssuer, scripted_issuer
@@ -46,7 +46,7 @@ async def test_a_server_of_the_client_is_added_to_those_of_the_configuration(wor
 
 
 async def test_a_server_over_http(world: MakeWorld) -> None:
-    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+    def answer(handler: HttpHandler, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
         result = {"content": [{"type": "text", "text": "hello"}]}

@@ -6,12 +6,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from contextlib import contextmanager
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from protocol.structs import Json
+from tests.support.http_server import HttpHandler, http_server
 
 Answer = tuple[int, Json]
 
@@ -127,45 +126,19 @@ class ProtectedMcpServer:
 def protected_mcp_server() -> Iterator[ProtectedMcpServer]:
     played = ProtectedMcpServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._serve("GET")
-
-        def do_POST(self) -> None:
-            self._serve("POST")
-
-        def do_DELETE(self) -> None:
-            self._serve("DELETE")
-
-        def _serve(self, method: str) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+    class Handler(HttpHandler):
+        def serve(self) -> None:
+            body = self.body().decode()
             is_json = "json" in (self.headers.get("Content-Type") or "")
             fields = (json.loads(body) if is_json else dict(parse_qsl(body))) if body else {}
             bearer = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-            status, answer = played.answer(method, self.path.partition("?")[0], fields, bearer)
-            data = b"" if answer is None else json.dumps(answer).encode()
-            with suppress(ConnectionError):
-                self.send_response(status)
-                if status == 401:
-                    place = f"{played.url}/.well-known/oauth-protected-resource/mcp"
-                    told = f' resource_metadata="{place}"' if played.tells_metadata else ""
-                    self.send_header("WWW-Authenticate", f"Bearer{told}")
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+            status, answer = played.answer(self.command, self.path.partition("?")[0], fields, bearer)
+            headers = {"Content_Type": "application/json"}
+            if status == 401:
+                place = f"{played.url}/.well-known/oauth-protected-resource/mcp"
+                told = f' resource_metadata="{place}"' if played.tells_metadata else ""
+                headers["WWW_Authenticate"] = f"Bearer{told}"
+            self.reply(status, b"" if answer is None else json.dumps(answer).encode(), **headers)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    played.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with http_server(Handler) as played.url:
         yield played
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -4,9 +4,8 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from contextlib import contextmanager
+from threading import Event
 from urllib.parse import parse_qsl
 
 import anyio
@@ -14,6 +13,7 @@ import anyio.to_thread
 
 from app_server.core.auth.browser import code_challenge
 from protocol.structs import Json
+from tests.support.http_server import HttpHandler, http_server
 
 NOW = 1_800_000_000.0
 """Where the clock of these tests stands."""
@@ -99,31 +99,15 @@ class ScriptedIssuer:
 def scripted_issuer() -> Iterator[ScriptedIssuer]:
     issuer = ScriptedIssuer()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+    class Handler(HttpHandler):
+        def serve(self) -> None:
+            body = self.body().decode()
             is_json = "json" in self.headers["Content-Type"]
             status, answer = issuer.answer(self.path, json.loads(body) if is_json else dict(parse_qsl(body)))
-            data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            # A test may have left in the middle of its request.
-            with suppress(ConnectionError):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+            self.reply(status, answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    issuer.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield issuer
-    finally:
-        issuer.gate.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_server(Handler) as issuer.url:
+        try:
+            yield issuer
+        finally:
+            issuer.gate.set()

@@ -139,16 +139,12 @@ def test_a_provider_without_a_list_of_models_is_a_warning(tmp_path: Path) -> Non
 
 
 def test_what_a_request_would_lack_is_broken(tmp_path: Path) -> None:
-    check = about(tmp_path, env={})
-    assert (check.status, check.found) == (BROKEN, "Missing environment variable: `MINE_KEY`")
+    assert about(tmp_path, env={}).status is BROKEN
     told = about(
         tmp_path, env={}, text=MINE + "env_key = 'SPARE'\nenv_key_instructions = 'Ask Ann.'\n", which="spare"
     )
     assert (told.status, told.advice) == (WARNING, "Ask Ann.")
-    openai = about(tmp_path, which="openai", text="", env={})
-    assert (openai.status, openai.found) == (BROKEN, "Nobody is logged in")
-    without = about(tmp_path, which="x", text='model_provider = "x"\n[model_providers.x]\nname = "X"\n')
-    assert (without.status, "has no `base_url`" in without.found) == (BROKEN, True)
+    assert about(tmp_path, which="openai", text="", env={}).status is BROKEN
 
 
 def test_a_key_that_is_wanted_but_not_configured_is_told(tmp_path: Path) -> None:
@@ -279,8 +275,7 @@ def test_a_weaker_sandbox_is_a_warning_with_its_gaps() -> None:
 
 def test_git_is_there_or_not() -> None:
     assert machine.check_git("git version 2.39.5\n", "/bin").found == "git version 2.39.5"
-    missing = machine.check_git(None, "/bin")
-    assert (missing.status, missing.found) == (WARNING, "There is no git in /bin")
+    assert machine.check_git(None, "/bin").status is WARNING
 
 
 @pytest.mark.parametrize(
@@ -316,7 +311,7 @@ def test_a_home_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     for home in (tmp_path / "home", tmp_path / "home" / "below"):
         check = machine.check_home(home)
-        assert (check.status, "CODEX_HOME" in check.advice) == (BROKEN, True)
+        assert (check.status, check.advice) == (BROKEN, remedies.home_unwritable("x", "y").advice)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "sessions").write_text("")
     check = machine.check_home(tmp_path / "other")
@@ -354,56 +349,34 @@ def test_free_space_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) ->
     assert os.listdir(tmp_path) == []
 
 
-WITH_KEY = """\
-model = "m"
-model_provider = "mine"
-[model_providers.mine]
-name = "Mine"
-base_url = "http://models.test/v1"
-"""
-KEYED = WITH_KEY + 'env_key = "MINE_KEY"\n'
-
-
 def parts(check: Check) -> Problem:
     return Problem(check.found, check.advice)
 
 
-def checked(home: Path, text: str, answer: ModelList | ModelsUnknown | None, **env: str) -> Check:
-    (home / "config.toml").write_text(text)
-    config: Config = load_config(SettingsPlace(home=home, cwd=home, environment=env))
-    return check_provider(config, config.provider, env, None, answer)
-
-
-def test_of_providers(tmp_path: Path) -> None:
+def test_errors_of_a_turn_say_the_same(tmp_path: Path) -> None:
     """The sentences of `model_errors` are the errors of a turn."""
-    missing = checked(tmp_path, KEYED, None)
-    assert str(parts(missing)) == str(missing_variable("MINE_KEY", None))
-    down = checked(tmp_path, WITH_KEY, ModelsUnknown("Connection refused", unreachable=True))
-    assert str(parts(down)) == str(connection_failed("mine", "http://models.test", "Connection refused"))
-    without = checked(tmp_path, WITH_KEY.replace("base_url", "#base_url"), None)
-    assert str(parts(without)) == str(remedies.no_base_url("mine"))
-    refused = checked(tmp_path, KEYED, ModelsUnknown("", 401), MINE_KEY="k")
-    assert parts(refused) == remedies.key_refused("mine", "in MINE_KEY")
-    keyless = checked(tmp_path, WITH_KEY, ModelsUnknown("", 401))
+    assert str(parts(about(tmp_path, env={}))) == str(missing_variable("MINE_KEY", None))
+    down = about(tmp_path, ModelsUnknown("Connection refused", unreachable=True))
+    where = "http://models.test:8000"
+    assert str(parts(down)) == str(connection_failed("mine", where, "Connection refused"))
+    nameless = about(tmp_path, text='model_provider = "mine"\n[model_providers.mine]\nname = "X"\n')
+    assert nameless.status is BROKEN
+    assert str(parts(nameless)) == str(remedies.no_base_url("mine"))
+    assert parts(about(tmp_path, ModelsUnknown("", 401))) == remedies.key_refused("mine", "in MINE_KEY")
+    keyless = about(tmp_path, ModelsUnknown("", 401), text=MINE.replace("env_key", "#"))
     assert parts(keyless) == remedies.key_not_sent("mine")
-    unknown = checked(tmp_path, WITH_KEY, ModelList(("a",)))
-    assert unknown.found == remedies.model_unknown("mine", "m").what
-    nobody = checked(tmp_path, "", None)
-    assert parts(nobody) == remedies.NOBODY_LOGGED_IN
+    assert about(tmp_path, ModelList(("a",))).found == remedies.model_unknown("mine", "small").what
+    assert parts(about(tmp_path, which="openai", text="", env={})) == remedies.NOBODY_LOGGED_IN
 
 
-def test_of_the_machine(tmp_path: Path) -> None:
+def test_warnings_of_a_conversation_say_the_same() -> None:
     assert parts(machine.check_git(None, "/bin")) == remedies.git_missing("/bin")
-    for level in ("none", "degraded"):
-        state = SandboxState("none" if level == "none" else "degraded", "why", ("gap",))
+    for state in (SandboxState("none", "why", ("gap",)), SandboxState("degraded", "why", ("gap",))):
         check = machine.check_sandbox(state, ())
         assert state.warning is not None
         what, _, advice = state.warning.partition("; ")
         assert check.found.startswith(what)
         assert check.advice == advice.removesuffix(".")
-    (tmp_path / "home").write_text("")
-    told = machine.check_home(tmp_path / "home" / "below")
-    assert parts(told).advice == remedies.home_unwritable("x", "y").advice
 
 
 CHECKS = [ok("git", "git version 2"), warning("disk", "500 MiB", "free some")]

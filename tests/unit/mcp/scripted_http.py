@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from protocol.structs import Json
+from tests.support.http_server import HttpHandler, http_server
 
 TOOLS = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
 HANDSHAKE = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
@@ -25,7 +25,7 @@ class Asked:
 class ScriptedHttp:
     """`answer` writes the response to a message, or returns False for the usual one."""
 
-    answer: Callable[[BaseHTTPRequestHandler, Json], bool] = lambda handler, message: False
+    answer: Callable[[HttpHandler, Json], bool] = lambda handler, message: False
     asked: list[Asked] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -33,33 +33,22 @@ class ScriptedHttp:
     def serving(self) -> Iterator[str]:
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(HttpHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:
-                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.asked.append(Asked("POST", self.headers, message))
-                if not outer.answer(self, message):
+            def serve(self) -> None:
+                message = json.loads(self.body() or b"null")
+                outer.asked.append(Asked(self.command, self.headers, message))
+                if message is None:
+                    self.reply(200)
+                elif not outer.answer(self, message):
                     reply_json(self, message, usual(message))
 
-            def do_DELETE(self) -> None:
-                outer.asked.append(Asked("DELETE", self.headers, None))
-                reply(self, 200)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
-        finally:
-            self.stop.set()
-            server.shutdown()
-            thread.join()
-            server.server_close()
+        with http_server(Handler) as url:
+            try:
+                yield f"{url}/mcp"
+            finally:
+                self.stop.set()
 
     def messages(self, method: str) -> list[Asked]:
         return [one for one in self.asked if one.message and one.message.get("method") == method]
@@ -76,24 +65,15 @@ def usual(message: Json) -> Json:
     return None
 
 
-def reply(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
-    handler.send_response(status)
-    for name, value in headers.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    handler.wfile.write(body)
-
-
-def reply_json(handler: BaseHTTPRequestHandler, message: Json, result: Json, **headers: str) -> None:
+def reply_json(handler: HttpHandler, message: Json, result: Json, **headers: str) -> None:
     if "id" not in message or "method" not in message:
-        reply(handler, 202)
+        handler.reply(202)
         return
     body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
-    reply(handler, 200, body, Content_Type="application/json", **headers)
+    handler.reply(200, body, Content_Type="application/json", **headers)
 
 
-def begin_events(handler: BaseHTTPRequestHandler) -> None:
+def begin_events(handler: HttpHandler) -> None:
     handler.send_response(200)
     handler.send_header("Content-Type", "text/event-stream; charset=utf-8")
     handler.send_header("Connection", "close")

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -30,9 +29,10 @@ from app_server.core.mcp.rpc_messages import (
 from protocol.json_limits import MAX_VALUES
 from protocol.mcp import McpAuthStatus
 from protocol.structs import Json
+from tests.support.http_server import HttpHandler
 from tests.support.waiting import until
 from tests.unit.mcp.conftest import Rig, http
-from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply, reply_json
+from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply_json
 
 OFFICIAL = Path(__file__).parents[2] / "support" / "official_mcp_server.py"
 
@@ -74,7 +74,7 @@ async def test_the_official_server_is_understood(rig: Rig, official: dict[str, s
 
 
 async def test_headers_session_and_version_go_with_every_request(rig: Rig) -> None:
-    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+    def answer(handler: HttpHandler, message: Json) -> bool:
         if message.get("method") == "initialize":
             old = HANDSHAKE | {"protocolVersion": "2025-03-26"}
             reply_json(handler, message, old, Mcp_Session_Id="s-1")
@@ -116,8 +116,8 @@ async def test_a_proxy_and_certificates_are_the_users_and_not_the_processs(
 
 
 async def test_a_server_that_wants_a_login_says_so(rig: Rig) -> None:
-    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
-        reply(handler, 401, b"no", WWW_Authenticate="Bearer")
+    def answer(handler: HttpHandler, message: Json) -> bool:
+        handler.reply(401, b"no", WWW_Authenticate="Bearer")
         return True
 
     with ScriptedHttp(answer).serving() as url:
@@ -132,8 +132,8 @@ async def test_a_redirect_is_not_followed_with_the_token(rig: Rig) -> None:
     rig.user["TOKEN"] = "t0k3n"
     with elsewhere.serving() as other:
 
-        def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
-            reply(handler, 307, Location=other)
+        def answer(handler: HttpHandler, message: Json) -> bool:
+            handler.reply(307, Location=other)
             return True
 
         with ScriptedHttp(answer).serving() as url:
@@ -187,7 +187,7 @@ async def test_headers_that_are_none_cost_one_message(rig: Rig) -> None:
 async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
     script = ScriptedHttp()
 
-    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+    def answer(handler: HttpHandler, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
         begin_events(handler)
@@ -205,7 +205,7 @@ async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
 
 
 async def test_an_endless_event_is_cut(rig: Rig) -> None:
-    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+    def answer(handler: HttpHandler, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
         begin_events(handler)
@@ -221,7 +221,7 @@ async def test_an_endless_event_is_cut(rig: Rig) -> None:
 
 
 async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
-    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+    def answer(handler: HttpHandler, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
         begin_events(handler)
@@ -254,10 +254,10 @@ async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
 async def test_an_answer_that_is_none_fails_the_call(
     rig: Rig, status: int, body: bytes, kind: str, expected: str
 ) -> None:
-    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+    def answer(handler: HttpHandler, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
-        reply(handler, status, body % message["id"] if b"%d" in body else body, Content_Type=kind)
+        handler.reply(status, body % message["id"] if b"%d" in body else body, Content_Type=kind)
         return True
 
     with ScriptedHttp(answer).serving() as url:
@@ -268,13 +268,13 @@ async def test_an_answer_that_is_none_fails_the_call(
 async def test_a_session_that_the_server_forgot_is_begun_again(rig: Rig) -> None:
     script = ScriptedHttp()
 
-    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+    def answer(handler: HttpHandler, message: Json) -> bool:
         method, begun = message.get("method"), len(script.messages("initialize"))
         if method == "initialize":
             reply_json(handler, message, HANDSHAKE, Mcp_Session_Id=f"s-{begun}")
             return True
         if method == "tools/call" and begun == 1:
-            reply(handler, 404)
+            handler.reply(404)
             return True
         return False
 

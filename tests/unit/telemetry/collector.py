@@ -5,11 +5,11 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from protocol.structs import Json
+from tests.support.http_server import HttpHandler, http_server
 
 
 @dataclass
@@ -25,9 +25,9 @@ class Collector:
     def running(self) -> Iterator[str]:
         collector = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+        class Handler(HttpHandler):
+            def serve(self) -> None:
+                body = self.body()
                 if collector.hang is not None:
                     collector.hang.wait()
                 collector.headers.append({name.lower(): value for name, value in self.headers.items()})
@@ -35,24 +35,14 @@ class Collector:
                     collector.take_json(json.loads(body))
                 else:
                     collector.take_binary(body)
-                self.send_response(collector.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self.reply(collector.status)
 
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/v1/logs"
-        finally:
-            if self.hang is not None:
-                self.hang.set()
-            server.shutdown()
-            thread.join()
-            server.server_close()
+        with http_server(Handler) as url:
+            try:
+                yield f"{url}/v1/logs"
+            finally:
+                if self.hang is not None:
+                    self.hang.set()
 
     def take_binary(self, body: bytes) -> None:
         request = ExportLogsServiceRequest.FromString(body)
