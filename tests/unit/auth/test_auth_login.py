@@ -3,6 +3,8 @@
 import json
 import secrets
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,7 +14,7 @@ import pytest
 
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.browser import CancelRequested, Granted, Ignored, Refused, page, read_callback
-from app_server.core.auth.credentials import AuthMethod, LoginOutcome, read_auth
+from app_server.core.auth.credentials import AuthMethod, Credentials, LoginOutcome, read_auth
 from app_server.core.auth.login import LoginFlow, open_login
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
@@ -31,6 +33,12 @@ class Attempt:
         with anyio.fail_after(10):
             self.outcome = await self.flow.run_login()
 
+    @property
+    def error(self) -> str:
+        assert self.outcome is not None
+        assert not self.outcome.success
+        return self.outcome.error or ""
+
     async def visit(
         self, path: str, query: dict[str, str] | None = None, headers: dict[str, str] | None = None
     ) -> httpx.Response:
@@ -43,26 +51,27 @@ class Attempt:
         return await self.visit("/auth/callback", {"state": self.query["state"], "code": "the-code"} | query)
 
 
-async def attempt(auth: AuthManager) -> Attempt:
-    return Attempt(await open_login(auth, random=secrets.token_bytes, ports=(0,)))
+async def opened(auth: AuthManager, *ports: int) -> LoginFlow:
+    return await open_login(auth, random=secrets.token_bytes, ports=ports or (0,))
+
+
+@asynccontextmanager
+async def attempt(auth: AuthManager) -> AsyncIterator[Attempt]:
+    """Run a login until its end."""
+    one = Attempt(await opened(auth))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        yield one
 
 
 async def test_a_login(auth: AuthManager, issuer: ScriptedIssuer) -> None:
-    one = await attempt(auth)
-    issuer.challenge = one.query["code_challenge"]
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one:
+        issuer.challenge = one.query["code_challenge"]
         response = await one.come_back()
     assert response.status_code == 200
     assert "You are logged in" in response.text
     assert one.outcome == LoginOutcome(True)
-    credentials = await auth.credentials()
-    assert credentials is not None
-    assert (credentials.bearer, credentials.account_id, credentials.method) == (
-        "access-1",
-        "acct-1",
-        AuthMethod.CHATGPT,
-    )
+    assert await auth.credentials() == Credentials("access-1", "acct-1", AuthMethod.CHATGPT)
     (exchange,) = issuer.fields("authorization_code")
     assert exchange["code"] == "the-code"
     assert exchange["redirect_uri"] == f"http://localhost:{one.flow.port}/auth/callback"
@@ -72,7 +81,7 @@ async def test_a_login(auth: AuthManager, issuer: ScriptedIssuer) -> None:
 
 async def test_the_address_for_the_browser(auth: AuthManager, issuer: ScriptedIssuer) -> None:
     auth.settings = LoginSettings(workspace_id="acct-1")
-    one = await attempt(auth)
+    one = Attempt(await opened(auth))
     await one.flow.close()
     assert one.flow.auth_url.startswith(f"{issuer.url}/oauth/authorize?response_type=code&client_id=app_")
     assert "+" not in one.flow.auth_url
@@ -93,17 +102,14 @@ async def test_the_address_for_the_browser(auth: AuthManager, issuer: ScriptedIs
 
 async def test_an_api_key_that_the_issuer_gives_is_stored(auth: AuthManager, issuer: ScriptedIssuer) -> None:
     issuer.api_key = (200, {"access_token": "sk-exchanged"})
-    one = await attempt(auth)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one:
         await one.come_back()
-    assert json.loads((auth.home / "auth.json").read_text())["OPENAI_API_KEY"] == "sk-exchanged"
+    raw = json.loads((auth.home / "auth.json").read_text())
+    assert (raw["OPENAI_API_KEY"], raw["tokens"]["account_id"]) == ("sk-exchanged", "acct-1")
 
 
 async def test_a_wrong_state_leaves_the_login_waiting(auth: AuthManager, issuer: ScriptedIssuer) -> None:
-    one = await attempt(auth)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one:
         assert (await one.come_back(state="guess")).status_code == 400
         assert (await one.come_back(state="guess", error="access_denied")).status_code == 400
         assert (await one.come_back(code="")).status_code == 400
@@ -115,9 +121,7 @@ async def test_a_wrong_state_leaves_the_login_waiting(auth: AuthManager, issuer:
 
 
 async def test_a_refusal_by_the_user_ends_it(auth: AuthManager) -> None:
-    one = await attempt(auth)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one:
         await one.come_back(error="access_denied")
     assert one.outcome == LoginOutcome(False, "the login was refused: access_denied")
     assert read_auth(auth.home) is None
@@ -136,35 +140,26 @@ async def test_a_failed_exchange_ends_it(
     auth: AuthManager, issuer: ScriptedIssuer, answer: tuple[int, object], problem: str
 ) -> None:
     issuer.login = answer
-    one = await attempt(auth)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one:
         response = await one.come_back()
     assert response.status_code == 502
-    assert one.outcome is not None
-    assert not one.outcome.success
-    assert problem in (one.outcome.error or "")
-    assert "the-code" not in (one.outcome.error or "") + response.text
+    assert problem in one.error
+    assert "the-code" not in one.error + response.text
 
 
 async def test_a_login_of_another_workspace_is_not_stored(auth: AuthManager) -> None:
     auth.settings = LoginSettings(workspace_id="acct-2")
-    one = await attempt(auth)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one:
         await one.come_back()
-    assert one.outcome is not None
-    assert "forced_chatgpt_workspace_id" in (one.outcome.error or "")
+    assert "forced_chatgpt_workspace_id" in one.error
     assert read_auth(auth.home) is None
 
 
 async def test_cancelling_during_the_exchange_stores_nothing(
     auth: AuthManager, issuer: ScriptedIssuer
 ) -> None:
-    one = await attempt(auth)
     issuer.gate.clear()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one, anyio.create_task_group() as tasks:
         tasks.start_soon(tolerant_visit, one)
         await issuer.until_asked()
         one.flow.cancel()
@@ -176,10 +171,8 @@ async def test_cancelling_during_the_exchange_stores_nothing(
 async def test_a_second_callback_does_not_spend_the_code_twice(
     auth: AuthManager, issuer: ScriptedIssuer
 ) -> None:
-    one = await attempt(auth)
     issuer.gate.clear()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one, anyio.create_task_group() as tasks:
         tasks.start_soon(tolerant_visit, one)
         await issuer.until_asked()
         assert (await one.come_back()).status_code == 400
@@ -189,9 +182,7 @@ async def test_a_second_callback_does_not_spend_the_code_twice(
 
 
 async def test_another_program_may_ask_for_the_port(auth: AuthManager) -> None:
-    one = await attempt(auth)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
+    async with attempt(auth) as one:
         assert (await one.visit("/cancel", headers={"Sec-Fetch-Mode": "no-cors"})).status_code == 404
         assert one.outcome is None
         assert (await one.visit("/cancel")).status_code == 200
@@ -199,19 +190,15 @@ async def test_another_program_may_ask_for_the_port(auth: AuthManager) -> None:
 
 
 async def test_a_login_that_nobody_finishes_ends(auth: AuthManager) -> None:
-    flow = await open_login(auth, random=secrets.token_bytes, ports=(0,))
+    flow = await opened(auth)
     assert await flow.run_login(limit_seconds=0) == LoginOutcome(False, "the login was not finished in time")
 
 
 async def test_idle_and_broken_connections_do_not_stand_in_the_way(auth: AuthManager) -> None:
-    one = await attempt(auth)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
-        idle = await anyio.connect_tcp("127.0.0.1", one.flow.port)
-        broken = await anyio.connect_tcp("127.0.0.1", one.flow.port)
+    async with attempt(auth) as one:
+        idle, broken, long = [await anyio.connect_tcp("127.0.0.1", one.flow.port) for _ in range(3)]
         await broken.send(b"GET /auth/call")
         await broken.aclose()
-        long = await anyio.connect_tcp("127.0.0.1", one.flow.port)
         await long.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000)
         assert (await long.receive()).startswith(b"HTTP/1.1 431 ")
         assert (await one.come_back()).status_code == 200
@@ -223,15 +210,15 @@ async def test_idle_and_broken_connections_do_not_stand_in_the_way(auth: AuthMan
 async def test_a_taken_port_is_passed_over(auth: AuthManager) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        flow = await open_login(auth, random=secrets.token_bytes, ports=(port, 0))
+        flow = await opened(auth, port, 0)
         assert flow.port != port
         await flow.close()
         with pytest.raises(AuthError, match="no port for the login is free"):
-            await open_login(auth, random=secrets.token_bytes, ports=(port,))
+            await opened(auth, port)
 
 
 async def test_only_the_loopback_address_is_bound(auth: AuthManager) -> None:
-    flow = await open_login(auth, random=secrets.token_bytes, ports=(0,))
+    flow = await opened(auth)
     # Another address of the same machine: a listener on all of them would answer.
     with pytest.raises(OSError, match="connect"):
         await anyio.connect_tcp("127.0.0.2", flow.port)
@@ -241,7 +228,7 @@ async def test_only_the_loopback_address_is_bound(auth: AuthManager) -> None:
 async def test_settings_may_forbid_it(auth: AuthManager) -> None:
     auth.settings = LoginSettings(forced_method="api")
     with pytest.raises(AuthError, match="use API key login"):
-        await open_login(auth, random=secrets.token_bytes, ports=(0,))
+        await opened(auth)
 
 
 async def tolerant_visit(one: Attempt) -> None:

@@ -1,6 +1,5 @@
 """Status, API keys, logout, and a login that is renewed once and in time."""
 
-import json
 import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +41,22 @@ def ending_in(seconds: float) -> str:
     return jwt(exp=NOW + seconds)
 
 
+def chatgpt(bearer: str) -> Credentials:
+    return Credentials(bearer, "acct-1", AuthMethod.CHATGPT)
+
+
+def saved(auth: AuthManager) -> StoredAuth:
+    stored = read_auth(auth.home)
+    assert stored is not None
+    return stored
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> AuthManager:
+    """Its issuer cannot be reached."""
+    return AuthManager(tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: Issuer("http://127.0.0.1:1", {})))
+
+
 async def test_a_provider_without_login_says_so_whatever_is_stored(auth: AuthManager) -> None:
     auth.login_with_api_key("sk")
     status = await auth.status(requires_openai_auth=False, include_token=True)
@@ -70,10 +85,8 @@ async def test_what_is_no_key_is_refused_and_not_repeated(auth: AuthManager, key
     assert read_auth(auth.home) is None
 
 
-async def test_a_key_of_the_environment_stands_in(tmp_path: Path) -> None:
-    auth = AuthManager(
-        tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: Issuer(None, {})), env_api_key="sk-env"
-    )
+async def test_a_key_of_the_environment_stands_in(alone: AuthManager) -> None:
+    auth = alone.with_key("sk-env")
     assert await auth.credentials() == Credentials("sk-env", None, AuthMethod.API_KEY)
     auth.login_with_api_key("sk-own")
     assert await auth.credentials() == Credentials("sk-own", None, AuthMethod.API_KEY)
@@ -83,7 +96,7 @@ async def test_a_key_of_the_environment_stands_in(tmp_path: Path) -> None:
 
 async def test_a_login_is_used_while_it_is_good(auth: AuthManager, issuer: ScriptedIssuer) -> None:
     write_auth(auth.home, login(ending_in(3600)))
-    assert await auth.credentials() == Credentials(ending_in(3600), "acct-1", AuthMethod.CHATGPT)
+    assert await auth.credentials() == chatgpt(ending_in(3600))
     assert auth.identity() == IdClaims("user@example.com", "pro", "acct-1")
     assert issuer.requests == []
 
@@ -95,7 +108,7 @@ async def test_a_login_near_its_end_is_renewed_before_use(
     auth: AuthManager, issuer: ScriptedIssuer, stored: StoredAuth
 ) -> None:
     write_auth(auth.home, stored)
-    assert await auth.credentials() == Credentials("access-2", "acct-1", AuthMethod.CHATGPT)
+    assert await auth.credentials() == chatgpt("access-2")
     (fields,) = issuer.fields("refresh_token")
     assert fields == {
         "client_id": "app_EMoamEEZ73f0CkXaXp7hrann",
@@ -103,11 +116,10 @@ async def test_a_login_near_its_end_is_renewed_before_use(
         "refresh_token": "refresh-1",
         "scope": "openid profile email",
     }
-    saved = read_auth(auth.home)
-    assert saved is not None
-    assert saved.tokens is not None
-    assert (saved.tokens.refresh_token, saved.tokens.account_id) == ("refresh-2", "acct-1")
-    assert saved.last_refresh == datetime.fromtimestamp(NOW, UTC)
+    kept = Tokens(
+        id_token=id_token(), access_token="access-2", refresh_token="refresh-2", account_id="acct-1"
+    )
+    assert saved(auth) == StoredAuth(tokens=kept, last_refresh=datetime.fromtimestamp(NOW, UTC))
 
 
 async def test_an_answer_that_leaves_tokens_out_keeps_the_old_ones(
@@ -116,9 +128,7 @@ async def test_an_answer_that_leaves_tokens_out_keeps_the_old_ones(
     issuer.renewal = (200, {"access_token": "access-2"})
     write_auth(auth.home, login())
     await auth.refresh()
-    saved = read_auth(auth.home)
-    assert saved is not None
-    assert saved.tokens == Tokens(
+    assert saved(auth).tokens == Tokens(
         id_token=id_token(), access_token="access-2", refresh_token="refresh-1", account_id="acct-1"
     )
 
@@ -134,7 +144,7 @@ async def test_many_refused_requests_renew_once(auth: AuthManager, issuer: Scrip
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(renew)
-    assert renewed == [Credentials("access-2", "acct-1", AuthMethod.CHATGPT)] * 5
+    assert renewed == [chatgpt("access-2")] * 5
     assert len(issuer.fields("refresh_token")) == 1
 
 
@@ -144,9 +154,7 @@ async def test_a_login_that_another_process_renewed_is_used(
     write_auth(auth.home, login())
     refused = await auth.credentials()
     write_auth(auth.home, login("access-of-the-other"))
-    renewed = await auth.refresh(refused)
-    assert renewed is not None
-    assert renewed.bearer == "access-of-the-other"
+    assert await auth.refresh(refused) == chatgpt("access-of-the-other")
     assert issuer.requests == []
 
 
@@ -175,7 +183,7 @@ async def test_a_logout_or_login_during_a_renewal_is_kept(
         else:
             write_auth(auth.home, then)
         issuer.gate.set()
-    assert renewed == [then and Credentials("access-of-the-other", "acct-1", AuthMethod.CHATGPT)]
+    assert renewed == [then and chatgpt("access-of-the-other")]
     assert read_auth(auth.home) == then
 
 
@@ -189,10 +197,9 @@ async def test_a_renewal_under_way_is_stored_though_its_turn_is_interrupted(
         await issuer.until_asked()
         tasks.cancel_scope.cancel()
         issuer.gate.set()
-    saved = read_auth(auth.home)
-    assert saved is not None
-    assert saved.tokens is not None
-    assert saved.tokens.refresh_token == "refresh-2"
+    tokens = saved(auth).tokens
+    assert tokens is not None
+    assert tokens.refresh_token == "refresh-2"
 
 
 @pytest.mark.parametrize(
@@ -255,15 +262,13 @@ async def test_logins_go_the_way_that_the_users_environment_names(
     assert asked[0].startswith(b"CONNECT issuer.test:443 ")
 
 
-async def test_a_login_that_is_still_good_survives_an_issuer_out_of_reach(tmp_path: Path) -> None:
-    nowhere = Issuer("http://127.0.0.1:1", {})
-    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: nowhere))
-    write_auth(tmp_path, login(ending_in(10)))
-    assert await auth.credentials() == Credentials(ending_in(10), "acct-1", AuthMethod.CHATGPT)
-    write_auth(tmp_path, login(ending_in(-10)))
+async def test_a_login_that_is_still_good_survives_an_issuer_out_of_reach(alone: AuthManager) -> None:
+    write_auth(alone.home, login(ending_in(10)))
+    assert await alone.credentials() == chatgpt(ending_in(10))
+    write_auth(alone.home, login(ending_in(-10)))
     with pytest.raises(AuthError, match=r"cannot be reached: Connection refused"):
-        await auth.credentials()
-    assert await auth.status(requires_openai_auth=True, refresh=True) == NOBODY
+        await alone.credentials()
+    assert await alone.status(requires_openai_auth=True, refresh=True) == NOBODY
 
 
 async def test_status_renews_when_asked(auth: AuthManager) -> None:
@@ -272,16 +277,12 @@ async def test_status_renews_when_asked(auth: AuthManager) -> None:
     assert status == AuthStatus(AuthMethod.CHATGPT, "access-2", requires_openai_auth=True)
 
 
-async def test_a_stored_key_comes_before_a_login_unless_forbidden(auth: AuthManager) -> None:
+def test_a_stored_key_comes_before_a_login_unless_forbidden(auth: AuthManager) -> None:
     both = StoredAuth(api_key="sk", tokens=login(ending_in(3600)).tokens)
     write_auth(auth.home, both)
-    credentials = await auth.credentials()
-    assert credentials is not None
-    assert credentials.method is AuthMethod.API_KEY
-    auth.settings = LoginSettings(forced_method="chatgpt")
-    credentials = await auth.credentials()
-    assert credentials is not None
-    assert credentials.method is AuthMethod.CHATGPT
+    assert auth.method() is AuthMethod.API_KEY
+    assert auth.under(LoginSettings(forced_method="chatgpt")).method() is AuthMethod.CHATGPT
+    assert auth.method() is AuthMethod.API_KEY, "settings of a conversation are its own"
 
 
 async def test_settings_can_forbid_a_login_method(auth: AuthManager) -> None:
@@ -294,29 +295,24 @@ async def test_settings_can_forbid_a_login_method(auth: AuthManager) -> None:
     assert read_auth(auth.home) is None
 
 
-async def test_a_login_of_another_workspace_does_not_count(auth: AuthManager) -> None:
+def test_a_login_of_another_workspace_does_not_count(auth: AuthManager) -> None:
     write_auth(auth.home, login(ending_in(3600)))
     auth.settings = LoginSettings(workspace_id="acct-2")
-    assert await auth.credentials() is None
+    assert auth.stored_credentials() is None
 
 
 async def test_logging_out_revokes_the_login(auth: AuthManager, issuer: ScriptedIssuer) -> None:
     write_auth(auth.home, login())
     assert await auth.logout() is True
     ((path, fields),) = issuer.requests
-    assert (path, fields["token"], fields["token_type_hint"]) == (
-        "/oauth/revoke",
-        "refresh-1",
-        "refresh_token",
-    )
+    told = (path, fields["token"], fields["token_type_hint"])
+    assert told == ("/oauth/revoke", "refresh-1", "refresh_token")
 
 
-async def test_logging_out_needs_no_issuer(tmp_path: Path) -> None:
-    nowhere = Issuer("http://127.0.0.1:1", {})
-    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: nowhere))
-    write_auth(tmp_path, login())
-    assert await auth.logout() is True
-    assert read_auth(tmp_path) is None
+async def test_logging_out_needs_no_issuer(alone: AuthManager) -> None:
+    write_auth(alone.home, login())
+    assert await alone.logout() is True
+    assert read_auth(alone.home) is None
 
 
 async def test_no_secret_reaches_a_log_or_a_repr(
@@ -331,10 +327,3 @@ async def test_no_secret_reaches_a_log_or_a_repr(
     said = caplog.text + repr(status) + repr(credentials) + repr(auth)
     for secret in ("refresh-1", ending_in(10), id_token()):
         assert secret not in said
-
-
-async def test_the_file_of_a_login_is_whole_json(auth: AuthManager) -> None:
-    auth.store_login(Tokens(id_token=id_token(), access_token="a", refresh_token="r"), "sk-exchanged")
-    raw = json.loads((auth.home / "auth.json").read_text())
-    assert raw["OPENAI_API_KEY"] == "sk-exchanged"
-    assert raw["tokens"]["account_id"] == "acct-1"
