@@ -180,18 +180,17 @@ class EngineAdapters:
         if self._export is None:
             return NO_TELEMETRY
         method, claims = self._auth.method(), self._auth.identity()
-        return self._export.conversation(
-            ConversationFacts(
-                conversation_id=conversation_id,
-                app_version=PROTOCOL_VERSION,
-                terminal_type=caller.identity().user_agent,
-                model=config.model.name,
-                slug=find_family(config.model.name).name,
-                auth_mode=None if method is None else AUTH_MODES[method],
-                account_id=claims.account_id if claims else None,
-                account_email=claims.email if claims else None,
-            )
+        facts = ConversationFacts(
+            conversation_id=conversation_id,
+            app_version=PROTOCOL_VERSION,
+            terminal_type=caller.identity().user_agent,
+            model=config.model.name,
+            slug=find_family(config.model.name).name,
+            auth_mode=None if method is None else AUTH_MODES[method],
+            account_id=claims.account_id if claims else None,
+            account_email=claims.email if claims else None,
         )
+        return ConversationTelemetry(self._export, facts)
 
     def turn_completed(
         self, config: Config, caller: Caller, conversation_id: ConversationId

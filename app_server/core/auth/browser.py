@@ -115,50 +115,42 @@ class Granted(Discreet, frozen=True):
     """Who says so (RFC 9207); most issuers do not send it."""
 
 
-class Refused(Struct, frozen=True):
-    """The issuer sent the user back without a code."""
-
-    reason: str
-
-
-class CancelRequested(Struct, frozen=True):
-    """A program, not a web page, requested the end of the login."""
-
-
-class Ignored(Struct, frozen=True):
-    """Not a callback of this login."""
+class NotGranted(Struct, frozen=True):
+    """A request that brings no code, and what is answered to it."""
 
     status: HTTPStatus
     text: str
+    ends: str | None = None
+    """Why the login is over; None: it goes on, because this is not its callback."""
 
 
-Callback = Granted | Refused | CancelRequested | Ignored
+CANCELLED = "the login was cancelled"
 
 
-def read_callback(head: bytes, state: str) -> Callback:
+def read_callback(head: bytes, state: str) -> Granted | NotGranted:
     """Return the meaning of a request's head for the login with this state."""
     if HEAD_END not in head:
-        return Ignored(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "That request is too long.")
+        return NotGranted(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "That request is too long.")
     lines = head.split(HEAD_END)[0].decode("latin-1").split("\r\n")
     parts = lines[0].split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-        return Ignored(HTTPStatus.BAD_REQUEST, "This is not a request that can be answered here.")
+        return NotGranted(HTTPStatus.BAD_REQUEST, "This is not a request that can be answered here.")
     if parts[0] != "GET":
-        return Ignored(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered here.")
+        return NotGranted(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered here.")
     try:
         target = urlsplit(parts[1])
         fields = parse_qsl(target.query, max_num_fields=32)
     except ValueError:
-        return Ignored(HTTPStatus.BAD_REQUEST, "This address cannot be read.")
+        return NotGranted(HTTPStatus.BAD_REQUEST, "This address cannot be read.")
     query = dict(fields)
     if len(query) < len(fields):
-        return Ignored(HTTPStatus.BAD_REQUEST, "This address says something twice.")
+        return NotGranted(HTTPStatus.BAD_REQUEST, "This address says something twice.")
     if [bool(_OWN_HOST.fullmatch(host)) for host in _hosts(lines[1:])] != [True]:
-        return Ignored(HTTPStatus.BAD_REQUEST, "This is not the host that was asked for.")
+        return NotGranted(HTTPStatus.BAD_REQUEST, "This is not the host that was asked for.")
     if target.path == CANCEL_PATH and not _from_browser(lines[1:]):
-        return CancelRequested()
+        return NotGranted(HTTPStatus.OK, "The login was cancelled.", CANCELLED)
     if target.path != CALLBACK_PATH:
-        return Ignored(HTTPStatus.NOT_FOUND, "There is nothing here.")
+        return NotGranted(HTTPStatus.NOT_FOUND, "There is nothing here.")
     return _login_callback(query, state)
 
 
@@ -181,13 +173,14 @@ def page(status: HTTPStatus, text: str) -> bytes:
     return head.encode() + body
 
 
-def _login_callback(query: Mapping[str, str], state: str) -> Callback:
+def _login_callback(query: Mapping[str, str], state: str) -> Granted | NotGranted:
     if not hmac.compare_digest(query.get("state", "").encode(), state.encode()):
-        return Ignored(HTTPStatus.BAD_REQUEST, "This answer belongs to another login (state mismatch).")
+        return NotGranted(HTTPStatus.BAD_REQUEST, "This answer belongs to another login (state mismatch).")
     if query.get("error"):
-        return Refused(_plain(query["error"]))
+        text = "The login was refused. You may close this window."
+        return NotGranted(HTTPStatus.OK, text, f"the login was refused: {_plain(query['error'])}")
     if not query.get("code"):
-        return Ignored(HTTPStatus.BAD_REQUEST, "The answer holds no authorization code.")
+        return NotGranted(HTTPStatus.BAD_REQUEST, "The answer holds no authorization code.")
     return Granted(query["code"], query.get("iss"))
 
 

@@ -37,7 +37,6 @@ PORTS = (1455, 1457, 0)
 CONNECTION_SECONDS = 10.0
 """Timeout for a request; connections that a browser only keeps ready must not accumulate."""
 
-CANCELLED = "the login was cancelled"
 NOT_FINISHED = "the login was not finished in time"
 
 logger = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ class LoginAttempt:
 
     def cancel(self) -> None:
         """End the attempt without a login, from any task. A login that is already stored stays."""
-        self._decide(LoginOutcome(False, CANCELLED))
+        self._decide(LoginOutcome(False, browser.CANCELLED))
         self._scope.cancel()
 
     async def close(self) -> None:
@@ -133,14 +132,10 @@ class LoginFlow(LoginAttempt):
     async def _respond(self, head: bytes) -> bytes:
         """Return the response to one request. Records the outcome if the request decides the login."""
         match browser.read_callback(head, self._state):
-            case browser.Ignored(status, text):
+            case browser.NotGranted(status, text, ends):
+                if ends is not None:
+                    self._decide(LoginOutcome(False, ends))
                 return browser.page(status, text)
-            case browser.CancelRequested():
-                self._decide(LoginOutcome(False, CANCELLED))
-                return browser.page(HTTPStatus.OK, "The login was cancelled.")
-            case browser.Refused(reason):
-                self._decide(LoginOutcome(False, f"the login was refused: {reason}"))
-                return browser.page(HTTPStatus.OK, "The login was refused. You may close this window.")
             case browser.Granted() as granted:
                 return await self._finish(granted)
 

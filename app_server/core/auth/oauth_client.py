@@ -17,6 +17,7 @@ from msgspec import Struct
 from app_server.core.auth.browser import LoginSecrets, is_safe_url
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.errors import AuthError
+from app_server.core.http.address import origin
 from protocol.structs import Discreet, Json
 
 RESOURCE = "/.well-known/oauth-protected-resource"
@@ -59,7 +60,7 @@ async def find_resource(http: OAuthHttp, url: str) -> ProtectedResource:
             return _resource(answer, url, scope[1] if scope is not None else None)
         if found is not None:
             raise AuthError("the MCP server's metadata names no authorization server")
-    return ProtectedResource(url, _origin(url), tuple(scope[1].split()) if scope is not None else ())
+    return ProtectedResource(url, origin(url) or url, tuple(scope[1].split()) if scope is not None else ())
 
 
 async def find_authorization_server(http: OAuthHttp, issuer: str, url: str) -> AuthorizationServer:
@@ -84,7 +85,7 @@ def covers(resource: str, url: str) -> bool:
     theirs, ours = urlsplit(resource), urlsplit(url)
     path = theirs.path.rstrip("/")
     inside = ours.path.rstrip("/") == path or ours.path.startswith(f"{path}/")
-    return _origin(resource) == _origin(url) and inside and not theirs.query
+    return origin(resource) == origin(url) and inside and not theirs.query
 
 
 def _resource(answer: OAuthAnswer, url: str, challenged: str | None) -> ProtectedResource:
@@ -128,15 +129,6 @@ def _server_places(issuer: str) -> Iterator[str]:
         yield urlunsplit((parts.scheme, parts.netloc, known + path, "", ""))
     if path:
         yield urlunsplit((parts.scheme, parts.netloc, path + SERVERS[1], "", ""))
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    port = {"http": 80, "https": 443}.get(parts.scheme) if parts.port is None else parts.port
-    default = {"http": 80, "https": 443}.get(parts.scheme) == port
-    host = parts.hostname or ""
-    shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}" + ("" if default else f":{port}")
 
 
 CLIENT_NAME = "app-server"

@@ -54,13 +54,16 @@ def address(url: str) -> Address:
 
 
 def origin(url: str) -> str | None:
-    """Return scheme, host and port, for messages: the rest may hold secrets. None for what is no URL."""
+    """Return scheme, host and port, without the usual port. None for what is no URL. The rest may hold secrets, which
+    messages must not have.
+    """
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
+        host, port = parts.hostname or "", parts.port
     except ValueError:
         return None
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+    shown = "" if port in (None, 0, DEFAULT_PORTS.get(parts.scheme)) else f":{port}"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{shown}"
 
 
 def _basic(name: str | None, password: str | None) -> bytes | None:

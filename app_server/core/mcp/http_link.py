@@ -19,7 +19,7 @@ from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.auth.oauth_client import McpLoginOver
 from app_server.core.config.types import McpHttpTransport
 from app_server.core.errors import AuthError
-from app_server.core.http.address import origin
+from app_server.core.http.address import address, origin
 from app_server.core.http.exchange import HttpFailure, HttpRequest, HttpResponse
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
@@ -213,15 +213,6 @@ def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, s
     return headers
 
 
-def is_http_url(url: str) -> bool:
-    """Return whether the URL is valid for HTTP and has a host."""
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
 def display_url(url: str) -> str:
     """Return a URL for messages: without user and query, which may contain secrets."""
     start = origin(url)
@@ -236,8 +227,10 @@ async def open_http(
 
     Raises McpFailure if the server's settings need something that is missing.
     """
-    if not is_http_url(transport.url):
-        raise faults.McpFailure("its url is no URL of HTTP")
+    try:
+        address(transport.url)
+    except ValueError:
+        raise faults.McpFailure("its url is no URL of HTTP") from None
     chosen = {key.lower(): value for key, value in request_headers(name, transport, user).items()}
     headers = USUALLY_SENT | chosen | ALWAYS_SENT
     login = None if tokens is None or transport.sends_token else tokens()

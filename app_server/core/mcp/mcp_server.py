@@ -6,11 +6,10 @@ model do not change then, so that a server cannot replace them during a conversa
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 
@@ -110,7 +109,7 @@ class McpServer:
             faults.McpFailure,
             OSError,
             ValueError,
-        ) as error:  # raised on opening: no program, no token, a NUL byte
+        ) as error:  # on opening: no program, no token, a NUL byte
             await self._settle(None, _reason(error), first=first)
         finally:
             if self._client is client:
@@ -172,27 +171,20 @@ OpenHttp = Callable[
 _OPEN_HTTP: Lazy[OpenHttp] = Lazy(lambda: import_module("app_server.core.mcp.http_link").open_http)
 
 
-@contextlib.asynccontextmanager
-async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[McpLink]:
+def _open(config: McpServerConfig, runtime: McpRuntime) -> AbstractAsyncContextManager[McpLink]:
     if not SERVER_NAME.fullmatch(config.name):
         raise faults.McpFailure(
             f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}"
         )
     if isinstance(config.transport, McpStdioTransport):
-        async with open_stdio(config.name, config.transport, runtime) as stdio:
-            yield stdio
-    else:
-        open_http, user = _OPEN_HTTP.get(), runtime.environment
-        async with open_http(config.name, config.transport, user, runtime.tokens) as http:
-            yield http
+        return open_stdio(config.name, config.transport, runtime)
+    return _OPEN_HTTP.get()(config.name, config.transport, runtime.environment, runtime.tokens)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         code = error.errno or errno.EIO
         return f"{os.strerror(code)} (os error {code})"
-    return (
-        str(error)
-        if isinstance(error, faults.McpFailure)
-        else "its table holds a value that no program can be given"
-    )
+    if isinstance(error, faults.McpFailure):
+        return str(error)
+    return "its table holds a value that no program can be given"

@@ -26,9 +26,11 @@ REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024
 """Maximum length of arguments, outputs and error texts."""
 
+CLOSE_SECONDS = 3.0
+
 Attribute = str | int
-Sink = Callable[[str, float, Mapping[str, Attribute]], None]
-"""Receives the name of an event, its time in seconds since 1970, and its attributes."""
+
+log = logging.getLogger(__name__)
 
 
 class ConversationFacts(Discreet, frozen=True, kw_only=True):
@@ -47,21 +49,35 @@ class ConversationFacts(Discreet, frozen=True, kw_only=True):
     account_email: str | None = None
 
 
-class Reporting(Struct, frozen=True):
-    """Destination of the events of one conversation, and what all of them have."""
+class TelemetryProvider(Protocol):
+    """Takes events of all conversations; `seconds` since 1970."""
 
-    sink: Sink
-    facts: ConversationFacts
+    def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+class TelemetryExport(Struct, frozen=True):
+    """Sends events of every conversation to one collector. One per process."""
+
+    provider: TelemetryProvider
     clock: Callable[[], float]
     """Gives seconds since 1970."""
     log_user_prompt: bool = False
+
+    async def close(self) -> None:
+        """Send the remaining events, within a time limit."""
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True) as scope:
+            await run_in_thread(self.provider.shutdown, abandon_on_cancel=True)
+        if scope.cancelled_caught:
+            log.warning("the last telemetry could not be sent in time")
 
 
 class ConversationTelemetry:
     """Builds the events of one conversation, where they are reported. No method blocks or raises."""
 
-    def __init__(self, to: Reporting | None) -> None:
-        self._to = to
+    def __init__(self, to: TelemetryExport | None, facts: ConversationFacts | None) -> None:
+        self._to, self._facts = to, facts
 
     def conversation_starts(self, config: Config) -> None:
         effort = config.model.effort
@@ -140,9 +156,9 @@ class ConversationTelemetry:
         )
 
     def _emit(self, name: str, own: Mapping[str, Attribute | None]) -> None:
-        if self._to is None:
+        if self._to is None or self._facts is None:
             return
-        now, facts = self._to.clock(), self._to.facts
+        now, facts = self._to.clock(), self._facts
         attributes: dict[str, Attribute | None] = {
             "event.name": name,
             "event.timestamp": timestamp(now),
@@ -156,12 +172,12 @@ class ConversationTelemetry:
             "slug": facts.slug,
             **own,
         }
-        self._to.sink(
+        self._to.provider.emit(
             name, now, {key: _bounded(value) for key, value in attributes.items() if value is not None}
         )
 
 
-NO_TELEMETRY = ConversationTelemetry(None)
+NO_TELEMETRY = ConversationTelemetry(None, None)
 
 
 def timestamp(seconds: float) -> str:
@@ -176,35 +192,6 @@ def _bounded(value: Attribute) -> Attribute:
     return text.encode("utf-16", "surrogatepass").decode(
         "utf-16", "replace"
     )  # protobuf knows no lone surrogates
-
-
-log = logging.getLogger(__name__)
-
-CLOSE_SECONDS = 3.0
-
-
-class _Provider(Protocol):
-    def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None: ...
-
-    def shutdown(self) -> None: ...
-
-
-class TelemetryExport(Struct, frozen=True):
-    """Sends events of every conversation to one collector. One per process."""
-
-    provider: _Provider
-    clock: Callable[[], float]
-    log_user_prompt: bool
-
-    def conversation(self, facts: ConversationFacts) -> ConversationTelemetry:
-        return ConversationTelemetry(Reporting(self.provider.emit, facts, self.clock, self.log_user_prompt))
-
-    async def close(self) -> None:
-        """Send the remaining events, within a time limit."""
-        with anyio.move_on_after(CLOSE_SECONDS, shield=True) as scope:
-            await run_in_thread(self.provider.shutdown, abandon_on_cancel=True)
-        if scope.cancelled_caught:
-            log.warning("the last telemetry could not be sent in time")
 
 
 async def open_export(
@@ -231,7 +218,7 @@ async def open_export(
     return TelemetryExport(provider, clock, config.log_user_prompt)
 
 
-def _provider(config: OtelConfig, version: str, env: Mapping[str, str]) -> _Provider:
+def _provider(config: OtelConfig, version: str, env: Mapping[str, str]) -> TelemetryProvider:
     """Make the SDK's provider, in a thread: the SDK takes a third of a second to import."""
     from app_server.core.telemetry.otlp import OtlpProvider  # noqa: PLC0415  heavy, and not always installed
 

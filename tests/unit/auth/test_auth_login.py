@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.browser import CancelRequested, Granted, Ignored, Refused, page, read_callback
+from app_server.core.auth.browser import CANCELLED, Granted, NotGranted, page, read_callback
 from app_server.core.auth.credentials import AuthMethod, Credentials, LoginOutcome, read_auth
 from app_server.core.auth.login import LoginFlow, open_login
 from app_server.core.config.types import LoginSettings
@@ -240,22 +240,23 @@ async def tolerant_visit(one: Attempt) -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "meaning"),
+    ("head", "ends"),
     [
-        ("GET /auth/callback?code=c&state=s HTTP/1.1", Granted("c")),
-        ("GET /auth/callback?error=access_denied&state=s HTTP/1.1", Refused("access_denied")),
-        ("GET /auth/callback?error=%3Cb%3E&state=s HTTP/1.1", Refused("unknown reason")),
-        ("GET /cancel HTTP/1.1", CancelRequested()),
+        ("GET /auth/callback?code=c&state=s HTTP/1.1", None),
+        ("GET /auth/callback?error=access_denied&state=s HTTP/1.1", "the login was refused: access_denied"),
+        ("GET /auth/callback?error=%3Cb%3E&state=s HTTP/1.1", "the login was refused: unknown reason"),
+        ("GET /cancel HTTP/1.1", CANCELLED),
     ],
 )
-def test_login_callback_requests_are_parsed(head: str, meaning: Granted | Refused | CancelRequested) -> None:
+def test_login_callback_requests_are_parsed(head: str, ends: str | None) -> None:
     for host in (
         b"Host: localhost:1455",
         b"host:127.0.0.1:1457",
         b"Host: [::1]",
         b"Accept: */*\r\nHost: LOCALHOST",
     ):
-        assert read_callback(head.encode() + b"\r\n" + host + b"\r\n\r\n", "s") == meaning
+        found = read_callback(head.encode() + b"\r\n" + host + b"\r\n\r\n", "s")
+        assert found == Granted("c") if ends is None else isinstance(found, NotGranted) and found.ends == ends
 
 
 @pytest.mark.parametrize(
@@ -274,8 +275,8 @@ def test_login_callback_requests_are_parsed(head: str, meaning: Granted | Refuse
 @pytest.mark.parametrize("target", [b"/cancel", b"/auth/callback?code=c&state=s"])
 def test_requests_to_another_host_decide_nothing(target: bytes, headers: bytes) -> None:
     meaning = read_callback(b"GET " + target + b" HTTP/1.1\r\n" + headers + b"\r\n\r\n", "s")
-    assert isinstance(meaning, Ignored)
-    assert meaning.status == HTTPStatus.BAD_REQUEST
+    assert isinstance(meaning, NotGranted)
+    assert (meaning.status, meaning.ends) == (HTTPStatus.BAD_REQUEST, None)
 
 
 @pytest.mark.parametrize(
@@ -298,8 +299,8 @@ def test_requests_to_another_host_decide_nothing(target: bytes, headers: bytes) 
 )
 def test_other_requests_to_the_login_callback_are_ignored(head: bytes, status: int) -> None:
     meaning = read_callback(head + b"\r\nHost: localhost\r\n\r\n", "s")
-    assert isinstance(meaning, Ignored)
-    assert meaning.status == status
+    assert isinstance(meaning, NotGranted)
+    assert (meaning.status, meaning.ends) == (status, None)
 
 
 def test_a_page_escapes_what_it_shows() -> None:

@@ -27,7 +27,7 @@ from app_server.core.telemetry.telemetry_events import (
     NO_TELEMETRY,
     ConversationFacts,
     ConversationTelemetry,
-    Reporting,
+    TelemetryExport,
     open_export,
 )
 from protocol.events.turn import TokenUsage
@@ -79,7 +79,7 @@ async def exporting(
     settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=endpoint, **more)
     export = await open_export(settings, "1.2.3", lambda: NOW, env or {})
     assert export is not None
-    yield export.conversation(FACTS)
+    yield ConversationTelemetry(export, FACTS)
     await export.close()
 
 
@@ -187,21 +187,31 @@ def own(event: dict[str, Json], common: dict[str, str]) -> dict[str, Json]:
     return {key: value for key, value in event.items() if key not in common}
 
 
+class Told:
+    """A provider that keeps the attributes of events."""
+
+    def __init__(self) -> None:
+        self.attributes: list[Mapping[str, str | int]] = []
+
+    def emit(self, name: str, seconds: float, attributes: Mapping[str, str | int]) -> None:
+        self.attributes.append(attributes)
+
+    def shutdown(self) -> None:
+        pass
+
+
 def test_a_prompt_is_given_away_only_where_the_user_allowed_it() -> None:
-    told: list[Json] = []
+    told = Told()
     for allowed in (False, True):
-        sink = lambda name, seconds, attributes: told.append(attributes["prompt"])  # noqa: E731
-        ConversationTelemetry(Reporting(sink, FACTS, lambda: NOW, allowed)).user_prompt("words")
-    assert told == ["[REDACTED]", "words"]
+        ConversationTelemetry(TelemetryExport(told, lambda: NOW, allowed), FACTS).user_prompt("words")
+    assert [each["prompt"] for each in told.attributes] == ["[REDACTED]", "words"]
 
 
 def test_a_long_text_is_cut() -> None:
-    told: list[Json] = []
-    sink = lambda name, seconds, attributes: told.append(attributes["output"])  # noqa: E731
-    ConversationTelemetry(Reporting(sink, FACTS, lambda: NOW)).tool_result(
-        "t", "c", "{}", 1, success=True, output="x" * 10**6
-    )
-    assert len(told[0]) < 100_000
+    told = Told()
+    telemetry = ConversationTelemetry(TelemetryExport(told, lambda: NOW), FACTS)
+    telemetry.tool_result("t", "c", "{}", 1, success=True, output="x" * 10**6)
+    assert len(str(told.attributes[0]["output"])) < 100_000
 
 
 async def test_without_an_exporter_no_telemetry_is_sent(caplog: pytest.LogCaptureFixture) -> None:
