@@ -1,6 +1,7 @@
 """Logging in and out of a real server, with an OAuth issuer on loopback, and a browser that is this test."""
 
 import json
+import stat
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -78,9 +79,13 @@ async def one_turn(place: Place, client: Client, *events: Json) -> dict[str, str
 async def test_an_api_key_is_used_until_the_user_logs_out(tmp_path: Path, issuer: ScriptedIssuer) -> None:
     async with place_with(tmp_path, issuer) as place, place.server() as server:
         client = server.client
-        assert (await client.call("getAuthStatus", {}))["authMethod"] is None
+        nobody = {"authMethod": None, "authToken": None, "requiresOpenaiAuth": True}
+        assert await client.call("getAuthStatus", {"includeToken": True}) == nobody
         await client.call("loginApiKey", {"apiKey": KEY})
         assert await status_change(client) == "apikey"
+        stored = place.home / "auth.json"
+        assert json.loads(stored.read_text())["OPENAI_API_KEY"] == KEY
+        assert stat.S_IMODE(stored.stat().st_mode) == 0o600
         assert (await one_turn(place, client))["authorization"] == f"Bearer {KEY}"
         status = await client.call("getAuthStatus", {"includeToken": True})
         assert (status["authMethod"], status["authToken"]) == ("apikey", KEY)
@@ -88,7 +93,8 @@ async def test_an_api_key_is_used_until_the_user_logs_out(tmp_path: Path, issuer
         assert await client.call("userInfo") == {"allegedUserEmail": None}
         await client.call("logoutChatGpt")
         assert await status_change(client) is None
-        assert not (place.home / "auth.json").exists()
+        assert not stored.exists()
+        assert (await client.call("getAuthStatus", {}))["authMethod"] is None
         assert issuer.requests == [], "a key is nothing of the issuer's"
 
 

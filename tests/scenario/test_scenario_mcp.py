@@ -52,16 +52,6 @@ async def test_a_tool_can_be_called_without_arguments(world: MakeWorld, argument
     assert "Ok" in end["result"]
 
 
-@pytest.mark.parametrize("arguments", ["[1]", "5", '"text"'])
-async def test_arguments_that_are_no_object_do_not_reach_the_server(world: MakeWorld, arguments: str) -> None:
-    call = calls("mcp__notes__echo", arguments, "m1")
-    async with world(reply(call), reply(says("ok")), tables=table("notes")) as w:
-        turn = await w.client.turn(await w.open())
-    (end,) = turn.of("mcp_tool_call_end")
-    assert "expected a map" in end["result"]["Err"]
-    assert "expected a map" in w.model.requests[1].outputs()["m1"]
-
-
 async def test_a_tool_that_fails_is_told_to_the_model(world: MakeWorld) -> None:
     both = calls("mcp__notes__fail", {}, "m1"), calls("mcp__notes__missing", {}, "m2")
     async with world(reply(*both), reply(says("ok")), tables=table("notes")) as w:
@@ -82,15 +72,6 @@ async def test_a_tool_call_can_be_interrupted(world: MakeWorld) -> None:
         await w.client.interrupt(conversation)
         assert (await w.client.turn(conversation)).last_message == "ok"
     assert "m1" in w.model.requests[1].outputs()
-
-
-async def test_only_the_tools_that_the_user_wants_are_offered(world: MakeWorld) -> None:
-    tables = table("notes", enabled_tools='["echo", "fail"]', disabled_tools='["fail"]') + table(
-        "off", enabled="false"
-    )
-    async with world(reply(says("ok")), tables=tables) as w:
-        await w.client.turn(await w.open())
-    assert [name for name in w.model.requests[0].tools if name.startswith("mcp__")] == ["mcp__notes__echo"]
 
 
 async def test_a_server_that_dies_costs_a_notice_and_no_turn(world: MakeWorld) -> None:

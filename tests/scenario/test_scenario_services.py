@@ -1,8 +1,5 @@
 """What needs no conversation: commands, searches, diffs, models, and who is logged in."""
 
-import json
-import stat
-
 import pytest
 
 from protocol.structs import Json
@@ -113,34 +110,6 @@ async def test_where_there_is_no_remote_the_difference_is_an_error(world: MakeWo
 
 
 # --- accounts
-OWN = {"requires_openai_auth": True}
-
-
-async def test_a_key_is_kept_shown_only_if_asked_for_and_forgotten(world: MakeWorld) -> None:
-    async with world(provider=OWN) as w:
-
-        async def status(**params: Json) -> Json:
-            return await w.client.call("getAuthStatus", params)
-
-        assert await status(includeToken=True) == {
-            "authMethod": None,
-            "authToken": None,
-            "requiresOpenaiAuth": True,
-        }
-        await w.client.call("loginApiKey", {"apiKey": "sk-mine"})
-        changed = await w.client.expect("authStatusChange")
-        assert changed["params"] == {"authMethod": "apikey"}
-        assert (await status(includeToken=True))["authToken"] == "sk-mine"
-        assert (await status())["authToken"] is None
-        stored = w.home / "auth.json"
-        assert json.loads(stored.read_text())["OPENAI_API_KEY"] == "sk-mine"
-        assert stat.S_IMODE(stored.stat().st_mode) == 0o600
-        await w.client.call("logoutChatGpt")
-        assert (await w.client.expect("authStatusChange"))["params"] == {"authMethod": None}
-        assert not stored.exists()
-        assert (await status(includeToken=True))["authMethod"] is None
-
-
 async def test_where_no_login_is_needed_it_says_so(world: MakeWorld) -> None:
     async with world() as w:
         status = await w.client.call("getAuthStatus", {})

@@ -279,7 +279,7 @@ def test_what_is_no_address(url: str) -> None:
     ("url", "shown"),
     [
         ("https://user:pw@h.test:8443/v1?key=1", "https://h.test:8443"),
-        ("https://h.test/v1", "https://h.test"),
+        ("https://h.test:443/v1", "https://h.test"),
         ("http://[::1]:8080/v1", "http://[::1]:8080"),
         ("http://h:port/", None),
     ],
