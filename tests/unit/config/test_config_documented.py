@@ -13,16 +13,17 @@ import tomli
 
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES
-from app_server.core.config.settings import UserSettings, load_config
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.settings_file import rewrite_config
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches, switched
 from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES
 from app_server.core.config.trust import trust_of
-from app_server.core.config.types import CliOverrides, PermissionSettings, RequestOverrides, SettingsPlace
+from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError
 from app_server.settings_reference import main, page, schema
 from protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
 from protocol.structs import replace
+from tests.unit.config.homes import load
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT = re.compile(r"^### Without effect$(.*?)^##", re.DOTALL | re.MULTILINE)
@@ -149,16 +150,6 @@ GRANULAR = "[approval_policy.granular]\nsandbox_approval = false\nrules = true\n
 KINDS = QuestionKinds(sandbox_approval=False, rules=True, mcp_elicitations=False)
 
 
-def load(
-    home: Path,
-    text: str,
-    cli: CliOverrides = CliOverrides(),  # noqa: B008 - frozen
-    request: RequestOverrides = RequestOverrides(),  # noqa: B008 - frozen
-) -> PermissionSettings:
-    (home / "config.toml").write_text(text)
-    return load_config(SettingsPlace(home=home, cwd=home, cli=cli), request).permissions
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -169,13 +160,13 @@ def load(
     ],
 )
 def test_the_kinds_are_read(tmp_path: Path, text: str) -> None:
-    found = load(tmp_path, text)
+    found = load(tmp_path, text).permissions
     assert (found.approval_policy, found.granular) == (AskForApproval.ON_REQUEST, KINDS)
 
 
 def test_a_part_can_be_set_on_the_command_line(tmp_path: Path) -> None:
     cli = CliOverrides(settings=(("approval_policy.granular.rules", "false"),))
-    assert load(tmp_path, GRANULAR, cli).granular == replace(KINDS, rules=False)
+    assert load(tmp_path, GRANULAR, cli).permissions.granular == replace(KINDS, rules=False)
 
 
 def test_a_policy_that_somebody_names_replaces_all_of_it(tmp_path: Path) -> None:
@@ -185,9 +176,9 @@ def test_a_policy_that_somebody_names_replaces_all_of_it(tmp_path: Path) -> None
         (CliOverrides(), RequestOverrides(settings={"approval_policy": "on-request"})),
     )
     for cli, request in named:
-        assert load(tmp_path, GRANULAR, cli, request).granular is None
+        assert load(tmp_path, GRANULAR, cli, request).permissions.granular is None
     given = RequestOverrides(approval_policy=AskForApproval.ON_REQUEST, granular=QuestionKinds(rules=False))
-    assert load(tmp_path, GRANULAR, request=given).granular == QuestionKinds(rules=False)
+    assert load(tmp_path, GRANULAR, request=given).permissions.granular == QuestionKinds(rules=False)
 
 
 def test_the_conversation_api_shows_the_word_that_comes_near(tmp_path: Path) -> None:
@@ -328,7 +319,6 @@ def test_odd_git_files_are_no_worktrees(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("level", "writes"), [("trusted", True), ("untrusted", False)])
 def test_only_a_trusted_folder_may_be_written_to_by_default(tmp_path: Path, level: str, writes: bool) -> None:
-    (tmp_path / "config.toml").write_text(f"[projects.'{tmp_path}']\ntrust_level = '{level}'\n")
-    config = load_config(SettingsPlace(home=tmp_path, cwd=tmp_path))
-    assert config.permissions.approval_policy is AskForApproval.ON_REQUEST
-    assert isinstance(config.permissions.sandbox_policy, WorkspaceWrite if writes else ReadOnly)
+    found = load(tmp_path, f"[projects.'{tmp_path}']\ntrust_level = '{level}'\n").permissions
+    assert found.approval_policy is AskForApproval.ON_REQUEST
+    assert isinstance(found.sandbox_policy, WorkspaceWrite if writes else ReadOnly)

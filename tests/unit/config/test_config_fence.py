@@ -6,7 +6,6 @@ import pytest
 
 from app_server.core.config.effective import setting_edit
 from app_server.core.config.fence import check_permissions
-from app_server.core.config.settings import load_config
 from app_server.core.config.settings_file import write_settings
 from app_server.core.config.types import (
     ClientFence,
@@ -26,6 +25,7 @@ from protocol.policy import (
     WorkspaceWrite,
 )
 from protocol.structs import Json
+from tests.unit.config import homes
 
 FENCE = "[app_server]\nclient_rights = false\n"
 NO_TEMPORARY = "exclude_tmpdir_env_var = true\nexclude_slash_tmp = true\n"
@@ -38,11 +38,8 @@ ON_FAILURE, NEVER = AskForApproval.ON_FAILURE, AskForApproval.NEVER
 def load(
     home: Path, text: str, request: RequestOverrides | None = None, cli: CliOverrides | None = None
 ) -> Config:
-    (home / "config.toml").write_text(text)
     (home / "ws").mkdir(exist_ok=True)
-    environment = {"OPENAI_API_KEY": "sk-x"}
-    place = SettingsPlace(home=home, cwd=home / "ws", cli=cli or CliOverrides(), environment=environment)
-    return load_config(place, request or RequestOverrides())
+    return homes.load(home, text, cli, request, cwd=home / "ws")
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
-from app_server.core.config.settings import UserSettings, load_config
+from app_server.core.config.settings import UserSettings
 from app_server.core.config.toml_file import MAX_CHARACTERS, Key, find_keys, read_config_file
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.errors import ConfigError
 from protocol.structs import Json
+from tests.unit.config.homes import load
 
 
 def test_a_missing_file_and_a_missing_home_say_nothing(tmp_path: Path) -> None:
@@ -110,15 +111,10 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert [p.name for p in tmp_path.iterdir()] == ["d"]
 
 
-def load(home: Path, config_map: dict[str, Json] | None = None) -> Config:
-    request = RequestOverrides(settings=config_map or {})
-    return load_config(SettingsPlace(home=home, cwd=home), request)
-
-
 def assert_config_or_error(home: Path, config_map: dict[str, Json]) -> None:
     problem = ""
     try:
-        assert isinstance(load(home, config_map), Config)
+        assert isinstance(load(home, request=RequestOverrides(settings=config_map)), Config)
     except ConfigError as error:
         problem = str(error)
     assert not problem or problem.startswith(("failed to load configuration: ", "error deriving config: "))
@@ -268,11 +264,8 @@ def test_every_key_of_every_text_is_found(table: dict[str, Json]) -> None:
 
 
 def problem(home: Path, text: str, cli: CliOverrides | None = None, **request: Json) -> str:
-    (home / "config.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        load_config(
-            SettingsPlace(home=home, cwd=home, cli=cli or CliOverrides()), RequestOverrides(settings=request)
-        )
+        load(home, text, cli, RequestOverrides(settings=request))
     return str(caught.value).replace(str(home), "HOME")
 
 

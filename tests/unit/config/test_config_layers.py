@@ -6,20 +6,11 @@ import pytest
 
 from app_server.core.config.effective import LayerKind, effective_settings, settings_version
 from app_server.core.config.layers import combine, merge, toml_value
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
+from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError
 from protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
 from protocol.structs import Json
-
-
-def load(
-    home: Path, text: str, cli: CliOverrides | None = None, request: RequestOverrides | None = None
-) -> Config:
-    (home / "config.toml").write_text(text)
-    return load_config(
-        SettingsPlace(home=home, cwd=home, cli=cli or CliOverrides()), request or RequestOverrides()
-    )
+from tests.unit.config.homes import load
 
 
 def test_a_request_does_not_change_what_clients_may_do(tmp_path: Path) -> None:

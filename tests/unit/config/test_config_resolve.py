@@ -5,15 +5,13 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config import types
-from app_server.core.config.settings import load_config
 from app_server.core.errors import ConfigError
 from protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
+from tests.unit.config import homes
 
 
 def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None) -> types.Config:
-    (home / "config.toml").write_text(text)
-    request = types.RequestOverrides(cwd=cwd)
-    return load_config(types.SettingsPlace(home=home, cwd=home / "ws", environment=env or {}), request)
+    return homes.load(home, text, request=types.RequestOverrides(cwd=cwd), cwd=home / "ws", env=env)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,7 @@ def test_odd_settings_are_warnings(tmp_path: Path, text: str, warning: str) -> N
 
 def test_a_warning_about_the_command_line_has_no_place(tmp_path: Path) -> None:
     cli = types.CliOverrides(settings=(("mdoel", "x"),))
-    config = load_config(types.SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli))
+    config = homes.load(tmp_path, cli=cli)
     assert [str(each) for each in config.notices.warnings] == [
         "unknown setting `mdoel` is ignored; did you mean `model`?"
     ]
@@ -148,7 +146,7 @@ def test_a_home_that_is_no_folder_is_told(below: str, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match="cannot be written: it is not a folder; make it writable, or set CODEX_HOME"
     ):
-        load_config(types.SettingsPlace(home=home, cwd=tmp_path))
+        homes.load(home, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -334,8 +332,7 @@ def test_no_link_in_a_workspace_chooses_the_instructions(tmp_path: Path, key: st
         (workspace / name).symlink_to(place)
 
     def read(path: Path) -> types.Config:
-        (home / "config.toml").write_text(f"{key} = '{path}'\n")
-        return load_config(types.SettingsPlace(home=home, cwd=workspace))
+        return homes.load(home, f"{key} = '{path}'\n", cwd=workspace)
 
     with pytest.raises(ConfigError, match=r"base\.md cannot be read"):
         read(workspace / "base.md")

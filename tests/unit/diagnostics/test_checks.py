@@ -11,12 +11,9 @@ import pytest
 
 from app_server.core import remedies
 from app_server.core.auth.credentials import AuthMethod, Credentials, StoredAuth, Tokens
-from app_server.core.config.settings import load_config
 from app_server.core.config.types import (
-    Config,
     McpServerConfig,
     McpStdioTransport,
-    SettingsPlace,
 )
 from app_server.core.diagnostics import machine
 from app_server.core.diagnostics.machine import check_config, known_credentials, redacted
@@ -33,6 +30,7 @@ from app_server.core.rollout.disk import HISTORY, home_lock
 from app_server.core.sandbox.plan import SandboxLayer, SandboxState
 from app_server.doctor import as_json, as_text, exit_status, summary
 from protocol.checks import Check, CheckStatus, broken, ok, warning
+from tests.unit.config.homes import load
 
 OK, WARNING, BROKEN = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.BROKEN
 MCP_SERVER = Path(__file__).parents[2] / "support" / "mcp_server.py"
@@ -49,11 +47,6 @@ base_url = "http://spare.test/v1"
 """
 KEY = {"MINE_KEY": "a-secret-key"}
 LOGIN = Credentials("token", None, AuthMethod.CHATGPT)
-
-
-def load(home: Path, text: str, env: Mapping[str, str] | None = None) -> Config:
-    (home / "config.toml").write_text(text)
-    return load_config(SettingsPlace(home=home, cwd=home, environment=env or {}))
 
 
 # --- settings
@@ -89,7 +82,7 @@ def about(
     text: str = MINE,
     login: Credentials | None = None,
 ) -> Check:
-    config = load(home, text, env)
+    config = load(home, text, env=env)
     return check_provider(config, config.providers[which], env, login, answer)
 
 
@@ -204,7 +197,7 @@ def test_no_credential_is_told_wherever_it_comes_from(tmp_path: Path) -> None:
         "[otel.exporter.otlp-http]\nendpoint = 'http://x'\nheaders = { h = 'otel-secret' }\n"
     )
     tokens = Tokens(id_token="id-secret", access_token="a-secret", refresh_token="")
-    credentials = known_credentials(env, StoredAuth(tokens=tokens), load(tmp_path, text, env))
+    credentials = known_credentials(env, StoredAuth(tokens=tokens), load(tmp_path, text, env=env))
     said = " ".join((*env.values(), "header-secret", "mcp-secret", "otel-secret", "id-secret", "a-secret"))
     check = redacted(Check("x", OK, f"{said} http://me:password@host/", said), credentials)
     for shown in (check.found, check.advice):

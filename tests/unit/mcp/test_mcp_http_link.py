@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app_server.core.mcp.faults import MAX_BATCH, MAX_MESSAGE_BYTES
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
-from app_server.core.mcp.results import RESOURCES
+from app_server.core.mcp.results import RESOURCES, McpCallOutcome
 from app_server.core.mcp.rpc_messages import (
     Incoming,
     LineSplitter,
@@ -37,6 +37,7 @@ from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, 
 OFFICIAL = Path(__file__).parents[2] / "support" / "official_mcp_server.py"
 
 KINDS = ("streams", "json", "stateless")
+ECHO = "mcp__web__echo"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ async def test_headers_session_and_version_go_with_every_request(rig: Rig) -> No
     with script.serving() as url:
         config = http(url, bearer_token_env_var="TOKEN", http_headers={"X-One": "1"})
         async with rig.opened(config) as mcp:
-            assert not (await mcp.requests.call("mcp__web__echo", {})).is_error
+            assert not (await mcp.requests.call(ECHO, {})).is_error
             assert mcp.requests.auth_statuses() == {"web": McpAuthStatus.BEARER_TOKEN}
     first, *others = [one.headers for one in script.asked]
     assert "Mcp-Session-Id" not in first
@@ -110,9 +111,30 @@ async def test_a_proxy_and_certificates_are_the_users_and_not_the_processs(
             assert mcp.failures() == ()
         assert script.asked[-1].headers["Host"] == "mcp.test"
         rig.user["SSL_CERT_FILE"] = str(tmp_path / "none")
-        async with rig.opened(http("https://mcp.test/mcp")) as mcp:
-            (failure,) = mcp.failures()
-            assert "SSL_CERT_FILE names no file" in failure.message
+        assert "SSL_CERT_FILE names no file" in await failure(rig, "https://mcp.test/mcp")
+
+
+async def failure(rig: Rig, url: str, **settings: Json) -> str:
+    """Why a server does not start."""
+    async with rig.opened(http(url, **settings)) as mcp:
+        (failure,) = mcp.failures()
+    return failure.message
+
+
+async def outcome(
+    rig: Rig, answer: Callable[[HttpHandler, Json], object], **settings: Json
+) -> McpCallOutcome:
+    """What becomes of a call, to which `answer` answers and to nothing else."""
+
+    def answer_call(handler: HttpHandler, message: Json) -> bool:
+        if message.get("method") == "tools/call":
+            answer(handler, message)
+            return True
+        return False
+
+    with ScriptedHttp(answer_call).serving() as url:
+        async with rig.opened(http(url, **settings)) as mcp:
+            return await mcp.requests.call(ECHO, {})
 
 
 async def test_a_server_that_wants_a_login_says_so(rig: Rig) -> None:
@@ -137,10 +159,9 @@ async def test_a_redirect_is_not_followed_with_the_token(rig: Rig) -> None:
             return True
 
         with ScriptedHttp(answer).serving() as url:
-            async with rig.opened(http(url, bearer_token_env_var="TOKEN")) as mcp:
-                (failure,) = mcp.failures()
-    assert "leads elsewhere, which is not followed" in failure.message
-    assert "t0k3n" not in failure.message
+            told = await failure(rig, url, bearer_token_env_var="TOKEN")
+    assert "leads elsewhere, which is not followed" in told
+    assert "t0k3n" not in told
     assert elsewhere.asked == []
 
 
@@ -172,16 +193,12 @@ async def test_nobody_there_and_no_token(rig: Rig) -> None:
     ],
 )
 async def test_an_invalid_url_causes_one_message(rig: Rig, url: str) -> None:
-    async with rig.opened(http(url)) as mcp:
-        (failure,) = mcp.failures()
-        assert failure.message.startswith("MCP client for `web` failed to start: ")
+    assert (await failure(rig, url)).startswith("MCP client for `web` failed to start: ")
 
 
 async def test_headers_that_are_none_cost_one_message(rig: Rig) -> None:
     with ScriptedHttp().serving() as url:
-        async with rig.opened(http(url, http_headers={"X": "ünfit\n"})) as mcp:
-            (failure,) = mcp.failures()
-            assert "ünfit" not in failure.message
+        assert "ünfit" not in await failure(rig, url, http_headers={"X": "ünfit\n"})
 
 
 async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
@@ -199,42 +216,34 @@ async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
     script.answer = answer
     with script.serving() as url:
         async with rig.opened(http(url, tool_timeout_sec=0.5)) as mcp:
-            outcome = await mcp.requests.call("mcp__web__echo", {})
+            outcome = await mcp.requests.call(ECHO, {})
             assert "timed out awaiting tools/call after 500ms" in (outcome.error or "")
             await until(lambda: bool(script.messages("notifications/cancelled")))
 
 
 async def test_an_endless_event_is_cut(rig: Rig) -> None:
-    def answer(handler: HttpHandler, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    def answer(handler: HttpHandler, message: Json) -> None:
         begin_events(handler)
         with contextlib.suppress(OSError):
             handler.wfile.write(b"data: ")
             for _ in range(400):
                 handler.wfile.write(b"x" * 100_000)
-        return True
 
-    with ScriptedHttp(answer).serving() as url:
-        async with rig.opened(http(url, tool_timeout_sec=20.0)) as mcp:
-            assert "over the limit" in ((await mcp.requests.call("mcp__web__echo", {})).error or "")
+    assert "over the limit" in ((await outcome(rig, answer, tool_timeout_sec=20.0)).error or "")
 
 
 async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
-    def answer(handler: HttpHandler, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    def answer(handler: HttpHandler, message: Json) -> None:
         begin_events(handler)
         result = {"content": [{"type": "text", "text": "found"}]}
         found = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
         noise = 'data: not json\n\n: comment\n\nevent: message\ndata: {"method":"notifications/progress"}\n\n'
         handler.wfile.write((noise + f"id: 1\ndata: {found}\n\n").encode())
-        return True
 
-    with ScriptedHttp(answer).serving() as url:
-        async with rig.opened(http(url)) as mcp:
-            content = (await mcp.requests.call("mcp__web__echo", {})).payload().content
-            assert content == '[{"text":"found","type":"text"}]'
+    assert (await outcome(rig, answer)).payload().content == '[{"text":"found","type":"text"}]'
+
+
+BAD = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-7,"message":"bad"}}'
 
 
 @pytest.mark.parametrize(
@@ -243,26 +252,16 @@ async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
         (500, b"oh no", "text/plain", "answered 500"),
         (200, b"<html>", "text/html", "ended its answer without answering"),
         (200, b"not json", "application/json", "ended its answer without answering"),
-        (
-            400,
-            b'{"jsonrpc":"2.0","id":%d,"error":{"code":-7,"message":"bad"}}',
-            "application/json",
-            "Mcp error: -7: bad",
-        ),
+        (400, BAD, "application/json", "Mcp error: -7: bad"),
     ],
 )
 async def test_an_answer_that_is_none_fails_the_call(
     rig: Rig, status: int, body: bytes, kind: str, expected: str
 ) -> None:
-    def answer(handler: HttpHandler, message: Json) -> bool:
-        if message.get("method") != "tools/call":
-            return False
+    def answer(handler: HttpHandler, message: Json) -> None:
         handler.reply(status, body % message["id"] if b"%d" in body else body, Content_Type=kind)
-        return True
 
-    with ScriptedHttp(answer).serving() as url:
-        async with rig.opened(http(url)) as mcp:
-            assert expected in ((await mcp.requests.call("mcp__web__echo", {})).error or "")
+    assert expected in ((await outcome(rig, answer)).error or "")
 
 
 async def test_a_session_that_the_server_forgot_is_begun_again(rig: Rig) -> None:
@@ -281,8 +280,8 @@ async def test_a_session_that_the_server_forgot_is_begun_again(rig: Rig) -> None
     script.answer = answer
     with script.serving() as url:
         async with rig.opened(http(url)) as mcp:
-            assert "Transport closed" in ((await mcp.requests.call("mcp__web__echo", {})).error or "")
-            assert not (await mcp.requests.call("mcp__web__echo", {})).is_error
+            assert "Transport closed" in ((await mcp.requests.call(ECHO, {})).error or "")
+            assert not (await mcp.requests.call(ECHO, {})).is_error
     assert script.messages("tools/call")[-1].headers["Mcp-Session-Id"] == "s-2"
 
 

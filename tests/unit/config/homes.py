@@ -1,0 +1,23 @@
+"""Settings of a home, as tests write and load them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from app_server.core.config.settings import load_config
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
+
+
+def load(
+    home: Path,
+    text: str | None = None,
+    cli: CliOverrides | None = None,
+    request: RequestOverrides | None = None,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Config:
+    """Load the configuration of a conversation. `text`: None leaves the file alone."""
+    if text is not None:
+        (home / "config.toml").write_text(text, encoding="utf-8")
+    place = SettingsPlace(home=home, cwd=cwd or home, cli=cli or CliOverrides(), environment=env or {})
+    return load_config(place, request or RequestOverrides())
