@@ -130,7 +130,7 @@ async def test_a_login_through_the_browser_is_used_renewed_and_revoked(
             assert await status_change(server.client) is None
             assert (await server.client.call("getAuthStatus", {}))["authMethod"] is None
         (revoked,) = [fields for path, fields in issuer.requests if path == "/oauth/revoke"]
-        assert revoked["token"] == "refresh-2"
+        assert (revoked["token"], revoked["token_type_hint"]) == ("refresh-2", "refresh_token")
         assert not (place.home / "auth.json").exists()
 
 

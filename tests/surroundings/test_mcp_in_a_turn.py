@@ -19,6 +19,8 @@ from tests.surroundings.npm import npm_packages
 
 OFFERING = Path(__file__).parents[1] / "support" / "official_mcp_server.py"
 SLOW_START = "startup_timeout_sec = 40\n"
+HTTP = ("streams", "json", "stateless")
+"""How the official server answers over HTTP, by its ports."""
 
 
 def stdio(name: str, *arguments: str) -> str:
@@ -37,7 +39,7 @@ async def reached(way: str) -> AsyncIterator[str]:
     async with await anyio.open_process((sys.executable, str(OFFERING), "http")) as process:
         assert process.stdout is not None
         try:
-            port, *_ = (await process.stdout.receive()).split()
+            port = (await process.stdout.receive()).split()[HTTP.index(way)]
             yield f'[mcp_servers.official]\nurl = "http://127.0.0.1:{int(port)}/mcp"\n{SLOW_START}'
         finally:
             process.kill()
@@ -74,11 +76,13 @@ async def test_the_time_server_tells_the_time(world: MakeWorld) -> None:
         assert bad["Ok"]["isError"]
 
 
-@pytest.mark.parametrize("way", ["stdio", "http"])
+@pytest.mark.parametrize("way", ["stdio", *HTTP])
 async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str) -> None:
+    asks = way in ("stdio", "streams")  # the others have no way back while a call runs
     replies = (
         reply(
             calls("mcp__official__add", {"a": 19, "b": 23}, "sum"),
+            calls("mcp__official__fail", {}, "fail"),
             calls("mcp__official__picture", {}, "picture"),
             calls("mcp__official__order", {}, "order"),
             calls("list_mcp_resources", {}, "resources"),
@@ -96,7 +100,7 @@ async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str
         happened = await turn(w, decide={"action": "accept", "content": {"n": 3}})
         outputs = w.model.requests[1].outputs()
         assert "42" in outputs["sum"]
-        assert "ordered 3" in outputs["order"]
+        assert ("ordered 3" in outputs["order"]) is asks
         assert "note://one" in outputs["resources"]
         assert "greeting://{name}" in outputs["templates"]
         assert "a note" in outputs["note"]
@@ -108,12 +112,15 @@ async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str
         assert [part["type"] for part in picture] == ["input_image"]
         assert picture[0]["image_url"].startswith("data:image/png;base64,")
         assert set(begun(happened)) == {
-            "add", "picture", "order", "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource",
+            "add", "fail", "picture", "order", "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource",
         }  # fmt: skip
-        (asked,) = [m for m in w.client.received() if m.get("method") == "elicitationRequest"]
-        assert asked["params"]["serverName"] == "official"
-        assert asked["params"]["message"] == "How many?"
-        assert "n" in asked["params"]["requestedSchema"]["properties"]
+        (failed,) = [e["result"] for e in happened.of("mcp_tool_call_end") if e["call_id"] == "fail"]
+        assert failed["Ok"]["isError"]
+        asked = [m["params"] for m in w.client.received() if m.get("method") == "elicitationRequest"]
+        assert len(asked) == asks
+        for question in asked:
+            assert (question["serverName"], question["message"]) == ("official", "How many?")
+            assert "n" in question["requestedSchema"]["properties"]
 
 
 async def test_an_open_question_ends_with_its_turn(world: MakeWorld) -> None:

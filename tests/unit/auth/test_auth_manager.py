@@ -301,14 +301,6 @@ def test_a_login_of_another_workspace_does_not_count(auth: AuthManager) -> None:
     assert auth.stored_credentials() is None
 
 
-async def test_logging_out_revokes_the_login(auth: AuthManager, issuer: ScriptedIssuer) -> None:
-    write_auth(auth.home, login())
-    assert await auth.logout() is True
-    ((path, fields),) = issuer.requests
-    told = (path, fields["token"], fields["token_type_hint"])
-    assert told == ("/oauth/revoke", "refresh-1", "refresh_token")
-
-
 async def test_logging_out_needs_no_issuer(alone: AuthManager) -> None:
     write_auth(alone.home, login())
     assert await alone.logout() is True

@@ -80,14 +80,6 @@ def test_an_unusable_file_is_an_error(tmp_path: Path, text: str) -> None:
         load_saved_config(tmp_path)
 
 
-def test_a_file_that_begins_with_a_table_gets_the_model_above_it(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("# a comment\n[tools]\nview_image = true\n")
-    set_default_model(tmp_path, "m", None)
-    text = (tmp_path / "config.toml").read_text()
-    assert tomli.loads(text) == {"model": "m", "tools": {"view_image": True}}
-    assert "# a comment" in text
-
-
 def test_the_chosen_profile_is_the_place(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('profile = "p"\nmodel = "top"\n\n[profiles.p]\nmodel = "x" # here\n')
@@ -156,11 +148,6 @@ def test_what_cannot_be_edited_stays_as_it_is(tmp_path: Path, kind: str) -> None
         set_default_model(tmp_path, "m", None)
     assert path.lstat()[: stat.ST_ATIME] == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
-
-
-WORDS = rb"""
-    model = "x" [tools] [profiles.p] profile = "p" a.b = 1 model_reasoning_effort [[x]] # 'y' { } , profiles
-"""
 
 
 SECRET = "s3cr3t"

@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.mcp.faults import MAX_BATCH, MAX_MESSAGE_BYTES
-from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
-from app_server.core.mcp.results import RESOURCES, McpCallOutcome
+from app_server.core.mcp.results import McpCallOutcome
 from app_server.core.mcp.rpc_messages import (
     Incoming,
     LineSplitter,
@@ -34,44 +31,7 @@ from tests.support.waiting import until
 from tests.unit.mcp.conftest import Rig, http
 from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply_json
 
-OFFICIAL = Path(__file__).parents[2] / "support" / "official_mcp_server.py"
-
-KINDS = ("streams", "json", "stateless")
 ECHO = "mcp__web__echo"
-
-
-@pytest.fixture(scope="module")
-def official() -> Iterator[dict[str, str]]:
-    """The URLs of the official server, by how it answers."""
-    pytest.importorskip("mcp.server", reason="the official SDK is not installed")
-    with subprocess.Popen([sys.executable, str(OFFICIAL), "http"], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        ports = process.stdout.readline().decode().split()
-        try:
-            yield {kind: f"http://127.0.0.1:{port}/mcp" for kind, port in zip(KINDS, ports, strict=True)}
-        finally:
-            process.kill()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_the_official_server_is_understood(rig: Rig, official: dict[str, str], kind: str) -> None:
-    async def answer(request: ElicitationRequest) -> ElicitationResult:
-        return ElicitationResult("accept", {"n": 3})
-
-    rig.elicit = answer
-    async with rig.opened(http(official[kind])) as mcp:
-        assert list(mcp.tools()) == [f"mcp__web__{tool}" for tool in ("add", "fail", "order", "picture")]
-        assert (
-            await mcp.requests.call("mcp__web__add", {"a": 1, "b": 2})
-        ).payload().content == '{"result":3}'
-        failed = await mcp.requests.call("mcp__web__fail", {})
-        assert failed.result is not None
-        assert failed.is_error
-        if kind == "streams":  # the others have no way back while a call runs
-            ordered = (await mcp.requests.call("mcp__web__order", {})).payload()
-            assert ordered.content == '{"result":"ordered 3"}'
-        resources = await mcp.requests.all_entries(RESOURCES)
-        assert [one.uri for one in resources["web"]] == ["note://one", "image://dot"]
 
 
 async def test_headers_session_and_version_go_with_every_request(rig: Rig) -> None:
