@@ -136,7 +136,7 @@ PURE_MODULES = {
         ),
     },
     "app_server.core.sandbox": {"plan"},
-    "app_server.core.skills": {"front_matter", "skill"},
+    "app_server.core.skills": {"skill"},
     "app_server.core.session": {"commands", "review_texts"},
     "app_server.core.turn": {"assemble", "items", "token_counts"},
 }

@@ -24,7 +24,6 @@ MAX_TOOLS = 300
 MAX_RESOURCES = 2000
 
 MAX_DESCRIPTION_CHARS = 8 * 1024
-MAX_SCHEMA_BYTES = 64 * 1024
 MAX_DEFINITION_BYTES = 160_000
 """For all tools together: every request to the model contains them, and they fill its context."""
 

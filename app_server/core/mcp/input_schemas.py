@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from pydantic_core import to_json
 
-from app_server.core.mcp.faults import MAX_SCHEMA_BYTES
 from protocol.structs import Json
 
 TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 MAX_DEPTH = 24
+MAX_SCHEMA_BYTES = 64 * 1024
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")

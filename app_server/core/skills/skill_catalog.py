@@ -23,13 +23,19 @@ from app_server.core.errors import ConfigError
 from app_server.core.git.repository import belongs_to_another, project_folders
 from app_server.core.injected_messages import SKILL_HEAD
 from app_server.core.real_path import real_path
-from app_server.core.skills import front_matter
 from app_server.core.skills.skill import (
+    SETTINGS_FILE,
     SKILL_FILE,
+    NoFrontMatter,
     Skill,
     SkillOwner,
     SkillProblem,
     SkillSet,
+    appearance,
+    front_matter,
+    is_implicit,
+    one_line,
+    plain_yaml,
     skills_message,
 )
 from app_server.core.threads import run_in_thread
@@ -175,7 +181,7 @@ def discover(roots: Sequence[SkillRoot], home: str | None = None) -> tuple[list[
                 continue
             try:
                 found.skills[path] = _skill(path, root, home)
-            except (UnreadableSkill, front_matter.NoFrontMatter) as problem:
+            except (UnreadableSkill, NoFrontMatter) as problem:
                 found.problems[path] = SkillProblem(path, str(problem))
     return list(found.skills.values()), list(found.problems.values())
 
@@ -211,16 +217,16 @@ def _is_outside(path: str, inside: str | None) -> bool:
 
 
 def _skill(path: str, root: SkillRoot, home: str | None) -> Skill:
-    settings = front_matter.front_matter(read_skill_file(path, root.inside, HEAD_BYTES, home, whole=False))
-    description = front_matter.one_line(settings.get("description", ""))
+    settings = front_matter(read_skill_file(path, root.inside, HEAD_BYTES, home, whole=False))
+    description = one_line(settings.get("description", ""))
     if not description:
         raise UnreadableSkill("missing field `description`")
-    name = front_matter.one_line(settings.get("name", "")) or os.path.basename(os.path.dirname(path))
+    name = one_line(settings.get("name", "")) or os.path.basename(os.path.dirname(path))
     if len(name) > MAX_NAME:
         raise UnreadableSkill(f"invalid name: exceeds maximum length of {MAX_NAME} characters")
     folder = os.path.dirname(path)
     more = _more_settings(folder, root, home)
-    short = front_matter.one_line(settings.get("metadata.short-description", ""))
+    short = one_line(settings.get("metadata.short-description", ""))
     return Skill(
         name=name,
         description=description[:MAX_DESCRIPTION],
@@ -228,18 +234,18 @@ def _skill(path: str, root: SkillRoot, home: str | None) -> Skill:
         path=path,
         owner=root.owner,
         inside=root.inside,
-        implicit=front_matter.is_implicit(more),
-        appearance=front_matter.appearance(more, folder),
+        implicit=is_implicit(more),
+        appearance=appearance(more, folder),
     )
 
 
 def _more_settings(folder: str, root: SkillRoot, home: str | None) -> Mapping[str, str]:
     """Read the settings beside the SKILL.md; there are none without such a file, or if it cannot be read."""
-    path = os.path.join(folder, front_matter.SETTINGS_FILE)
+    path = os.path.join(folder, SETTINGS_FILE)
     if not os.path.lexists(path):
         return {}
     try:
-        return front_matter.plain_yaml(read_skill_file(path, root.inside, HEAD_BYTES, home, whole=True))
+        return plain_yaml(read_skill_file(path, root.inside, HEAD_BYTES, home, whole=True))
     except UnreadableSkill:
         return {}
 

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.skills import skill_catalog as found_by
-from app_server.core.skills.front_matter import NoFrontMatter, front_matter, one_line
 from app_server.core.skills.skill import (
     CLOSE,
     MAX_CHARACTERS,
     OPEN,
+    NoFrontMatter,
     Skill,
     SkillOwner,
     SkillSet,
+    front_matter,
+    one_line,
     skills_message,
 )
 from app_server.core.skills.skill_catalog import (
