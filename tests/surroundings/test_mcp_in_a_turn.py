@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from protocol.structs import Json
 from tests.support.client import Turn
@@ -39,7 +40,8 @@ async def reached(way: str) -> AsyncIterator[str]:
     async with await anyio.open_process((sys.executable, str(OFFERING), "http")) as process:
         assert process.stdout is not None
         try:
-            port = (await process.stdout.receive()).split()[HTTP.index(way)]
+            ports = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 100)
+            port = ports.split()[HTTP.index(way)]
             yield f'[mcp_servers.official]\nurl = "http://127.0.0.1:{int(port)}/mcp"\n{SLOW_START}'
         finally:
             process.kill()
