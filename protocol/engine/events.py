@@ -105,7 +105,7 @@ class TurnEnded(Struct, frozen=True, kw_only=True):
     error: TurnError | None = None
     """Set where, and only where, the turn failed."""
     reason: TurnAbortReason | None = None
-    """Set where, and only where, it was interrupted."""
+    """Set where, and only where, it was interrupted. Neither it nor the message is read of turns that were stored."""
 
 
 class ItemStarted(Struct, frozen=True):

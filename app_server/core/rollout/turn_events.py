@@ -23,7 +23,6 @@ from protocol.engine import events, items
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.legacy import COMPACTED
 from protocol.events.review import ReviewOutputEvent
-from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, TextInput, UserInput
 from protocol.structs import Json, replace
 
@@ -146,12 +145,7 @@ class TurnReader(Struct):
                 status = events.TurnStatus.COMPLETED if error is None else events.TurnStatus.FAILED
                 self._turn_end(out, payload, status, error=error)
             case "turn_aborted":
-                self._turn_end(
-                    out,
-                    payload,
-                    events.TurnStatus.INTERRUPTED,
-                    reason=_member(TurnAbortReason, payload.get("reason")) or TurnAbortReason.INTERRUPTED,
-                )
+                self._turn_end(out, payload, events.TurnStatus.INTERRUPTED)
             case str() if name == TURN_ITEM:
                 self._whole_item(out, number, payload)
             case "agent_reasoning" | "agent_reasoning_raw_content":
@@ -211,7 +205,6 @@ class TurnReader(Struct):
         status: events.TurnStatus,
         *,
         error: TurnError | None = None,
-        reason: TurnAbortReason | None = None,
     ) -> None:
         turn_id = text_of(payload, "turn_id") or self._turn
         if turn_id is None:
@@ -222,9 +215,7 @@ class TurnReader(Struct):
             started_at=number_of(payload, "started_at"),
             ended_at=number_of(payload, "completed_at") or 0.0,
             seconds=None if duration is None else duration / 1000,
-            last_agent_message=text_of(payload, "last_agent_message"),
             error=error,
-            reason=reason,
         )
         out.append(events.SessionEvent("", turn_id, ended))
         self._turn = None
@@ -234,10 +225,7 @@ class TurnReader(Struct):
         if self._turn is None:
             return
         status = events.TurnStatus.INTERRUPTED if self.explicit else events.TurnStatus.COMPLETED
-        reason = TurnAbortReason.INTERRUPTED if self.explicit else None
-        ended = events.TurnEnded(
-            status=status, started_at=self._turn_started, ended_at=0.0, seconds=None, reason=reason
-        )
+        ended = events.TurnEnded(status=status, started_at=self._turn_started, ended_at=0.0, seconds=None)
         out.append(self._event(ended))
         self._turn = None
 
