@@ -365,36 +365,39 @@ def test_items_that_end_in_time_are_never_written_in_pieces(tmp_path: Path) -> N
     assert not journal_path(server.path).exists()
 
 
-def test_text_waits_for_a_disk_with_room_and_not_without_bounds(tmp_path: Path) -> None:
-    full = [False]
+def without_room_for_text() -> tuple[list[bool], DiskCalls]:
+    """A disk that takes no pieces of text while the list has something in it."""
+    full = [True]
 
     def write(fd: int, data: memoryview) -> int:
-        return os.write(fd, data[:7] if full[0] and b'"text"' in bytes(data[:60]) else data)
+        return os.write(fd, data[:7] if full and b'"text"' in bytes(data[:60]) else data)
 
-    server = Server(tmp_path, disk=replace(REAL_DISK, write=write))
+    return full, replace(REAL_DISK, write=write)
+
+
+def test_text_waits_for_a_disk_with_room_and_not_without_bounds(tmp_path: Path) -> None:
+    full, disk = without_room_for_text()
+    server = Server(tmp_path, disk=disk)
+    full.clear()
     server.emit(begins(MESSAGE))
-    full[0] = True
+    full.append(True)
     server.say("Hel", "lo")
     assert server.writer.problem is not None
     assert journal_path(server.path).read_bytes() == b""
-    full[0] = False
+    full.clear()
     server.say(" there")
     path = server.dies()
     assert history(path) == ["question", "Hello there"]
 
 
 def test_a_disk_that_stays_full_costs_bounded_memory_and_the_prefix_stays(tmp_path: Path) -> None:
-    full = [True]
-
-    def write(fd: int, data: memoryview) -> int:
-        return os.write(fd, data[:7] if full[0] and b'"text"' in bytes(data[:60]) else data)
-
-    server = Server(tmp_path, disk=replace(REAL_DISK, write=write))
+    full, disk = without_room_for_text()
+    server = Server(tmp_path, disk=disk)
     server.emit(begins(MESSAGE))
     piece = "x" * 100_000
     for _ in range(20):
         server.say(piece)
-    full[0] = False
+    full.clear()
     server.say("end")
     assert MAX_PIECES_BYTES < journal_path(server.path).stat().st_size < 2 * MAX_PIECES_BYTES
     _, text = history(server.dies())

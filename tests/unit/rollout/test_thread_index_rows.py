@@ -120,24 +120,14 @@ def test_the_columns_that_are_searched() -> None:
 
 
 # --- queries
-def listed(
-    database: sqlite3.Connection,
-    *,
-    start: ListStart | None = None,
-    count: int = 100,
-    named: tuple[str, ...] = (),
-    request: Json | None = None,
-    **of_filter: Json,
-) -> list[int]:
-    wanted = {"sources": frozenset({"cli"}), "default_provider": "default", **of_filter}
-    query = index_file.IndexQuery.of(ListRequest(filter=ThreadFilter(**wanted), **(request or {})), named)
-    return [int(entry.name.conversation_id[-12:]) for entry in query.fetch(database, start, count)]
 
 
 def test_a_place_beyond_all_times_is_no_error(database: sqlite3.Connection) -> None:
     put(database, 1, thread(1))
     start = ListStart(ListKey("9" * 20, conversation_id(1)), included=False)
-    assert listed(database, start=start, request={"by_change": True}) == [1]
+    wanted = ThreadFilter(sources=frozenset({"cli"}), default_provider="default")
+    query = index_file.IndexQuery.of(ListRequest(filter=wanted, by_change=True), ())
+    assert [entry.name.conversation_id for entry in query.fetch(database, start, 100)] == [conversation_id(1)]
 
 
 # --- what changed on the disk
@@ -189,26 +179,6 @@ def test_a_folder_that_changed_lately_is_compared_again(database: sqlite3.Connec
     settle(path.parent)
     assert changes(database, tmp_path) == []
     assert rows(database, "changed AS id FROM folders") == [(NOW - DAY,)]
-
-
-def test_what_is_gone_is_forgotten(database: sqlite3.Connection, tmp_path: Path) -> None:
-    one, two, other = rollout(tmp_path, 1), rollout(tmp_path, 2), rollout(tmp_path, 11)
-    archived = rollout(tmp_path, 3, archived=True)
-    assert changes(database, tmp_path) == [1, 2, 11]
-    assert changes(database, tmp_path, archived=True) == [3]
-    one.unlink()
-    settle(two.parent)
-    changes(database, tmp_path)
-    assert [row[0] for row in rows(database)] == [conversation_id(n) for n in (2, 3, 11)]
-    other.unlink()
-    other.parent.rmdir()
-    changes(database, tmp_path)
-    assert [row[0] for row in rows(database)] == [conversation_id(n) for n in (2, 3)]
-    assert rows(database, "day AS id FROM folders") == [("",), ("2026-01-01",)]
-    archived.unlink()
-    settle(archived.parent)
-    changes(database, tmp_path, archived=True)
-    assert [row[0] for row in rows(database)] == [conversation_id(2)]
 
 
 def test_a_file_without_a_message_that_was_used_lately_is_looked_at(
