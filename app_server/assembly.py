@@ -109,7 +109,7 @@ class Networks:
 
 
 class EngineAdapters:
-    """The engine's `EnginePorts`."""
+    """MCP servers, telemetry and notifications, as the engine's sessions are given them."""
 
     def __init__(
         self,
@@ -229,5 +229,14 @@ def assemble(
 ) -> Assembled:
     models = Models(Networks(open_http), auth, process.jitter, process.gate)
     adapters = EngineAdapters(process, runner, auth, background)
-    services = EngineServices(process, runner, models, Snapshots(git), adapters, skills)
+    services = EngineServices(
+        process=process,
+        runner=runner,
+        snapshots=Snapshots(git),
+        skills=skills,
+        model=models.of,
+        mcp=adapters.mcp,
+        telemetry=adapters.telemetry,
+        turn_completed=adapters.turn_completed,
+    )
     return Assembled(Engine(services), models, adapters)

@@ -7,12 +7,12 @@ the session. It waits neither for the network nor for MCP servers or git.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -89,6 +89,19 @@ _READING: Lazy[ModuleType] = Lazy(lambda: import_module("app_server.core.rollout
 """What stored conversations are read with: a new one needs none of it."""
 
 
+class EngineServices(Struct, frozen=True, kw_only=True):
+    """Services that all sessions of a server share. The composition root gives them."""
+
+    process: ProcessEnvironment
+    runner: CommandRunner
+    snapshots: Snapshots
+    skills: Lazy[SkillCatalog]
+    model: Callable[[Config, ConversationTelemetry, CurrentCaller], ModelClient]
+    mcp: Callable[[Config, Caller, Elicitations, Callable[[McpServerStateChanged], None]], McpManager]
+    telemetry: Callable[[Config, Caller, ConversationId], Awaitable[ConversationTelemetry]]
+    turn_completed: Callable[[Config, Caller, ConversationId], TurnCompleted | None]
+
+
 @contextmanager
 def _closed_on_failure(writer: RolloutWriter | NoRollout) -> Iterator[None]:
     """Let the file go where the conversation is not opened after all: who asked for it may have given up."""
@@ -103,7 +116,7 @@ class Engine:
     """Opens conversations for one server."""
 
     def __init__(self, services: EngineServices) -> None:
-        self._services, self._process, self._ports = services, services.process, services.ports
+        self._services, self._process = services, services.process
 
     async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
         """Open a conversation for a client. Raises ConversationError if the stored one cannot be read, or another
@@ -194,7 +207,7 @@ class Engine:
 
     # --- parts of a session
     async def _session(self, setup: ConversationSetup, writer: RolloutWriter | NoRollout) -> Session:
-        telemetry = await self._ports.telemetry(setup.config, setup.caller, ConversationId(setup.id))
+        telemetry = await self._services.telemetry(setup.config, setup.caller, ConversationId(setup.id))
         return assemble_session(self._services, setup, writer, telemetry)
 
     def _new_rollout(
@@ -268,43 +281,6 @@ def _other_model(before: str, now: str) -> str:
     )
 
 
-class ModelClients(Protocol):
-    """Creates the model clients of sessions."""
-
-    def of(self, config: Config, telemetry: ConversationTelemetry, caller: CurrentCaller) -> ModelClient: ...
-
-
-class EnginePorts(Protocol):
-    """The services outside of the engine that it depends on. The composition root implements them."""
-
-    def mcp(
-        self,
-        config: Config,
-        caller: Caller,
-        elicitations: Elicitations,
-        on_state: Callable[[McpServerStateChanged], None],
-    ) -> McpManager: ...
-
-    async def telemetry(
-        self, config: Config, caller: Caller, conversation_id: ConversationId
-    ) -> ConversationTelemetry: ...
-
-    def turn_completed(
-        self, config: Config, caller: Caller, conversation_id: ConversationId
-    ) -> TurnCompleted | None: ...
-
-
-class EngineServices(Struct, frozen=True):
-    """Services that all sessions of a server share."""
-
-    process: ProcessEnvironment
-    runner: CommandRunner
-    models: ModelClients
-    snapshots: Snapshots
-    ports: EnginePorts
-    skills: Lazy[SkillCatalog]
-
-
 def assemble_session(
     engine: EngineServices,
     conversation: ConversationSetup,
@@ -321,14 +297,12 @@ def assemble_session(
         conversation=conversation,
         state=state,
         outbox=outbox,
-        model=CallersModel(current, partial(engine.models.of, config, telemetry)),
+        model=CallersModel(current, partial(engine.model, config, telemetry)),
         commands=_commands(engine, state.settings, current),
         approvals=ApprovalServices(ApprovalBroker(), ApprovalMemory(), outbox.flush, rules),
-        mcp=engine.ports.mcp(config, caller, elicitations, lambda change: outbox.emit("", change)),
+        mcp=engine.mcp(config, caller, elicitations, lambda change: outbox.emit("", change)),
         elicitations=elicitations,
-        reports=Reports(
-            telemetry, engine.ports.turn_completed(config, caller, ConversationId(conversation.id))
-        ),
+        reports=Reports(telemetry, engine.turn_completed(config, caller, ConversationId(conversation.id))),
         sources=_clock_and_ids(engine.process),
         snapshots=engine.snapshots,
         home=HomeFiles(SharedMessages(MessageHistory(home, config.history)), engine.skills),

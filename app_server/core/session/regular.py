@@ -141,7 +141,8 @@ class RegularTask(SessionTask, TurnSteps):
         tools = ToolRuntime(self._tools, self._tool_turn, self._snapshot.before_call)
         return TurnLoop(
             model_call=model_call(turn, shape, self._snapshot.ahead_of_calls(), tools),
-            input=active,
+            take_input=active.take_input,
+            has_steered=active.has_steered,
             steps=self,
             compaction=AutoCompaction(
                 limit=shape.compact_limit,

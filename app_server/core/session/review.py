@@ -99,7 +99,8 @@ class ReviewTask(SessionTask, TurnSteps):
         call = model_call(turn, self._shape, self._transcript, tools, show_messages=False)
         return TurnLoop(
             model_call=replace(call, context_line=self._context_line),
-            input=active,
+            take_input=active.take_input,
+            has_steered=active.has_steered,
             steps=self,
             compaction=None,
             new_id=turn.services.sources.new_id,

@@ -37,18 +37,6 @@ class ContextStillFull(CoreError):
         )
 
 
-class TurnInput(Protocol):
-    """Words of the user while the turn runs."""
-
-    def take_input(self) -> list[UserWords]:
-        """Return what the user said since the last call."""
-        ...
-
-    def has_steered(self) -> bool:
-        """Return whether words are promised to this turn that the model was not asked with."""
-        ...
-
-
 class TurnSteps(Protocol):
     """Steps of one kind of turn in the loop."""
 
@@ -85,7 +73,10 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     """One turn of one conversation."""
 
     model_call: ModelCall
-    input: TurnInput
+    take_input: Callable[[], list[UserWords]]
+    """Returns what the user said since the last call."""
+    has_steered: Callable[[], bool]
+    """Returns whether words are promised to this turn that the model was not asked with."""
     steps: TurnSteps
     compaction: AutoCompaction | None
     """None: the history is not compacted."""
@@ -105,7 +96,7 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         self._record_opening(opening)
         await self.steps.prepare()
         while True:
-            for words in self.input.take_input():
+            for words in self.take_input():
                 self._record_words(words, announced=False)
             reply = await self.model_call.request(self._prompt, keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
@@ -113,11 +104,11 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             items = self.model_call.hand_over(reply)
             self.model_call.transcript.record(self.model_call.emitter, items)
             self.steps.after_reply(calls=reply.calls)
-            if at_begin and not reply.calls and not self.input.has_steered():
+            if at_begin and not reply.calls and not self.has_steered():
                 return last_assistant_text(items)
             if await self._made_room():
                 continue
-            if not reply.calls and not self.input.has_steered():
+            if not reply.calls and not self.has_steered():
                 return last_assistant_text(items)
 
     def interrupted(self) -> None:
@@ -126,7 +117,7 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         # Said but not yet sent: the next turn's request carries it.
         if self._opening is not None:
             self._record_opening(self._opening)
-        for words in self.input.take_input():
+        for words in self.take_input():
             self._record_words(words, announced=False)
 
     def _prompt(self) -> Prompt:

@@ -134,7 +134,8 @@ class Bench:
 
         return TurnLoop(
             model_call=model_call,
-            input=self,
+            take_input=self.take_input,
+            has_steered=lambda: False,
             steps=OnlyAPrompt(),
             compaction=None
             if compact_limit is None
@@ -148,9 +149,6 @@ class Bench:
     def take_input(self) -> list[UserWords]:
         taken, self.pending_input = self.pending_input, []
         return taken
-
-    def has_steered(self) -> bool:
-        return False
 
     def new_id(self) -> str:
         return f"id-{next(self.ids)}"
