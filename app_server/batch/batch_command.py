@@ -1,4 +1,6 @@
-"""`app-server batch`: runs the tasks of a file, says how a batch stands, runs some of it again, joins shards."""
+"""`app-server batch`: checks the tasks of a file and runs them, says how a batch stands, runs some of it again, joins
+shards.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +9,48 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import anyio
+from msgspec import Struct
 
-from app_server.batch.batch_run import BatchPlan, of_shard, run_plan
-from app_server.batch.coordinator import STOPPED
-from app_server.batch.messages import Doing, Status
-from app_server.batch.out_folder import TASKS, BatchFile, OutFolder, read_batch, require_batch, shown_running
-from app_server.batch.results import RESULTS, StoredStatus, read_lines, summary
-from app_server.batch.secrets import without_secrets
-from app_server.batch.tasks import parse_tasks
-from app_server.client.command_line import USAGE, InvalidCommandLine, printable
-from app_server.core.config.types import CliOverrides
+from app_server.batch.budget import Ledger, SharedLimits
+from app_server.batch.checkout import remove, sweep
+from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
+from app_server.batch.local import Workers, local_workers
+from app_server.batch.messages import CHECKOUTS, WORK, Doing, Run, Setup, Status
+from app_server.batch.out_folder import (
+    RESULTS,
+    TASKS,
+    BatchFile,
+    OutFolder,
+    Results,
+    final_statuses,
+    read_batch,
+    require_batch,
+    summary,
+)
+from app_server.batch.progress import Progress
+from app_server.batch.repositories import TaskChecker, commit_key
+from app_server.batch.scheduler import Scheduler
+from app_server.batch.secrets import known_secrets, secret_settings, with_secrets, without_secrets
+from app_server.batch.tasks import Numbered, Task, listed, parse_tasks, place_key
+from app_server.client.command_line import USAGE, InvalidCommandLine, printable, single_errors
+from app_server.client.failures import ServerEnded
+from app_server.core.config.settings import load_config
+from app_server.core.config.types import CliOverrides, Config, SettingsPlace
 from app_server.core.errors import ConfigError
+from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
-from app_server.masking import MASK
+from app_server.headless.named_files import read_prices
 from app_server.standard_streams import complain
-from app_server.startup.launch import parse_launch, parse_setting, server_home, working_directory
+from app_server.startup.launch import parse_launch, server_home, working_directory
 from app_server.startup.overrides import cli_overrides
-from protocol.structs import Json, replace
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.headless.output_schema import OutputSchema
@@ -38,11 +58,19 @@ if TYPE_CHECKING:
 AGAIN: Final[tuple[Status, ...]] = ("failed", "lost")
 """What `retry` runs again, where nothing is named."""
 FROM_STDIN: Final = "-"
+NEVER: Final = 'approval_policy="never"'
+"""Nobody is there to be asked, unless the command line says so."""
+MOST_WORKERS: Final = 4
+WORKER_BYTES: Final = 256 << 20
+"""Memory for a worker with some commands of its tasks."""
+TASKS_A_WORKER: Final = 4
+"""Running at once, where `--jobs` does not say."""
 
 _OUTPUT_SCHEMA: Lazy[type[OutputSchema]] = Lazy(
     lambda: import_module("app_server.headless.output_schema").OutputSchema
 )
 _DEMO: Lazy[Any] = Lazy(lambda: import_module("app_server.demo.workspace"))
+_RAY: Lazy[Callable[[str], Workers]] = Lazy(lambda: import_module("app_server.batch.ray_runner").ray_workers)
 
 
 def run_batch(args: argparse.Namespace) -> int:
@@ -54,11 +82,11 @@ def run_batch(args: argparse.Namespace) -> int:
             case "batch merge":
                 return _merge(Path(args.folder), list(map(Path, args.shards)))
             case "batch retry":
-                return anyio.run(run_plan, _retried(args))
+                return anyio.run(run_plan, retried(args))
             case _ if args.demo:
                 return anyio.run(_demonstrate, args)
             case _:
-                return anyio.run(run_plan, _planned(args, os.environ))
+                return anyio.run(run_plan, planned(args, os.environ))
     except (InvalidCommandLine, ConfigError) as error:
         complain(f"app-server {args.command}", printable(str(error)))
         return USAGE
@@ -67,14 +95,31 @@ def run_batch(args: argparse.Namespace) -> int:
         return STOPPED
 
 
-def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPlan:
+# --- what is to be done
+class BatchPlan(Struct, frozen=True, kw_only=True):
+    """Description of a run: the tasks, where they go, how they run."""
+
+    args: argparse.Namespace
+    """The options of runs."""
+    out: Path
+    raw: bytes
+    """The tasks, as they were read."""
+    source: str
+    """How errors name where they come from."""
+    batch: BatchFile
+    """What it does; the commits are those that an earlier run has found."""
+    environment: Mapping[str, str]
+    again: Collection[str] = ()
+    """The tasks whose results are put aside, so that they run again."""
+
+
+def planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPlan:
+    """Plan to run the tasks of a file. Raises InvalidCommandLine."""
     if args.tasks is None or args.out is None:
         raise InvalidCommandLine("expected a file of tasks and a folder for results: TASKS.jsonl -o OUT")
-    out, raw = Path(args.out), _raw(args.tasks)
-    schema = (
-        None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema)).schema
-    )
-    doing = Doing(overrides=_overrides(vars(args)), checkout=args.checkout, schema=schema)
+    out, raw, named = Path(args.out), _raw(args.tasks), args.output_schema
+    schema = None if named is None else _OUTPUT_SCHEMA.get().read(Path(named)).schema
+    doing = Doing(overrides=_overrides(args), checkout=args.checkout, schema=schema)
     batch = BatchFile(
         digest=sha256(raw).hexdigest(), folder=str(working_directory()), doing=doing, shard=args.shard
     )
@@ -91,14 +136,34 @@ def _planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchP
     return BatchPlan(args=args, out=out, raw=raw, source=source, batch=batch, environment=environment)
 
 
-def _overrides(given: Mapping[str, Any]) -> CliOverrides:
-    """Return what the command line sets. Nobody is there to be asked, so the policy is `never` if it says nothing."""
-    named = any(parse_setting(each)[0] == "approval_policy" for each in given.get("config", ()))
-    policy = {} if named or "ask_for_approval" in given else {"ask_for_approval": "never"}
+def retried(args: argparse.Namespace) -> BatchPlan:
+    """Plan to run tasks of a batch again, with the settings that it was begun with. Raises InvalidCommandLine."""
+    out, statuses, ids = Path(args.folder), args.status, args.id
+    before, source = require_batch(out), str(out / TASKS)
+    if wrong := [word for word in statuses if word not in get_args(Status)]:
+        raise InvalidCommandLine(
+            f"--status: expected some of {', '.join(get_args(Status))}, got {wrong[0]!r}"
+        )
+    final = final_statuses(out)
+    if unknown := [id for id in ids if id not in final]:
+        raise InvalidCommandLine(f"--id: the task {unknown[0]!r} has no result in {out}")
+    wanted = statuses or (get_args(Status) if ids else AGAIN)
+    again = {id for id, status in final.items() if status in wanted and (not ids or id in ids)}
+    batch = replace(before, doing=with_secrets(before.doing, dict(_overrides(args).settings)))
+    environment, raw = os.environ, _raw(source)
+    return BatchPlan(
+        args=args, out=out, raw=raw, source=source, batch=batch, environment=environment, again=again
+    )
+
+
+def _overrides(args: argparse.Namespace) -> CliOverrides:
+    """Return what the command line sets."""
+    given = vars(args)
     try:
-        return cli_overrides(parse_launch({**given, **policy}, os.environ))
+        launch = parse_launch({**given, "config": [NEVER, *given.get("config", ())]}, os.environ)
     except ValueError as error:  # a limit in the environment
         raise InvalidCommandLine(str(error)) from None
+    return cli_overrides(launch)
 
 
 def _raw(source: str) -> bytes:
@@ -108,50 +173,137 @@ def _raw(source: str) -> bytes:
         raise InvalidCommandLine(f"{source}: {error.strerror or error}") from None
 
 
-def _retried(args: argparse.Namespace) -> BatchPlan:
-    """Plan to run tasks of a batch again, with the settings that it was begun with."""
-    out = Path(args.folder)
-    before = require_batch(out)
-    statuses, ids = args.status, args.id
-    if wrong := [word for word in statuses if word not in get_args(Status)]:
-        raise InvalidCommandLine(
-            f"--status: expected some of {', '.join(get_args(Status))}, got {wrong[0]!r}"
-        )
-    final = {each.id: each.status for each in read_lines(out / RESULTS, StoredStatus)}
-    if unknown := [id for id in ids if id not in final]:
-        raise InvalidCommandLine(f"--id: the task {unknown[0]!r} has no result in {out}")
-    wanted = statuses or (get_args(Status) if ids else AGAIN)
-    again = frozenset(id for id, status in final.items() if status in wanted and (not ids or id in ids))
-    batch = replace(before, doing=_with_secrets(before.doing, dict(_overrides(vars(args)).settings)))
-    source = str(out / TASKS)
-    return BatchPlan(
-        args=args,
-        out=out,
-        raw=_raw(source),
-        source=source,
-        batch=batch,
-        environment=os.environ,
-        again=again,
+# --- doing it
+async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
+    """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
+    InvalidCommandLine and ConfigError.
+    """
+    args, home, doing = plan.args, server_home(plan.environment), plan.batch.doing
+    limits = SharedLimits(
+        tokens_per_minute=args.tokens_per_minute,
+        requests_per_minute=args.requests_per_minute,
+        tokens=args.max_tokens,
+        cost=args.max_cost,
+        prices=read_prices(args.prices, home),
     )
+    base, environment = Path(plan.batch.folder), plan.environment
+    config = load_config(SettingsPlace(home=home, cwd=base, cli=doing.overrides, environment=environment))
+    read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, environment))
+    _require_prices(limits, config, [task for _, task in read])
+    mine, final = of_shard(read, plan.batch.shard), final_statuses(plan.out).keys() - plan.again
+    left = [(number, task) for number, task in mine if task.id not in final]
+    checker = TaskChecker(Git(home), base, doing.checkout, environment)
+    commits, more = await checker.check(left, plan.batch.commits)
+    if problems := sorted([*problems, *more]):
+        print(*listed(problems, plan.source), sep="\n", file=sys.stderr)  # noqa: T201
+        return USAGE
+    if not read:
+        raise InvalidCommandLine(f"{plan.source} has no tasks")
+    if args.dry_run:
+        checkouts = sum(task.repo is not None and doing.checkout != "none" for _, task in left)
+        print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
+        return COMPLETED
+    workers = workers or _workers(plan, len(left))
+    runs = {task.id: Run(task=task, commit=commits.get(commit_key(task) or "")) for _, task in mine}
+    with OutFolder(plan.out, home) as out:
+        out.begin(replace(plan.batch, commits=commits), plan.raw, plan.again)
+        return await _run(plan, workers, out, limits, runs)
 
 
-def _with_secrets(stored: Doing, given: Mapping[str, str]) -> Doing:
-    """Return what a batch does with the settings that are not stored, which are given again."""
-    settings = stored.overrides.settings
-    if missing := [key for key, value in settings if MASK in value and key not in given]:
+async def _run(
+    plan: BatchPlan, workers: Workers, out: OutFolder, limits: SharedLimits, runs: Mapping[str, Run]
+) -> int:
+    args, doing, results = plan.args, plan.batch.doing, Results(out.path, runs)
+    ledger = Ledger(limits, anyio.current_time(), results.spent)
+    scheduler = Scheduler(
+        [run.task for id, run in runs.items() if id not in results.final],
+        lambda task: place_key(task, doing.checkout),
+        retries=args.retries,
+        stop_after=args.stop_after,
+    )
+    events = sys.stdout if args.json else None
+    progress = Progress(len(runs), results, ledger, anyio.current_time(), sys.stderr, events)
+    coordinator = Coordinator(out, results, scheduler, ledger, workers, progress)
+    setup = Setup(
+        folder=plan.batch.folder,
+        out=str(out.path),
+        shared=args.ray is None,
+        doing=doing,
+        seconds=args.task_timeout,
+        keep=args.keep,
+    )
+    try:
+        if not scheduler.over:
+            await coordinator.run(setup, runs, args.jobs or workers.count * TASKS_A_WORKER)
+    except* ServerEnded as errors:
+        coordinator.stop = Stop(STOPPED, str(single_errors(errors)[0]))
+    except* OSError as errors:
+        coordinator.stop = Stop(STOPPED, f"{out.path} cannot be used any more: {single_errors(errors)[0]}")
+    await sweep(out.path / WORK)
+    if not any((out.path / CHECKOUTS).glob("*")):  # those need the repositories of the batch
+        await remove(out.path / WORK)
+    status, sentence = _verdict(len(runs), results, coordinator.stop)
+    progress.note(f"{sentence}; results: {out.path / RESULTS}")
+    return status
+
+
+def _workers(plan: BatchPlan, tasks: int) -> Workers:
+    if plan.args.ray is not None:
+        if secret := secret_settings(plan.batch.doing):
+            raise InvalidCommandLine(
+                f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
+            )
+        try:
+            return _RAY.get()(plan.args.ray)
+        except ImportError:
+            raise InvalidCommandLine(
+                "--ray needs ray: pip install '.[ray]' in a clone of the repository"
+            ) from None
+    useful = min(MOST_WORKERS, plan.args.jobs or MOST_WORKERS, -(-tasks // TASKS_A_WORKER))
+    return local_workers(max(min(useful, fitting(Path("/proc/meminfo"))), 1), plan.environment)
+
+
+def fitting(memory: Path) -> int:
+    """Return how many workers fit into the processors, and into what is free of the memory, by Linux' file of that."""
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        facts = dict(line.split(":", 1) for line in memory.read_text().splitlines())
+        return min(usable, (int(facts["MemAvailable"].split()[0]) << 10) // WORKER_BYTES)
+    except (OSError, KeyError):
+        return usable
+
+
+def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]:
+    """Return the exit status, and the sentence that explains it."""
+    completed = results.statuses["completed"]
+    left = tasks - len(results.final)
+    unmet = left or results.statuses["overBudget"]
+    if stop is not None and (left or (stop.status == BUDGET and unmet)):
+        return stop.status, f"{stop.reason}: {completed} of {tasks} tasks completed, {left} are left"
+    if completed == tasks:
+        return COMPLETED, f"all {tasks} tasks completed"
+    return OTHERS, f"{completed} of {tasks} tasks completed, {tasks - completed - left} did not"
+
+
+def _require_prices(limits: SharedLimits, config: Config, tasks: Sequence[Task]) -> None:
+    models = {task.settings.model or config.model.name for task in tasks}
+    if limits.cost is not None and (unknown := sorted(models - limits.prices.keys())):
         raise InvalidCommandLine(
-            f"the setting {missing[0]} is a secret, and not stored: give -c {missing[0]}=… again"
+            f"--max-cost needs a price of the model {unknown[0]}: name a file that has it with --prices"
         )
-    whole = tuple((key, given[key] if MASK in value else value) for key, value in settings)
-    return replace(stored, overrides=replace(stored.overrides, settings=whole))
+
+
+def of_shard(tasks: Sequence[Numbered], shard: str | None) -> Sequence[Numbered]:
+    """Return the tasks of a shard `K/N`; without one, all."""
+    number, shards = map(int, (shard or "1/1").split("/"))
+    return tasks[number - 1 :: shards]
 
 
 # --- looking, joining, showing
 def _status(out: Path, *, as_json: bool) -> int:
     shard = require_batch(out).shard
     tasks, _ = parse_tasks(_raw(str(out / TASKS)), "worktree", {})
-    mine = {task.id for _, task in of_shard(tasks, shard)}
-    found: Mapping[str, Json] = summary(out, mine, len(shown_running(out)))
+    found = summary(out, {task.id for _, task in of_shard(tasks, shard)})
     if as_json:
         print(json.dumps(found))  # noqa: T201
         return 0
@@ -172,8 +324,7 @@ def _merge(out: Path, sources: Collection[Path]) -> int:
     batches = {source: require_batch(source) for source in sources}
     (first, batch), *_ = batches.items()
     commits = {ref: commit for each in batches.values() for ref, commit in each.commits.items()}
-    before = read_batch(out)
-    for place, each in [*batches.items(), (out, before or batch)]:
+    for place, each in [*batches.items(), (out, read_batch(out) or batch)]:
         if (each.digest, each.doing) != (batch.digest, batch.doing):
             raise InvalidCommandLine(f"{place} is of other tasks, or other settings, than {first}")
     with OutFolder(out, server_home(os.environ)) as folder:
@@ -203,6 +354,6 @@ async def _demonstrate(args: argparse.Namespace) -> int:
             ]
             Path(args.tasks).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
             print(f"ten tasks with a scripted model; look into {args.out}", file=sys.stderr)  # noqa: T201
-            return await run_plan(_planned(args, workspace.environment))
+            return await run_plan(planned(args, workspace.environment))
     except demo.DemoSetupError as error:
         raise InvalidCommandLine(str(error)) from None

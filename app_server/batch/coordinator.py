@@ -15,9 +15,8 @@ from msgspec import Struct
 from app_server.batch import messages
 from app_server.batch.budget import NO_LIMIT, Ledger
 from app_server.batch.local import Workers
-from app_server.batch.out_folder import OutFolder
+from app_server.batch.out_folder import OutFolder, Results
 from app_server.batch.progress import Progress
-from app_server.batch.results import Results
 from app_server.batch.scheduler import Scheduler
 from app_server.client.command_line import ENDING, INTERRUPTED
 from app_server.core.threads import run_in_thread
@@ -62,10 +61,8 @@ class Coordinator:
         self._runs: Mapping[str, messages.Run] = {}
         self._nodes: dict[int, str] = {}
         """The machines of the workers that are ready."""
-        self._pending: list[messages.Ended] = []
-        """What is to be stored."""
-        self._cut_short: list[messages.Ended] = []
-        """Attempts that are no results; their threads are stored."""
+        self._pending: list[tuple[messages.Ended, bool]] = []
+        """What is to be stored: attempts, and whether they are results."""
         self._until = NO_LIMIT
         self.stop: Stop | None = None
 
@@ -117,8 +114,8 @@ class Coordinator:
             case None:
                 node = self._nodes.pop(worker, "")
                 self._ledger.gone(worker)
-                lost = self._scheduler.gone(worker, now)
-                self._pending += [messages.Ended(result=replace(each, node=node)) for each in lost]
+                for lost in self._scheduler.gone(worker, now):
+                    self._pending.append((messages.Ended(result=replace(lost, node=node)), True))
             case messages.Ask():
                 self._ledger.ask(worker, message)
             case messages.Over():
@@ -131,12 +128,9 @@ class Coordinator:
                     self._stop_now(Stop(STOPPED, f"the provider refuses the login: {why}"))
                 running = self._scheduler.running.get(result.id)
                 ours = running is not None and running.worker == worker  # else it was given to another one
-                if ours and self._scheduler.ended(message, now):
-                    self._pending.append(message)
-                else:
-                    self._cut_short.append(message)
+                self._pending.append((message, ours and self._scheduler.ended(message, now)))
         self._woken.set()
-        if self._pending or self._cut_short or self._results.notes:
+        if self._pending or self._results.notes:
             self._fresh.set()
 
     def _let_pass(self) -> None:
@@ -157,28 +151,23 @@ class Coordinator:
         """Store the results that have come: first their files, then their lines, all with one sync."""
         async with self._storing:
             pending, self._pending = self._pending, []
-            cut_short, self._cut_short = self._cut_short, []
             try:
                 self._results.write_notes()
-                if not (pending or cut_short):
-                    return
-                results = await run_in_thread(self._stored, pending, cut_short)
+                if pending:
+                    await run_in_thread(self._write, pending)
             except OSError as error:
                 why = error.strerror or error
                 self._stop_now(Stop(STOPPED, f"{self._out.path} cannot be written any more: {why}"))
                 return
-            for result in results:
-                self._progress.tell("taskEnded", result)
+            for ended, final in pending:
+                if final:
+                    self._progress.tell("taskEnded", ended.result)
 
-    def _stored(
-        self, pending: Sequence[messages.Ended], cut_short: Sequence[messages.Ended]
-    ) -> Sequence[messages.Result]:
-        for each in (*pending, *cut_short):
-            self._out.write_thread(each)
-        results = [self._results.complete(each.result, self._out.write_files(each)) for each in pending]
-        if results:
+    def _write(self, pending: Sequence[tuple[messages.Ended, bool]]) -> None:
+        for ended, final in pending:
+            self._out.write_files(ended, final=final)
+        if results := [ended.result for ended, final in pending if final]:
             self._results.append(results)
-        return results
 
     # --- stopping
     def _close(self, stop: Stop) -> None:
@@ -211,11 +200,10 @@ class Coordinator:
             os._exit(INTERRUPTED)
 
     async def _show(self) -> None:
-        shown: list[str] = []
+        shown = -1
         while True:
-            running = list(self._scheduler.running)
-            if running != shown:
+            if (running := len(self._scheduler.running)) != shown:
                 self._out.show_running(running)
                 shown = running
-            self._progress.show(len(running), self._clock())
+            self._progress.show(running, self._clock())
             await anyio.sleep(SHOWS_EVERY)

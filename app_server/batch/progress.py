@@ -11,7 +11,7 @@ from typing import Final, TextIO
 import msgspec
 
 from app_server.batch.budget import Ledger
-from app_server.batch.results import Results
+from app_server.batch.out_folder import Results
 from app_server.client.command_line import printable
 from app_server.standard_streams import StdoutFailed, throw_away_stdout
 from protocol.structs import Json

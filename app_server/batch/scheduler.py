@@ -39,23 +39,27 @@ class Scheduler:
         stop_after: int | None = None,
     ) -> None:
         """`key` names the folder in which a task runs alone. `stop_after`: so many failures in a row end the batch."""
-        self._ready = deque(tasks)
         self._key, self._retries, self._stop_after = key, retries, stop_after
-        self._delayed: list[tuple[float, int, Task]] = []
-        self._busy: set[str] = set()
-        """Folders in which a task runs."""
+        self._ready, self._delayed = deque[Task](), list[tuple[float, int, Task]]()
         self._behind: dict[str, deque[Task]] = {}
-        """Tasks that wait for such a folder."""
+        """By folder, the tasks that follow the one which is ready, delayed or running."""
         self.running: dict[str, Running] = {}
         self._failed: Counter[str] = Counter()
         self._in_row, self._order = 0, count()
         self.closed = False
         """Nothing new is started."""
+        for task in tasks:
+            folder = key(task)
+            if folder in self._behind:
+                self._behind[folder].append(task)
+                continue
+            self._ready.append(task)
+            if folder is not None:
+                self._behind[folder] = deque()
 
     @property
     def over(self) -> bool:
-        waiting = self._ready or self._delayed or any(self._behind.values())
-        return not self.running and (self.closed or not waiting)
+        return not self.running and (self.closed or not (self._ready or self._delayed))
 
     @property
     def failing(self) -> bool:
@@ -65,17 +69,11 @@ class Scheduler:
     def next(self, worker: int, now: float) -> Task | None:
         """Return a task for a worker, which runs from now on; None if none may run now."""
         self._wake(now)
-        while self._ready and not self.closed:
-            task = self._ready.popleft()
-            key = self._key(task)
-            if key is not None and key in self._busy:
-                self._behind.setdefault(key, deque()).append(task)
-                continue
-            if key is not None:
-                self._busy.add(key)
-            self.running[task.id] = Running(task, worker)
-            return task
-        return None
+        if self.closed or not self._ready:
+            return None
+        task = self._ready.popleft()
+        self.running[task.id] = Running(task, worker)
+        return task
 
     def wakes_in(self, now: float) -> float:
         """Return the seconds until a task may run that waits for its next attempt."""
@@ -88,34 +86,34 @@ class Scheduler:
 
     def ended(self, ended: Ended, now: float) -> bool:
         """Take the end of an attempt. Returns whether it is the task's result."""
-        task = self._freed(ended.result.id)
-        if ended.ending in ("interrupted", "refused") or (ended.ending == "retry" and self._again(task, now)):
+        task = self.running.pop(ended.result.id).task
+        if ended.ending == "retry" and self._again(task, now):
+            return False
+        self._follow(task)
+        if ended.ending in ("interrupted", "refused"):
             return False
         self._in_row = 0 if ended.result.status in ("completed", "overBudget") else self._in_row + 1
         return True
 
     def gone(self, worker: int, now: float) -> list[Result]:
         """Take the death of a worker. Returns the results of tasks whose workers died too often."""
-        lost = [self._freed(id) for id, each in list(self.running.items()) if each.worker == worker]
-        final = [task for task in lost if not self._again(task, now)]
-        self._in_row += len(final)
+        died = [self.running.pop(id).task for id, each in [*self.running.items()] if each.worker == worker]
+        lost = [task for task in died if not self._again(task, now)]
+        for task in lost:
+            self._follow(task)
+        self._in_row += len(lost)
         error = ResultError(f"the worker that ran this task died, and so did {self._retries} more")
-        return [Result(id=task.id, status="lost", error=error, meta=task.meta) for task in final]
+        return [Result(id=task.id, status="lost", error=error, meta=task.meta) for task in lost]
 
-    def _freed(self, id: str) -> Task:
-        task = self.running.pop(id).task
-        key = self._key(task)
-        if key is not None:
-            self._busy.remove(key)
-            if behind := self._behind.get(key):
-                self._ready.appendleft(behind.popleft())
-        return task
+    def _follow(self, task: Task) -> None:
+        """Make the next task of a folder ready."""
+        if behind := self._behind.get(self._key(task) or ""):
+            self._ready.appendleft(behind.popleft())
 
     def _again(self, task: Task, now: float) -> bool:
-        """Have the task run again, if it may."""
+        """Have the task run again, if it may; those of its folder wait for that."""
         times = self._failed[task.id] = self._failed[task.id] + 1
-        if times > self._retries:
-            return False
-        delay = min(FIRST_DELAY * 2.0 ** (times - 1), LONGEST_DELAY)
-        heapq.heappush(self._delayed, (now + delay, next(self._order), task))
-        return True
+        if times <= self._retries:
+            delay = min(FIRST_DELAY * 2.0 ** (times - 1), LONGEST_DELAY)
+            heapq.heappush(self._delayed, (now + delay, next(self._order), task))
+        return times <= self._retries

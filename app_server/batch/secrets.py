@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app_server.batch.messages import Doing
+from app_server.client.command_line import InvalidCommandLine
 from app_server.core.auth.credentials import read_auth
 from app_server.core.config.types import Config
 from app_server.masking import MASK, is_secret_name, masked_text
@@ -23,9 +24,21 @@ def without_secrets(doing: Doing) -> Doing:
 
 
 def secret_settings(doing: Doing) -> Sequence[str]:
-    """Return the keys of settings that are secrets."""
-    pairs = zip(doing.overrides.settings, without_secrets(doing).overrides.settings, strict=True)
-    return [given[0] for given, shown in pairs if given != shown]
+    """Return the keys of settings that are secrets, be they masked or not."""
+    return [key for key, value in without_secrets(doing).overrides.settings if MASK in value]
+
+
+def with_secrets(stored: Doing, given: Mapping[str, str]) -> Doing:
+    """Return what a batch does with the settings that are not stored, which are given again. Raises
+    InvalidCommandLine.
+    """
+    secret, settings = secret_settings(stored), stored.overrides.settings
+    if missing := [key for key in secret if key not in given]:
+        raise InvalidCommandLine(
+            f"the setting {missing[0]} is a secret, and not stored: give -c {missing[0]}=… again"
+        )
+    whole = tuple((key, given[key] if key in secret else value) for key, value in settings)
+    return replace(stored, overrides=replace(stored.overrides, settings=whole))
 
 
 def known_secrets(config: Config, home: Path, environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from app_server.batch import checkout, coordinator, results
+from app_server.batch import checkout, coordinator, out_folder
 from app_server.batch.messages import Doing, Setup
 from app_server.batch.out_folder import OutFolder
 from app_server.batch.tasks import Task
@@ -248,7 +248,7 @@ async def test_a_disk_that_is_full_stops_the_batch_and_spoils_nothing(
 
     batch.write(*({"id": f"t{n}"} for n in range(20)))
     with monkeypatch.context() as patch:
-        patch.setattr(results, "DISK", DiskCalls(write=full))
+        patch.setattr(out_folder, "DISK", DiskCalls(write=full))
         patch.setattr(coordinator, "GATHERS_FOR", 0.0)
         done = await batch.run(jobs=1)
     assert done.status == 4
@@ -302,7 +302,7 @@ async def test_a_folder_that_may_only_be_read_is_refused_and_its_status_is_told(
     await batch.run()
     asked = len(batch.requests)
     with OutFolder(batch.out, batch.home) as out, mounted_on_itself(batch.out):
-        out.show_running(["a"])
+        out.show_running(1)
         protect(batch.out)
         status = await batch.command("status", str(batch.out))
         assert status.stdout.startswith("1 tasks, 0 left, 1 running; done: 1 completed\n")

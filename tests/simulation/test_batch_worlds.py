@@ -19,9 +19,8 @@ from app_server.batch import messages
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.coordinator import BUDGET, Coordinator, Stop
 from app_server.batch.local import Hear, Workers
-from app_server.batch.out_folder import BatchFile, OutFolder
+from app_server.batch.out_folder import RESULTS, BatchFile, OutFolder, Results, read_lines
 from app_server.batch.progress import Progress
-from app_server.batch.results import RESULTS, Results, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 from app_server.core.config.types import CliOverrides
@@ -67,7 +66,7 @@ class World:
         ]
 
     def final(self) -> list[messages.Result]:
-        return list(read_lines(self.folder / RESULTS, messages.Result))
+        return [each for each, _ in read_lines(self.folder / RESULTS, messages.Result)]
 
 
 LONGEST = 24 * 3600.0

@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from app_server.batch import batch_command
-from app_server.batch.batch_run import run_plan
+from app_server.batch.batch_command import run_plan
 from app_server.batch.local import Workers
 from app_server.batch.worker import work
 from app_server.client.command_line import InvalidCommandLine
@@ -189,9 +189,9 @@ class BatchWorld:
         try:
             match args.command:
                 case "batch retry":
-                    plan = batch_command._retried(args)
+                    plan = batch_command.retried(args)
                 case "batch":
-                    plan = batch_command._planned(args, self.environment)
+                    plan = batch_command.planned(args, self.environment)
                 case _:
                     return batch_command.run_batch(args)
             return await run_plan(plan, workers or MemoryWorkers(2, self.environment))

@@ -12,7 +12,7 @@ import pytest
 
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.messages import Ask, Ended, Over, Result, TaskUsage
-from app_server.batch.results import RESULTS, Results, read_lines
+from app_server.batch.out_folder import RESULTS, Results, read_lines
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
 
@@ -77,7 +77,7 @@ class Hours:
         if what == "dies":
             self.ledger.gone(worker)
             self.at(self.chance.expovariate(1 / 60), "dies", worker)
-            return [self.line(each) for each in self.scheduler.gone(worker, self.now)]
+            return self.scheduler.gone(worker, self.now)
         limited = 100 <= self.now < 160
         usage = TaskUsage(input_tokens=0 if limited else TOKENS, requests=1)
         over = Over(number=number, model="m", usage=usage, limited=limited, retry_after=1.0)
@@ -88,10 +88,7 @@ class Hours:
             self.ask(worker, id)
             return []
         ended = Ended(result=Result(id=id, status="completed"))
-        return [self.line(ended.result)] if self.scheduler.ended(ended, self.now) else []
-
-    def line(self, result: Result) -> Result:
-        return self.results.complete(result, patch=None)
+        return [ended.result] if self.scheduler.ended(ended, self.now) else []
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -107,7 +104,7 @@ def test_ten_thousand_tasks(seed: int, tmp_path: Path, monkeypatch: pytest.Monke
             path.write_bytes(content[: -chance.randrange(1, 40)] if until != float("inf") else content)
         minutes = Counter(int(at // 60) for at in run.sent)
         assert max(minutes.values()) <= 3000 + 250 + 1, "more requests a minute than allowed"
-    stored = list(read_lines(tmp_path / RESULTS, Result))
+    stored = [each for each, _ in read_lines(tmp_path / RESULTS, Result)]
     assert Counter(each.id for each in stored) == Counter(task.id for task in tasks)
     assert {each.status for each in stored} == {"completed"}
     spent = sum(each.total for each in run.results.spent.values())

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.batch.batch_run import WORKER_BYTES, _fitting
+from app_server.batch.batch_command import WORKER_BYTES, fitting
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.messages import Ask, Over, Result, TaskUsage
+from app_server.batch.out_folder import Results
 from app_server.batch.progress import Progress
-from app_server.batch.results import Results
 from app_server.client.prices import ModelPrice
 
 PRICES = {"m": ModelPrice(input=1000.0, output=1000.0)}
@@ -35,8 +35,7 @@ def two_of_five(folder: Path, stderr: io.StringIO, prices: dict[str, ModelPrice]
             ledger = Ledger(SharedLimits(prices=prices), 0.0, {})
             progress = Progress(5, results, ledger, 0.0, stderr, None)
             spend(ledger, 1, 0.0)
-        result = Result(id=id, status=status)  # type: ignore[arg-type]
-        results.append([results.complete(result, patch=None)])
+        results.append([Result(id=id, status=status)])  # type: ignore[arg-type]
     return progress
 
 
@@ -99,7 +98,7 @@ def test_events_are_lines_of_json(tmp_path: Path) -> None:
 def test_there_are_as_many_workers_as_fit_into_memory(
     kilobytes: int, workers: int | None, tmp_path: Path
 ) -> None:
-    usable = _fitting(tmp_path / "missing")
+    usable = fitting(tmp_path / "missing")
     assert usable >= 1
     (tmp_path / "meminfo").write_text(f"MemTotal: 99 kB\nMemAvailable: {kilobytes} kB\nHugePages_Total: 0\n")
-    assert _fitting(tmp_path / "meminfo") == (usable if workers is None else workers)
+    assert fitting(tmp_path / "meminfo") == (usable if workers is None else workers)
