@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import anyio
 import msgspec
 from msgspec.structs import asdict, astuple
 
 from app_server.batch import messages
-from app_server.batch.checkout import Checkouts, TaskPatch, TaskPlace
-from app_server.batch.messages import Ended, Ending, ResultError, Run, Setup, Status
+from app_server.batch.checkout import FILE, Checkouts, TaskPlace
+from app_server.batch.messages import Ended, Ending, ResultError, Setup, Status
 from app_server.batch.secrets import masked_bytes
 from app_server.batch.tasks import Task
 from app_server.client import approval_requests as asked
@@ -57,18 +57,15 @@ PASSING: Final = (
 )
 
 
-Stop = Literal["timedOut", "overBudget", "interrupted"]
-
-
 class RunningTask:
     """One attempt while it runs: its clock, what it has used, and why it is to end."""
 
     def __init__(self, task: Task, seconds: float) -> None:
         self.task, self.seconds = task, task.budget.seconds or seconds
         self.whole, self.scope = anyio.CancelScope(), anyio.CancelScope()
-        """Of the attempt; and of its work, after which its place is looked at and cleared."""
-        self.stopped: Stop | None = None
-        self.why = ""
+        """Of the attempt, to interrupt it; and of its work, after which its place is looked at and cleared."""
+        self.used_up = ""
+        """Which budget it was ended for."""
         self.reached = False
         """A request was sent."""
         self.requests = self.tokens = 0
@@ -76,42 +73,34 @@ class RunningTask:
         self.refused: int | None = None
         """The status with which the provider refused the last request."""
         self.queued = 0.0
-        self._clock, self._left, self._waits = anyio.current_time, self.seconds, 0
 
-    def start_clock(self) -> None:
-        self.scope.deadline = self._clock() + self._left
-
-    def stop(self, stopped: Stop, why: str) -> None:
-        """End the attempt; the first reason counts."""
-        if self.stopped is None:
-            self.stopped, self.why = stopped, why
-            (self.whole if stopped == "interrupted" else self.scope).cancel()
+    def end(self, used_up: str) -> None:
+        """End it for a budget; the first one counts."""
+        self.used_up = self.used_up or used_up
+        self.scope.cancel()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Stop the clock while the block runs."""
-        since = self._clock()
-        if not self._waits:
-            self._left, self.scope.deadline = self.scope.deadline - since, float("inf")
-        self._waits += 1
+        since, deadline = anyio.current_time(), self.scope.deadline
+        self.scope.deadline = float("inf")
         try:
             yield
         finally:
-            self._waits -= 1
-            if not self._waits:
-                self.queued += self._clock() - since
-                self.start_clock()
+            waited = anyio.current_time() - since
+            self.queued += waited
+            self.scope.deadline = deadline + waited
 
     def over_budget(self) -> bool:
-        """Stop where the task's own budget is used up."""
+        """End it where the task's own budget is used up."""
         budget = self.task.budget
         for name, used, most in (
             ("requests", self.requests, budget.requests),
             ("tokens", self.tokens, budget.tokens),
         ):
             if most is not None and used >= most:
-                self.stop("overBudget", f"the task's budget of {most} {name} is used up")
-        return self.stopped is not None
+                self.end(f"the task's budget of {most} {name} is used up")
+        return bool(self.used_up)
 
 
 class WorkerParts(NamedTuple):
@@ -119,8 +108,8 @@ class WorkerParts(NamedTuple):
 
     setup: Setup
     server: AppServer
-    following: Callable[[str, RunningTask], AbstractContextManager[None]]
-    """Count the requests of a thread as those of a task while the block runs."""
+    running: dict[str, RunningTask]
+    """By thread: whose requests are those of which task."""
     checkouts: Checkouts
     secrets: Mapping[str, str]
     schema: OutputSchema | None
@@ -129,17 +118,17 @@ class WorkerParts(NamedTuple):
 class Attempt(RunningTask):
     """An attempt while it is made, and what came of it so far."""
 
-    def __init__(self, run: Run, parts: WorkerParts) -> None:
-        super().__init__(run.task, parts.setup.seconds)
-        self._commit, self._parts = run.commit, parts
+    def __init__(self, task: Task, parts: WorkerParts) -> None:
+        super().__init__(task, parts.setup.seconds)
+        self._parts = parts
         self._result = messages.Result(
-            id=run.task.id,
+            id=task.id,
             started_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             node=parts.setup.node,
-            meta=run.task.meta,
+            meta=task.meta,
         )
         self._ending: Ending = "final"
-        self._rollout, self._patch, self._events = Path(), TaskPatch(), b""
+        self._rollout, self._patch, self._events = Path(), b"", io.StringIO()
 
     async def make(self) -> Ended:
         """Make it; return what is said of it, without the secrets of this process, which a provider may have quoted.
@@ -155,34 +144,43 @@ class Attempt(RunningTask):
             except AppServerError as error:
                 self._fail("failed", str(error))
         times, secrets = self._result.seconds, self._parts.secrets
-        times.queued = self.queued
+        times.queued, times.turn = self.queued, times.turn - self.queued
         self._result.seconds = messages.Seconds(*(round(each, 3) for each in astuple(times)))
         said = masked_bytes(msgspec.json.encode(self._result), secrets)
+        events = self._events.getvalue().encode("utf-8", "backslashreplace")
         return Ended(
             result=msgspec.json.decode(said, type=messages.Result),
-            ending="interrupted" if self.stopped == "interrupted" else self._ending,
-            patch=masked_bytes(self._patch.content, secrets),
-            events=masked_bytes(self._events, secrets),
+            ending="interrupted" if self.whole.cancel_called else self._ending,
+            patch=masked_bytes(self._patch, secrets),
+            events=masked_bytes(events, secrets),
             rollout=self._masked_rollout(),
         )
 
     def _fail(self, status: Status, error: str, ending: Ending = "final") -> None:
         self._result.status, self._result.error, self._ending = status, ResultError(error), ending
 
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        began = anyio.current_time()
+        try:
+            yield
+        finally:
+            setattr(self._result.seconds, part, anyio.current_time() - began)
+
     async def _in_place(self) -> None:
-        checkouts, keep, began = self._parts.checkouts, self._parts.setup.keep, self._clock()
-        async with checkouts.place(self.task, self._commit) as place:
-            self._result.seconds.checkout = self._clock() - began
+        checkouts, keep, began = self._parts.checkouts, self._parts.setup.keep, anyio.current_time()
+        async with checkouts.place(self.task) as place:
+            self._result.seconds.checkout = anyio.current_time() - began
             async with self._thread(place) as thread:
                 with self.scope:
-                    self.start_clock()
+                    self.scope.deadline = anyio.current_time() + self.seconds
                     await self._work(thread)
             if self.scope.cancelled_caught:
-                status: Status = "overBudget" if self.stopped == "overBudget" else "timedOut"
-                self._fail(status, self.why or f"it took more than {self.seconds:g} seconds")
+                status: Status = "overBudget" if self.used_up else "timedOut"
+                self._fail(status, self.used_up or f"it took more than {self.seconds:g} seconds")
             try:
                 self._patch = await checkouts.patch(place)
-                self._result.files = self._patch.files
+                self._result.files = len(FILE.findall(self._patch))
             except (GitError, OSError, TimeoutError) as error:
                 self._fail("failed", f"no patch could be made, so the task's folder is kept: {error}")
                 keep = "all"
@@ -206,27 +204,24 @@ class Attempt(RunningTask):
 
         thread = await server.start_thread(on_approval=decline, **options)
         result.thread_id, self._rollout = thread.id, Path(thread.opened.thread.path or "")
-        with self._parts.following(thread.id, self):
-            try:
-                yield thread
-            finally:
-                with suppress(AppServerError), anyio.move_on_after(LEAVES_WITHIN, shield=True):
-                    await server.request(THREAD_BACKGROUND_TERMINALS_CLEAN, InThread(thread_id=thread.id))
-                    await thread.close()
+        self._parts.running[thread.id] = self
+        try:
+            yield thread
+        finally:
+            with suppress(AppServerError), anyio.move_on_after(LEAVES_WITHIN, shield=True):
+                await server.request(THREAD_BACKGROUND_TERMINALS_CLEAN, InThread(thread_id=thread.id))
+                await thread.close()
+            del self._parts.running[thread.id]
 
     async def _work(self, thread: ThreadHandle) -> None:
-        times, began = self._result.seconds, self._clock()
         if self.task.setup is not None:
-            failure = await self._failure_of("setup", self.task.setup, thread)
-            times.setup = self._clock() - began
+            with self._timed("setup"):
+                failure = await self._failure_of("setup", self.task.setup, thread)
             if failure is not None:
                 self._fail("failed", failure)
                 return
-        began = self._clock()
-        try:
+        with self._timed("turn"):
             turn = await self._turn(thread)
-        finally:
-            times.turn = self._clock() - began - self.queued
         self._judge(turn)
         if self.task.check is not None and turn.completed:
             failure = await self._failure_of("check", self.task.check, thread)
@@ -241,16 +236,12 @@ class Attempt(RunningTask):
             options["output_schema"] = self._parts.schema.schema
         if self._parts.setup.keep != "all":
             return await thread.run(task.prompt, **options)
-        kept = io.StringIO()
-        report = JsonReport(kept)
+        report = JsonReport(self._events)
         report.opened(thread.opened)
-        try:
-            async with thread.stream(task.prompt, **options) as stream:
-                async for event in stream:
-                    report.event(event)
-                return await stream.result()
-        finally:
-            self._events = kept.getvalue().encode("utf-8", "backslashreplace")
+        async with thread.stream(task.prompt, **options) as stream:
+            async for event in stream:
+                report.event(event)
+            return await stream.result()
 
     def _judge(self, turn: TurnResult[None]) -> None:
         error, schema = turn.error, self._parts.schema
@@ -266,7 +257,7 @@ class Attempt(RunningTask):
 
     async def _failure_of(self, name: str, command: tuple[str, ...], thread: ThreadHandle) -> str | None:
         """Run a command of the task in the thread's sandbox; return how it failed, None where it did not."""
-        server, id, began = self._parts.server, f"{thread.id}-{name}", self._clock()
+        server, id, began = self._parts.server, f"{thread.id}-{name}", anyio.current_time()
         params = commands.CommandExecParams(
             command=command,
             process_id=id,
@@ -284,7 +275,7 @@ class Attempt(RunningTask):
                 await server.request(commands.COMMAND_EXEC_TERMINATE, commands.OfCommand(process_id=id))
             raise
         if name == "check":
-            self._result.check = messages.CheckResult(done.exit_code, round(self._clock() - began, 3))
+            self._result.check = messages.CheckResult(done.exit_code, round(anyio.current_time() - began, 3))
         if done.exit_code == 0:
             return None
         printed = (done.stderr.strip() or done.stdout.strip())[-SHOWN_OUTPUT:]

@@ -22,7 +22,7 @@ from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.checkout import remove, sweep
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
 from app_server.batch.local import Workers, local_workers
-from app_server.batch.messages import CHECKOUTS, WORK, Doing, Run, Setup, Status
+from app_server.batch.messages import CHECKOUTS, WORK, Doing, Setup, Status
 from app_server.batch.out_folder import (
     RESULTS,
     TASKS,
@@ -78,9 +78,9 @@ def run_batch(args: argparse.Namespace) -> int:
     try:
         match args.command:
             case "batch status":
-                return _status(Path(args.folder), as_json=args.json)
+                return _status(Path(args.out), as_json=args.json)
             case "batch merge":
-                return _merge(Path(args.folder), list(map(Path, args.shards)))
+                return _merge(Path(args.out), list(map(Path, args.shards)))
             case "batch retry":
                 return anyio.run(run_plan, retried(args))
             case _ if args.demo:
@@ -97,15 +97,12 @@ def run_batch(args: argparse.Namespace) -> int:
 
 # --- what is to be done
 class BatchPlan(Struct, frozen=True, kw_only=True):
-    """Description of a run: the tasks, where they go, how they run."""
+    """Description of a run."""
 
     args: argparse.Namespace
-    """The options of runs."""
-    out: Path
+    """The options of runs; `tasks` is how errors name where the tasks come from."""
     raw: bytes
     """The tasks, as they were read."""
-    source: str
-    """How errors name where they come from."""
     batch: BatchFile
     """What it does; the commits are those that an earlier run has found."""
     environment: Mapping[str, str]
@@ -132,14 +129,14 @@ def planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPl
             if not same:
                 raise InvalidCommandLine(f"{out} is of {what}: name another folder, or say --allow-changed")
         batch = replace(before, doing=doing)
-    source = "stdin" if args.tasks == FROM_STDIN else args.tasks
-    return BatchPlan(args=args, out=out, raw=raw, source=source, batch=batch, environment=environment)
+    args.tasks = "stdin" if args.tasks == FROM_STDIN else args.tasks
+    return BatchPlan(args=args, raw=raw, batch=batch, environment=environment)
 
 
 def retried(args: argparse.Namespace) -> BatchPlan:
     """Plan to run tasks of a batch again, with the settings that it was begun with. Raises InvalidCommandLine."""
-    out, statuses, ids = Path(args.folder), args.status, args.id
-    before, source = require_batch(out), str(out / TASKS)
+    out, statuses, ids = Path(args.out), args.status, args.id
+    before, args.tasks = require_batch(out), str(out / TASKS)
     if wrong := [word for word in statuses if word not in get_args(Status)]:
         raise InvalidCommandLine(
             f"--status: expected some of {', '.join(get_args(Status))}, got {wrong[0]!r}"
@@ -150,10 +147,7 @@ def retried(args: argparse.Namespace) -> BatchPlan:
     wanted = statuses or (get_args(Status) if ids else AGAIN)
     again = {id for id, status in final.items() if status in wanted and (not ids or id in ids)}
     batch = replace(before, doing=with_secrets(before.doing, dict(_overrides(args).settings)))
-    environment, raw = os.environ, _raw(source)
-    return BatchPlan(
-        args=args, out=out, raw=raw, source=source, batch=batch, environment=environment, again=again
-    )
+    return BatchPlan(args=args, raw=_raw(args.tasks), batch=batch, environment=os.environ, again=again)
 
 
 def _overrides(args: argparse.Namespace) -> CliOverrides:
@@ -178,7 +172,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
     InvalidCommandLine and ConfigError.
     """
-    args, home, doing = plan.args, server_home(plan.environment), plan.batch.doing
+    args, home, doing, out = plan.args, server_home(plan.environment), plan.batch.doing, Path(plan.args.out)
     limits = SharedLimits(
         tokens_per_minute=args.tokens_per_minute,
         requests_per_minute=args.requests_per_minute,
@@ -190,39 +184,39 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     config = load_config(SettingsPlace(home=home, cwd=base, cli=doing.overrides, environment=environment))
     read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, environment))
     _require_prices(limits, config, [task for _, task in read])
-    mine, final = of_shard(read, plan.batch.shard), final_statuses(plan.out).keys() - plan.again
+    mine, final = of_shard(read, plan.batch.shard), final_statuses(out).keys() - plan.again
     left = [(number, task) for number, task in mine if task.id not in final]
     checker = TaskChecker(Git(home), base, doing.checkout, environment)
     commits, more = await checker.check(left, plan.batch.commits)
     if problems := sorted([*problems, *more]):
-        print(*listed(problems, plan.source), sep="\n", file=sys.stderr)  # noqa: T201
+        print(*listed(problems, args.tasks), sep="\n", file=sys.stderr)  # noqa: T201
         return USAGE
     if not read:
-        raise InvalidCommandLine(f"{plan.source} has no tasks")
+        raise InvalidCommandLine(f"{args.tasks} has no tasks")
     if args.dry_run:
         checkouts = sum(task.repo is not None and doing.checkout != "none" for _, task in left)
         print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
         return COMPLETED
     workers = workers or _workers(plan, len(left))
-    runs = {task.id: Run(task=task, commit=commits.get(commit_key(task) or "")) for _, task in mine}
-    with OutFolder(plan.out, home) as out:
-        out.begin(replace(plan.batch, commits=commits), plan.raw, plan.again)
-        return await _run(plan, workers, out, limits, runs)
+    tasks = {task.id: replace(task, ref=commits.get(commit_key(task) or "") or None) for _, task in mine}
+    with OutFolder(out, home) as folder:
+        folder.begin(replace(plan.batch, commits=commits), plan.raw, plan.again)
+        return await _run(plan, workers, folder, limits, tasks)
 
 
 async def _run(
-    plan: BatchPlan, workers: Workers, out: OutFolder, limits: SharedLimits, runs: Mapping[str, Run]
+    plan: BatchPlan, workers: Workers, out: OutFolder, limits: SharedLimits, tasks: Mapping[str, Task]
 ) -> int:
-    args, doing, results = plan.args, plan.batch.doing, Results(out.path, runs)
+    args, doing, results = plan.args, plan.batch.doing, Results(out.path, tasks)
     ledger = Ledger(limits, anyio.current_time(), results.spent)
     scheduler = Scheduler(
-        [run.task for id, run in runs.items() if id not in results.final],
+        [task for id, task in tasks.items() if id not in results.final],
         lambda task: place_key(task, doing.checkout),
         retries=args.retries,
         stop_after=args.stop_after,
     )
     events = sys.stdout if args.json else None
-    progress = Progress(len(runs), results, ledger, anyio.current_time(), sys.stderr, events)
+    progress = Progress(len(tasks), results, ledger, anyio.current_time(), sys.stderr, events)
     coordinator = Coordinator(out, results, scheduler, ledger, workers, progress)
     setup = Setup(
         folder=plan.batch.folder,
@@ -234,7 +228,7 @@ async def _run(
     )
     try:
         if not scheduler.over:
-            await coordinator.run(setup, runs, args.jobs or workers.count * TASKS_A_WORKER)
+            await coordinator.run(setup, args.jobs or workers.count * TASKS_A_WORKER)
     except* ServerEnded as errors:
         coordinator.stop = Stop(STOPPED, str(single_errors(errors)[0]))
     except* OSError as errors:
@@ -242,7 +236,7 @@ async def _run(
     await sweep(out.path / WORK)
     if not any((out.path / CHECKOUTS).glob("*")):  # those need the repositories of the batch
         await remove(out.path / WORK)
-    status, sentence = _verdict(len(runs), results, coordinator.stop)
+    status, sentence = _verdict(len(tasks), results, coordinator.stop)
     progress.note(f"{sentence}; results: {out.path / RESULTS}")
     return status
 

@@ -7,7 +7,6 @@ requests slows down all workers: rates are halved, and grow again slowly.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -27,10 +26,6 @@ RECOVERS_IN: Final = 120.0
 """Seconds from nothing to the full rates."""
 PAUSE: Final = 1.0
 """Seconds without requests after a refusal that names no time."""
-WINDOW: Final = 60.0
-"""Seconds over which it is counted what is sent at present."""
-MOST_SENT: Final = 10_000
-"""Requests whose times are kept for that."""
 NO_LIMIT: Final = float("inf")
 
 
@@ -93,9 +88,9 @@ class Ledger:
         self._leases: dict[tuple[int, int], Ask] = {}
         """Requests under way; their sizes are the tokens that are set aside for them."""
         self._largest = 0
-        self._sent: deque[float] = deque(maxlen=MOST_SENT)
-        """When the last requests were sent."""
-        self._began, self._held_until, self._cut_at = now, now, now - CUT_EVERY
+        self._sent, self._since = 0, now
+        """Requests since the rates were halved, or the batch began."""
+        self._held_until, self._cut_at = now, now - CUT_EVERY
         self.tokens, self.cost = 0, 0.0
         for model, usage in spent.items():
             self._spend(model, usage)
@@ -129,7 +124,7 @@ class Ledger:
                 lease = self._leases[key] = replace(ask, size=self._size(ask))
                 self._requests.take(1)
                 self._tokens.take(lease.size)
-                self._sent.append(now)
+                self._sent += 1
             yield key[0], ask, Pass(ask.number, never)
 
     def over(self, worker: int, over: Over, now: float) -> tuple[str, TaskUsage] | None:
@@ -155,10 +150,9 @@ class Ledger:
     def _slow_down(self, pause: float, now: float) -> None:
         self._held_until = max(self._held_until, now + pause)
         if now - self._cut_at >= CUT_EVERY:
-            self._cut_at = now
-            seconds = min(max(now - self._began, 1.0), WINDOW)
-            self._requests.halve(sum(at >= now - seconds for at in self._sent) * WINDOW / seconds)
+            self._requests.halve(self._sent * 60 / max(now - self._since, 1.0))
             self._tokens.halve(NO_LIMIT)
+            self._cut_at, self._sent, self._since = now, 0, now
 
     def _size(self, ask: Ask) -> int:
         """Return what to set aside: as much as the largest request took, as a model's answer may be long."""

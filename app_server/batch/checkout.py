@@ -52,11 +52,6 @@ FILE = re.compile(rb"^diff --git ", re.MULTILINE)
 COPY = ("cp", "-a", "--reflink=auto") if sys.platform == "linux" else ("cp", "-Rpc")
 
 
-class TaskPatch(Struct, frozen=True):
-    content: bytes = b""
-    files: int = 0
-
-
 class WorktreeStatus(Struct, frozen=True):
     """Digests of all that is in a worktree: no program can set back the time at which a file changed."""
 
@@ -100,8 +95,8 @@ class Checkouts:
         self._making = anyio.Lock()
 
     @asynccontextmanager
-    async def place(self, task: Task, commit: str | None) -> AsyncIterator[TaskPlace]:
-        """Make a place, and remove it when the block is left. Raises GitError and OSError."""
+    async def place(self, task: Task) -> AsyncIterator[TaskPlace]:
+        """Make a place of a task, whose `ref` is a commit, and remove it at the end. Raises GitError and OSError."""
         own, repo = self._scratch / file_name(task.id), task.repo
         if task.cwd is not None or (repo is not None and self._kind == "none"):
             yield TaskPlace(self._base / (task.cwd or repo or ""))
@@ -112,7 +107,7 @@ class Checkouts:
         elif self._kind == "copy":
             place = await self._copied(self._base / repo, own)
         else:
-            place = await self._checked_out(repo, commit or "", own)
+            place = await self._checked_out(repo, task.ref or "", own)
         try:
             yield place
         finally:
@@ -147,28 +142,27 @@ class Checkouts:
             return False
         return place.made.shape == made.shape
 
-    async def patch(self, place: TaskPlace) -> TaskPatch:
+    async def patch(self, place: TaskPlace) -> bytes:
         """Return what has changed, new files too. Raises GitError, OSError and TimeoutError."""
         repository = place.repository
         if repository is None:
-            return TaskPatch()
+            return b""
         if place.made is not None:
             place.found = await run_in_thread(_status, place)
             if place.found == place.made:
-                return TaskPatch()
+                return b""
         try:
             return await self._compared(repository, place.base)
         except GitError:  # once more: if a git was killed, what the task did is not to be lost
             return await self._compared(repository, place.base)
 
-    async def _compared(self, repository: Repository, base: str) -> TaskPatch:
+    async def _compared(self, repository: Repository, base: str) -> bytes:
         """Compare a worktree with a tree or commit. Raises GitError, OSError and TimeoutError."""
         flags = ("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
         with self._git.scratch_folder() as objects:
             written = objects_in(objects, repository)
             trees = base, (await write_worktree(self._git, repository, Path(objects), written)).tree
-            content = await self._git.output(repository, ["diff", *flags, *trees], env=written)
-        return TaskPatch(content, len(FILE.findall(content)))
+            return await self._git.output(repository, ["diff", *flags, *trees], env=written)
 
     async def keep(self, place: TaskPlace) -> None:
         """Move a folder to where it stays. Raises OSError."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import anyio
@@ -58,7 +58,6 @@ class Coordinator:
         self._woken, self._fresh = anyio.Event(), anyio.Event()
         """The run has ended, or waits for another time now; there is something to store."""
         self._jobs = 0
-        self._runs: Mapping[str, messages.Run] = {}
         self._nodes: dict[int, str] = {}
         """The machines of the workers that are ready."""
         self._pending: list[tuple[messages.Ended, bool]] = []
@@ -66,9 +65,9 @@ class Coordinator:
         self._until = NO_LIMIT
         self.stop: Stop | None = None
 
-    async def run(self, setup: messages.Setup, runs: Mapping[str, messages.Run], jobs: int) -> None:
+    async def run(self, setup: messages.Setup, jobs: int) -> None:
         """Run until all tasks have a result, or something stops the batch. Raises ServerEnded and OSError."""
-        self._runs, self._jobs = runs, jobs
+        self._jobs = jobs
         async with anyio.create_task_group() as group, self._workers.open(setup, self._hear):
             for each in (self._heed_signals, self._show, self._store_in_rounds):
                 group.start_soon(each)
@@ -99,7 +98,7 @@ class Coordinator:
             if task is None:
                 return
             busy[worker] += 1
-            self._workers.send(worker, self._runs[task.id])
+            self._workers.send(worker, messages.Run(task))
 
     def _wakes_in(self) -> float:
         now = self._clock()

@@ -114,10 +114,10 @@ class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
     """The machine's name in results, which its worker knows."""
 
 
-class Run(Struct, frozen=True, kw_only=True, tag="run"):
+class Run(Struct, frozen=True, tag="run"):
+    """The task runs now; its `ref` is the commit that it was when the batch began."""
+
     task: Task
-    commit: str | None = None
-    """What the task's `ref` was when the batch began."""
 
 
 class Pass(Struct, frozen=True, tag="pass"):

@@ -8,8 +8,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -23,6 +23,7 @@ from app_server.batch.attempt import Attempt, RunningTask, WorkerParts
 from app_server.batch.checkout import Checkouts, scratch_folder
 from app_server.batch.local import LONGEST_LINE, heard, say
 from app_server.batch.secrets import known_secrets
+from app_server.batch.tasks import Task
 from app_server.client.app_server import AppServer
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
@@ -78,8 +79,8 @@ async def work(
         running: set[Attempt] = set()
         async with _parts(setup, environment, gate) as parts:
 
-            async def run(message: messages.Run) -> None:
-                attempt = Attempt(message, parts)
+            async def run(task: Task) -> None:
+                attempt = Attempt(task, parts)
                 running.add(attempt)
                 out.send_nowait(await attempt.make())
                 running.remove(attempt)
@@ -87,13 +88,13 @@ async def work(
             out.send_nowait(messages.Ready(setup.node))
             async for message in told:
                 match message:
-                    case messages.Run():
-                        group.start_soon(run, message, name=message.task.id)
+                    case messages.Run(task=task):
+                        group.start_soon(run, task, name=task.id)
                     case messages.Pass():
                         gate.told(message)
                     case messages.InterruptTasks():
                         for attempt in running:
-                            attempt.stop("interrupted", "the batch was interrupted")
+                            attempt.whole.cancel()
                     case messages.Setup():
                         pass  # it was the first message
             ending()
@@ -128,7 +129,7 @@ async def _parts(
         ) as server:
             secrets = known_secrets(config, home, environment)
             schema = None if setup.doing.schema is None else OutputSchema(setup.doing.schema)
-            yield WorkerParts(setup, server, gate.following, checkouts, secrets, schema)
+            yield WorkerParts(setup, server, gate.running, checkouts, secrets, schema)
 
 
 class WorkerGate:
@@ -138,30 +139,22 @@ class WorkerGate:
 
     def __init__(self, send: Callable[[messages.FromWorker], None]) -> None:
         self._send, self._numbers = send, count()
-        self._running: dict[str, RunningTask] = {}
+        self.running: dict[str, RunningTask] = {}
+        """By thread: whose requests are those of which task."""
         self._waiting: dict[int, tuple[RunningTask, anyio.Event]] = {}
-
-    @contextmanager
-    def following(self, thread_id: str, running: RunningTask) -> Iterator[None]:
-        """Count the requests of a thread as those of a task."""
-        self._running[thread_id] = running
-        try:
-            yield
-        finally:
-            del self._running[thread_id]
 
     def told(self, message: messages.Pass) -> None:
         """Take what the coordinator says of a request, which may not wait any more."""
         if (found := self._waiting.get(message.number)) is not None:
             running, passes = found
             if message.never:
-                running.stop("overBudget", "a budget of the whole batch is used up")
+                running.end("a budget of the whole batch is used up")
             else:
                 passes.set()
 
     @asynccontextmanager
     async def passing(self, request: GatedRequest) -> AsyncIterator[None]:
-        running = self._running.get(request.conversation_id)
+        running = self.running.get(request.conversation_id)
         if running is None or running.over_budget():
             await anyio.sleep_forever()  # its turn is being interrupted
             return

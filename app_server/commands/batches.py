@@ -73,7 +73,7 @@ RUN: Final = (
 )
 """What may differ from run to run of a batch."""
 
-FOLDER: Final = option("folder", metavar="OUT", help="the folder of the batch")
+FOLDER: Final = option("out", metavar="OUT", help="the folder of the batch")
 
 COMMANDS: Final = (
     Subcommand(
@@ -130,7 +130,7 @@ COMMANDS: Final = (
         "batch merge",
         "bring the results of shards together in one folder",
         [
-            option("folder", metavar="OUT", help="the folder for all results"),
+            option("out", metavar="OUT", help="the folder for all results"),
             option("shards", nargs="+", metavar="FROM", help="the folders of shards"),
         ],
         _RUN,

@@ -71,8 +71,8 @@ class Places:
 
     async def visit(self, id: str, script: str = "") -> tuple[TaskPlace, Mapping[str, object]]:
         """Run a script in the place of a task. Returns the place, and what was in it before that."""
-        task = Task(id=id, prompt="x", repo=str(self._repository))
-        async with self._checkouts.place(task, self.commit) as place:
+        task = Task(id=id, prompt="x", repo=str(self._repository), ref=self.commit)
+        async with self._checkouts.place(task) as place:
             found = contents(place)
             await anyio.run_process(("sh", "-ec", script), cwd=place.folder, env=ENVIRONMENT)
             with contextlib.suppress(OSError):  # a folder that cannot be read

@@ -520,7 +520,7 @@ async def test_a_worker_that_begins_leaves_the_worktrees_of_others_alone(
     """While one of them is removed, its folder is gone, and what git knows of it is still there."""
     repository = batch.repository()
     commit = batch.git(repository, "rev-parse", "HEAD")
-    task = Task(id="t", prompt="x", repo=str(repository))
+    task = Task(id="t", prompt="x", repo=str(repository), ref=commit)
     scratch = [batch.root / "work" / name for name in ("first", "second")]
     for folder in scratch:
         folder.mkdir(parents=True)
@@ -534,10 +534,10 @@ async def test_a_worker_that_begins_leaves_the_worktrees_of_others_alone(
     async def remove(folder: Path) -> None:
         await removed(folder)
         if folder == scratch[0] / "t":
-            async with second.place(task, commit):
+            async with second.place(task):
                 pass
 
     monkeypatch.setattr(checkout, "remove", remove)
-    async with first.place(task, commit) as place:
+    async with first.place(task) as place:
         batch.git(place.folder, "commit", "--allow-empty", "-qm", "a commit: then it is not used again")
     assert [*scratch[0].iterdir()] == []

@@ -204,10 +204,9 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
             seconds=60.0,
             keep="none",
         )
-        runs = {task.id: messages.Run(task=task) for task in tasks}
         seconds = float("inf") if killed_at is None else killed_at
         with anyio.fail_after(LONGEST), anyio.move_on_after(seconds):
-            await coordinator.run(setup, runs, world.jobs)
+            await coordinator.run(setup, world.jobs)
         world.seconds = anyio.current_time()
         return coordinator.stop
 
