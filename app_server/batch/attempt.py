@@ -42,11 +42,13 @@ SHOWN_OUTPUT: Final = 600
 """Characters of what a command printed, in an error."""
 LEAVES_WITHIN: Final = 5.0
 """Seconds for the commands of a thread that go on to be ended."""
-ALONE: Final[Mapping[str, Json]] = {
+ALONE: Final[dict[str, Json]] = {
     "sandbox_workspace_write.exclude_slash_tmp": True,
     "sandbox_workspace_write.exclude_tmpdir_env_var": True,
 }
 """Commands get a temporary folder of their own: in that of the machine they would meet other tasks."""
+NEVER_UNDONE: Final[dict[str, Json]] = {"features.ghost_commit": False}
+"""No snapshots for undoing are taken in a folder that is a task's alone: what it changed comes back as a patch."""
 
 REFUSED: Final = (CodexErrorKind.UNAUTHORIZED, CodexErrorKind.USAGE_LIMIT_EXCEEDED)
 """What no task will get past."""
@@ -185,7 +187,7 @@ class Attempt(RunningTask):
                 self._fail("failed", f"no patch could be made, so the task's folder is kept: {error}")
                 keep = "all"
             if keep == "all" or (keep == "failed" and self._result.status != "completed"):
-                await checkouts.keep(place)
+                await checkouts.keep(place, self.task)
 
     @asynccontextmanager
     async def _thread(self, place: TaskPlace) -> AsyncIterator[ThreadHandle]:
@@ -195,7 +197,8 @@ class Attempt(RunningTask):
         chosen = {name: value for name, value in settings if name != "effort" and value is not None}
         if (policy := self._parts.setup.doing.overrides.approval_policy) is not None:
             chosen.setdefault("approval_policy", policy.value)
-        options: Any = {"cwd": place.folder, "config": ALONE, **chosen}
+        config = ALONE | NEVER_UNDONE if place.own else ALONE
+        options: Any = {"cwd": place.folder, "config": config, **chosen}
 
         async def decline(request: asked.ApprovalRequest) -> asked.ApprovalReply:
             result.declined += 1

@@ -43,35 +43,34 @@ class Rate:
     """So much a minute. Who takes more than is saved up makes the next one wait."""
 
     def __init__(self, per_minute: float | None, now: float) -> None:
-        self._configured = self._full = NO_LIMIT if per_minute is None else float(per_minute)
-        self._share, self._at = 1.0, now
-        self._level = self._most
-
-    @property
-    def per_minute(self) -> float:
-        return max(self._full * self._share, min(SLOWEST, self._full))
+        self._configured = NO_LIMIT if per_minute is None else float(per_minute)
+        self._full = self._present = self._configured
+        """What it grows back to, and what it is now."""
+        self._at, self._level = now, self._most
 
     @property
     def _most(self) -> float:
-        return max(self.per_minute / 60 * SAVED_UP, 1.0)
+        return max(self._present / 60 * SAVED_UP, 1.0)
 
     def wait(self, now: float) -> float:
         """Return the seconds until something may be taken."""
         since, self._at = now - self._at, now
-        self._level = min(self._most, self._level + since * self.per_minute / 60) if since else self._level
-        if self._share < 1:
-            self._share = min(self._share + since / RECOVERS_IN, 1.0)
-            self._full = self._configured if self._share == 1 else self._full
-        return 0.0 if self._level >= 1 else (1 - self._level) * 60 / self.per_minute
+        self._level = min(self._most, self._level + since * self._present / 60) if since else self._level
+        if self._present < self._full:
+            self._present += self._full * since / RECOVERS_IN
+            if self._present >= self._full:
+                self._present = self._full = self._configured
+        return 0.0 if self._level >= 1 else (1 - self._level) * 60 / self._present
 
     def take(self, amount: float) -> None:
         """Take an amount; give it back where it is negative."""
         self._level -= amount
 
-    def halve(self, present: float) -> None:
-        """Allow half of it; where it is not limited, half of what it is at `present`."""
-        self._full = max(present, SLOWEST) if self._full == NO_LIMIT else self._full
-        self._share = max(self._share / 2, 1 / 64)
+    def halve(self, sent: float) -> None:
+        """Allow half of it; where it is not limited, half of what is `sent` in a minute."""
+        if self._full == NO_LIMIT:
+            self._full = self._present = max(sent, SLOWEST)
+        self._present = max(self._present / 2, min(SLOWEST, self._full))
         self._level = min(self._level, self._most)
 
 

@@ -1,10 +1,10 @@
 """Where a task runs: a git worktree of a commit, a copy of a folder, a folder as it is, or an empty one; and the patch
 of what it changed there.
 
-Nothing of a repository is run. Worktrees belong to a bare repository of the batch, whose settings are its own; it takes
-the objects of a repository on this machine as they are, and fetches others once. A patch compares trees, as snapshots
-do (`core.git`). A worktree is used again, after git has put back what a task has changed: a commit of many files is
-written once, not for each task.
+Nothing of a repository is run. A worktree belongs to a repository of its own, beside it, which has its own settings and
+takes the objects from where they are: a repository on this machine, or one that is fetched once for all tasks. A patch
+compares trees, as snapshots do (`core.git`). A worktree is used again, after git has put back what a task has changed:
+a commit of many files is written once, not for each task.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +25,6 @@ from msgspec import Struct, msgpack
 
 from app_server.batch.messages import CHECKOUTS, Setup
 from app_server.batch.tasks import Task, file_name, is_url
-from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, config_of, find_repository
 from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
@@ -42,7 +42,7 @@ DIES_WITHIN = 5.0
 SPARE = 8
 """Worktrees that wait for another task of their commit; the one that waits longest is removed."""
 RESERVED = frozenset(os.fsencode(name) for name in PROTECTED_NAMES)
-CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n"
 SHA256 = "[extensions]\n\tobjectformat = sha256\n"
 FETCH = ("git", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")
 REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
@@ -59,7 +59,7 @@ class WorktreeStatus(Struct, frozen=True):
     shape: bytes
     """Of names, modes and sizes."""
     git: bytes
-    """Of what git keeps of it elsewhere, as of `files`."""
+    """Of its repository, as of `files`."""
 
 
 class TaskPlace(Struct):
@@ -91,8 +91,7 @@ class Checkouts:
         self._base, self._kind = Path(setup.folder), setup.doing.checkout
         self._kept = Path(setup.out, CHECKOUTS)
         self._spare: list[TaskPlace] = []
-        """Worktrees in which nothing is changed, with their repositories."""
-        self._making = anyio.Lock()
+        """Worktrees in which nothing is changed."""
 
     @asynccontextmanager
     async def place(self, task: Task) -> AsyncIterator[TaskPlace]:
@@ -107,7 +106,7 @@ class Checkouts:
         elif self._kind == "copy":
             place = await self._copied(self._base / repo, own)
         else:
-            place = await self._checked_out(repo, task.ref or "", own)
+            place = await self._checked_out(repo, task.ref or "")
         try:
             yield place
         finally:
@@ -134,7 +133,6 @@ class Checkouts:
                 return True
             if now.git != made.git:
                 return False  # git would put back what its index says
-            self._configure(place.repository.common_dir, place.repo)
             for arguments in (RESTORE, ("clean", "-ffdx", "--quiet")):
                 await self._git.output(place.repository, arguments, timeout=SLOW_GIT)
             place.made = await run_in_thread(_status, place)
@@ -164,37 +162,55 @@ class Checkouts:
             trees = base, (await write_worktree(self._git, repository, Path(objects), written)).tree
             return await self._git.output(repository, ["diff", *flags, *trees], env=written)
 
-    async def keep(self, place: TaskPlace) -> None:
-        """Move a folder to where it stays. Raises OSError."""
+    async def keep(self, place: TaskPlace, task: Task) -> None:
+        """Move a folder to where it stays, with its repository in it. Raises GitError and OSError."""
         if place.own:
-            self._kept.mkdir(parents=True, exist_ok=True)
-            kept = self._kept / place.folder.name
+            kept = self._kept / file_name(task.id)
             await remove(kept)
-            await run_in_thread(_move, place, kept)
+            self._kept.mkdir(parents=True, exist_ok=True)
+            await run_in_thread(shutil.move, place.folder, kept)
+            if place.made is not None and place.repository is not None:
+                await remove(kept / ".git")
+                await run_in_thread(shutil.move, place.repository.git_dir, kept / ".git")
             place.own = False
 
-    async def _checked_out(self, repo: str, commit: str, own: Path) -> TaskPlace:
-        async with self._making:
-            for spare in reversed(self._spare):
-                if (spare.repo, spare.base) == (repo, commit):
-                    self._spare.remove(spare)
-                    _move(spare, own)
-                    spare.found = None
-                    return spare
-            source = self._sources / f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}.git"
-            lock = await run_in_thread(hold, str(source.with_suffix(".lock")), SLOW_GIT)
-            try:
-                bare = await self._prepared_source(source, repo, commit)
-                add = ("worktree", "add", "--detach", "--no-checkout", "--", str(own), commit)
-                await self._git.output(bare, add, timeout=SLOW_GIT)
-            finally:
-                os.close(lock)
-        repository = find_repository(own)
-        assert repository is not None, "git has just made it"
+    async def _checked_out(self, repo: str, commit: str) -> TaskPlace:
+        for spare in reversed(self._spare):
+            if (spare.repo, spare.base) == (repo, commit):
+                self._spare.remove(spare)
+                spare.found = None
+                return spare
+        config, objects = CONFIG, self._base
+        if is_url(repo):
+            objects = await self._fetched(repo, commit)
+        elif (shared := repository_at(self._base / repo)) is not None:
+            objects = shared.objects_dir
+            if config_of(shared).get("extensions.objectformat", "").lower() == "sha256":
+                config += SHA256
+        own = Path(tempfile.mkdtemp(prefix="worktree~", dir=self._scratch))  # no task has such a name
+        repository = Repository(own, own.with_suffix(".git"), own.with_suffix(".git"))
+        _make_repository(repository.git_dir, config, commit, str(objects))
+        (own / ".git").write_bytes(b"gitdir: %b\n" % os.fsencode(repository.git_dir))
+        if await self._git.commit(repository, commit) is None:
+            raise GitError(f"{repo} has no commit {commit} on this machine")
         await self._git.output(repository, RESTORE, timeout=SLOW_GIT)
         place = TaskPlace(own, own=True, repository=repository, repo=repo, base=commit)
         place.made = await run_in_thread(_status, place)
         return place
+
+    async def _fetched(self, url: str, commit: str) -> Path:
+        """Fetch a repository, unless the commit is there, while no other worker does so; return where objects are."""
+        source = self._sources / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.git"
+        lock = await run_in_thread(hold, str(source.with_suffix(".lock")), SLOW_GIT)
+        try:
+            _make_repository(source, CONFIG, "ref: refs/heads/none")
+            for refs in (REFS, (commit,)):
+                if await self._git.commit(Repository(source, source, source), commit) is None:
+                    options = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", url, *refs)
+                    await run_program(*FETCH, f"--git-dir={source}", *options, environment=self._environment)
+        finally:
+            os.close(lock)
+        return source / "objects"
 
     async def _copied(self, folder: Path, own: Path) -> TaskPlace:
         await run_program(*COPY, "--", str(folder), str(own))
@@ -204,32 +220,15 @@ class Checkouts:
         tree = (await write_worktree(self._git, repository, repository.objects_dir, {})).tree
         return TaskPlace(own, own=True, repository=repository, base=tree)
 
-    async def _prepared_source(self, source: Path, repo: str, commit: str) -> Repository:
-        """Make the bare repository, and have the commit in it. Other workers do not do so at the same time."""
-        self._configure(source, repo)
-        bare = Repository(source, source, source)
-        for refs in (REFS, (commit,)) if is_url(repo) else ():
-            if await self._git.commit(bare, commit) is None:
-                options = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", repo, *refs)
-                await run_program(*FETCH, f"--git-dir={source}", *options, environment=self._environment)
-        if await self._git.commit(bare, commit) is None:
-            raise GitError(f"{repo} has no commit {commit} on this machine")
-        return bare
 
-    def _configure(self, source: Path, repo: str) -> None:
-        """Make a bare repository, with the objects of `repo` if that is on this machine. Its settings are written anew:
-        commands of a task may have changed them.
-        """
-        for folder in ("objects/info", "refs"):
-            (source / folder).mkdir(parents=True, exist_ok=True)
-        config, objects = CONFIG, ""
-        if not is_url(repo) and (shared := repository_at(self._base / repo)) is not None:
-            objects = f"{shared.objects_dir}\n"
-            if config_of(shared).get("extensions.objectformat", "").lower() == "sha256":
-                config += SHA256
-        head = "ref: refs/heads/none\n"
-        for name, text in (("HEAD", head), ("config", config), ("objects/info/alternates", objects)):
-            _write(source / name, text)
+def _make_repository(git_dir: Path, config: str, head: str, objects: str = "") -> None:
+    """Make a repository with the objects of another one. Its settings are written anew: commands of a task may have
+    changed them.
+    """
+    for folder in ("objects/info", "refs"):
+        (git_dir / folder).mkdir(parents=True, exist_ok=True)
+    for name, text in (("config", config), ("HEAD", head), ("objects/info/alternates", objects)):
+        (git_dir / name).write_bytes(os.fsencode(text) + b"\n")
 
 
 def repository_at(folder: Path) -> Repository | None:
@@ -297,39 +296,18 @@ async def _discard(place: TaskPlace) -> None:
     if place.own:
         await remove(place.folder)
         if place.repository is not None and place.made is not None:
-            # In one step: git, for another worker, reads those of all worktrees.
-            gone = place.folder.with_name(f"{place.folder.name}.git")
-            os.rename(place.repository.git_dir, gone)
-            await remove(gone)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file of git's in one step, unless it has that content: git may read it at any moment."""
-    content = os.fsencode(text)
-    if not path.exists() or path.read_bytes() != content:
-        write_file_atomically(path, content, 0o600)
-
-
-def _move(place: TaskPlace, to: Path) -> None:
-    """Move a worktree, or another folder, also to another disk."""
-    shutil.move(place.folder, to)
-    place.folder = to
-    if place.repository is not None and place.made is not None:
-        _write(place.repository.git_dir / "gitdir", f"{to / '.git'}\n")
-        place.repository = Repository(to, place.repository.git_dir, place.repository.common_dir)
+            await remove(place.repository.git_dir)
 
 
 def _status(place: TaskPlace) -> WorktreeStatus:
     """Return the state of a worktree. Raises OSError."""
     assert place.repository is not None
-    # What names the worktree's folder is written whenever that moves.
-    git, _ = _digests(place.repository.git_dir, b"gitdir")
-    return WorktreeStatus(*_digests(place.folder), git)
+    return WorktreeStatus(*_digests(place.folder), _digests(place.repository.git_dir)[0])
 
 
-def _digests(folder: Path, without: bytes = b"") -> tuple[bytes, bytes]:
-    """Return digests of all that is in a folder, but for a file of its own: of what changes with each change of a file,
-    and of names, modes and sizes. Raises OSError.
+def _digests(folder: Path) -> tuple[bytes, bytes]:
+    """Return digests of all that is in a folder: of what changes with each change of a file, and of names, modes and
+    sizes. Raises OSError.
     """
     root, folders = os.fsencode(folder), [b""]
     exact, shape = hashlib.blake2b(), hashlib.blake2b()
@@ -347,7 +325,7 @@ def _digests(folder: Path, without: bytes = b"") -> tuple[bytes, bytes]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(os.path.join(name, entry.name))
-            elif entry.name != without:
+            else:
                 file = worktree_file(entry.name, entry.stat(follow_symlinks=False))
                 exact.update(msgpack.encode(file))
                 shape.update(msgpack.encode((file.path, file.mode, file.bits, file.size)))

@@ -119,5 +119,4 @@ async def test_so_many_worktrees_wait_for_a_task_of_their_commit(
     for n in range(3):
         await places.visit(f"t{n}")
         places.commit_more()
-        assert [each.name for each in places.folder.iterdir()] == [f"t{n}"]
-        assert len(list(places.folder.parent.glob("*.git/worktrees/*"))) == 1, "git knows of no other"
+        assert len(list(places.folder.iterdir())) == 2, "a worktree and its repository"

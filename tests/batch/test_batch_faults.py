@@ -12,12 +12,8 @@ import anyio
 import pytest
 
 from app_server.batch import checkout, coordinator, out_folder
-from app_server.batch.messages import Doing, Setup
 from app_server.batch.out_folder import OutFolder
-from app_server.batch.tasks import Task
-from app_server.core.config.types import CliOverrides
 from app_server.core.errors import GitError
-from app_server.core.git.run_git import Git
 from app_server.core.git.snapshot import write_worktree
 from app_server.core.rollout.disk import DiskCalls
 from protocol.structs import Json
@@ -512,32 +508,3 @@ async def test_workers_that_share_a_repository_do_not_disturb_each_other(batch: 
     assert done.status == 0, [line["error"] for line in done.lines if line["error"]]
     assert {line["files"] for line in done.lines} == {1}
     assert batch.left_over() == []
-
-
-async def test_a_worker_that_begins_leaves_the_worktrees_of_others_alone(
-    batch: BatchWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While one of them is removed, its folder is gone, and what git knows of it is still there."""
-    repository = batch.repository()
-    commit = batch.git(repository, "rev-parse", "HEAD")
-    task = Task(id="t", prompt="x", repo=str(repository), ref=commit)
-    scratch = [batch.root / "work" / name for name in ("first", "second")]
-    for folder in scratch:
-        folder.mkdir(parents=True)
-    doing = Doing(overrides=CliOverrides(), checkout="worktree")
-    setup = Setup(folder="/", out=str(batch.out), shared=True, doing=doing, seconds=60.0, keep="none")
-    first, second = (
-        checkout.Checkouts(Git(batch.home), setup, folder, folder.parent, {}) for folder in scratch
-    )
-    removed = checkout.remove
-
-    async def remove(folder: Path) -> None:
-        await removed(folder)
-        if folder == scratch[0] / "t":
-            async with second.place(task):
-                pass
-
-    monkeypatch.setattr(checkout, "remove", remove)
-    async with first.place(task) as place:
-        batch.git(place.folder, "commit", "--allow-empty", "-qm", "a commit: then it is not used again")
-    assert [*scratch[0].iterdir()] == []
