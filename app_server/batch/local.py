@@ -12,11 +12,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import Final, TypeVar
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+import msgspec
+from anyio.abc import TaskGroup
 
-from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, from_worker, line
+from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, from_worker
 from app_server.client.failures import ServerEnded
 from app_server.client.link import SubprocessConnector
+from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
 
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")
@@ -35,7 +37,7 @@ class Workers:
 
     def __init__(self, count: int, connect: Connect) -> None:
         self.count, self._connect = count, connect
-        self._queues: dict[int, MemoryObjectSendStream[ToWorker]] = {}
+        self._senders: dict[int, Callable[[ToWorker], None]] = {}
 
     @asynccontextmanager
     async def open(self, setup: Setup, hear: Hear) -> AsyncIterator[None]:
@@ -48,8 +50,8 @@ class Workers:
 
     def send(self, worker: int, message: ToWorker) -> None:
         """Tell a worker something; one that has died does not hear it."""
-        if (queue := self._queues.get(worker)) is not None:
-            queue.send_nowait(message)
+        if (send := self._senders.get(worker)) is not None:
+            send(message)
 
     async def _tend(self, number: int, setup: Setup, hear: Hear) -> None:
         """Have a worker of this number until the end."""
@@ -60,17 +62,15 @@ class Workers:
 
     async def _run(self, number: int, setup: Setup, hear: Hear) -> bool:
         """Run a worker to its end; return whether it was ever ready."""
-        queue, messages = anyio.create_memory_object_stream[ToWorker](float("inf"))
         was_ready = False
         async with self._connect() as transport, anyio.create_task_group() as group:
-            self._queues[number] = queue
-            queue.send_nowait(setup)
-            group.start_soon(say, messages, transport)
+            send = self._senders[number] = sender(transport, group)
+            send(setup)
             async for message in heard(transport, from_worker):
                 was_ready = was_ready or isinstance(message, Ready)
                 hear(number, message)
             group.cancel_scope.cancel()
-        del self._queues[number]
+        del self._senders[number]
         hear(number, None)
         return was_ready
 
@@ -98,11 +98,13 @@ async def heard(transport: Transport, decode: Callable[[bytes], T]) -> AsyncIter
                 yield decode(each)
 
 
-async def say(messages: MemoryObjectReceiveStream[T], transport: Transport) -> None:
-    """Tell the other side what comes, until that ends: then what it says ends, too."""
-    with suppress(TransportClosed):
-        async for message in messages:
-            lines = [line(message)]
-            while messages.statistics().current_buffer_used:
-                lines.append(line(messages.receive_nowait()))
-            await transport.write(b"".join(lines))
+def sender(transport: Transport, group: TaskGroup) -> Callable[[ToWorker | FromWorker], None]:
+    """Return what tells the other side something, until that ends: then what it says ends, too."""
+    outgoing = Outgoing(transport.write, LONGEST_LINE)
+
+    async def write() -> None:
+        with suppress(TransportClosed):
+            await outgoing.write_queued()
+
+    group.start_soon(write)
+    return lambda message: outgoing.send(msgspec.json.encode(message))

@@ -172,7 +172,3 @@ FromWorker = Ready | Ask | Over | Ended
 
 for_worker: Callable[[bytes], ToWorker] = msgspec.json.Decoder(ToWorker).decode
 from_worker: Callable[[bytes], FromWorker] = msgspec.json.Decoder(FromWorker).decode
-
-
-def line(message: ToWorker | FromWorker) -> bytes:
-    return msgspec.json.encode(message) + b"\n"

@@ -63,10 +63,9 @@ class StoredStatus(Struct, frozen=True, kw_only=True):
 
 
 class AttemptLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attempt that reached the model, or what one of its requests took."""
+    """Without usage an attempt that reached the model, else what one of its requests took."""
 
     id: str
-    attempt: int | None = None
     model: str = ""
     usage: TaskUsage | None = None
 
@@ -207,7 +206,7 @@ class Results:
     def reached(self, ids: Collection[str]) -> None:
         """Write down attempts whose first request is to be sent. Raises OSError."""
         for id in ids:
-            self._note(AttemptLine(id=id, attempt=self.attempts[id] + 1))
+            self._note(AttemptLine(id=id))
         if ids:
             self.write_notes()
 
@@ -240,10 +239,10 @@ class Results:
             self.spent[each.model] = self.spent.get(each.model, NOTHING) + each.usage
         if each.id in self.final:
             return
-        if each.usage is not None:
+        if each.usage is None:
+            self.attempts[each.id] += 1
+        else:
             self.usage[each.id] = self.usage.get(each.id, NOTHING) + each.usage
-        if each.attempt is not None:
-            self.attempts[each.id] = max(self.attempts[each.id], each.attempt)
 
 
 T = TypeVar("T", StoredStatus, Result, AttemptLine)

@@ -21,7 +21,7 @@ import anyio
 from app_server.batch import messages
 from app_server.batch.attempt import Attempt, RunningTask, WorkerParts
 from app_server.batch.checkout import Checkouts, scratch_folder
-from app_server.batch.local import LONGEST_LINE, heard, say
+from app_server.batch.local import LONGEST_LINE, heard, sender
 from app_server.batch.secrets import known_secrets
 from app_server.batch.tasks import Task
 from app_server.client.app_server import AppServer
@@ -68,24 +68,22 @@ async def work(
     """Do the tasks that come over a transport, until it ends; then `ending` is called, and what runs is cut. `node` is
     what this machine is called in results.
     """
-    out, into = anyio.create_memory_object_stream[messages.FromWorker](float("inf"))
     async with anyio.create_task_group() as group:
-        group.start_soon(say, into, transport)
-        told = heard(transport, messages.for_worker)
+        say, told = sender(transport, group), heard(transport, messages.for_worker)
         setup = await anext(told)
         assert isinstance(setup, messages.Setup), "the first message says what the batch does"
         setup = replace(setup, node=node)
-        gate = WorkerGate(out.send_nowait)
+        gate = WorkerGate(say)
         running: set[Attempt] = set()
         async with _parts(setup, environment, gate) as parts:
 
             async def run(task: Task) -> None:
                 attempt = Attempt(task, parts)
                 running.add(attempt)
-                out.send_nowait(await attempt.make())
+                say(await attempt.make())
                 running.remove(attempt)
 
-            out.send_nowait(messages.Ready(setup.node))
+            say(messages.Ready(setup.node))
             async for message in told:
                 match message:
                     case messages.Run(task=task):
