@@ -149,18 +149,11 @@ class Checkouts:
             place.found = await run_in_thread(_status, place)
             if place.found == place.made:
                 return b""
-        try:
-            return await self._compared(repository, place.base)
-        except GitError:  # once more: if a git was killed, what the task did is not to be lost
-            return await self._compared(repository, place.base)
-
-    async def _compared(self, repository: Repository, base: str) -> bytes:
-        """Compare a worktree with a tree or commit. Raises GitError, OSError and TimeoutError."""
         flags = ("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
         with self._git.scratch_folder() as objects:
             written = objects_in(objects, repository)
-            trees = base, (await write_worktree(self._git, repository, Path(objects), written)).tree
-            return await self._git.output(repository, ["diff", *flags, *trees], env=written)
+            tree = (await write_worktree(self._git, repository, Path(objects), written)).tree
+            return await self._git.output(repository, ["diff", *flags, place.base, tree], env=written)
 
     async def keep(self, place: TaskPlace, task: Task) -> None:
         """Move a folder to where it stays, with its repository in it. Raises GitError and OSError."""
@@ -206,7 +199,7 @@ class Checkouts:
             _make_repository(source, CONFIG, "ref: refs/heads/none")
             for refs in (REFS, (commit,)):
                 if await self._git.commit(Repository(source, source, source), commit) is None:
-                    options = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", url, *refs)
+                    options = ("fetch", "--quiet", "--no-tags", "--", url, *refs)
                     await run_program(*FETCH, f"--git-dir={source}", *options, environment=self._environment)
         finally:
             os.close(lock)

@@ -116,18 +116,22 @@ class OutFolder:
     def begin(self, batch: BatchFile, tasks: bytes, again: Collection[str] = ()) -> None:
         """Store what the batch does, and put aside the results of tasks that run `again`. Raises InvalidCommandLine."""
         stored = msgspec.json.encode(replace(batch, doing=without_secrets(batch.doing)))
-        files = {BATCH: msgspec.json.format(stored, indent=2), TASKS: tasks}
         try:
+            self._replace(
+                BATCH, msgspec.json.format(stored, indent=2)
+            )  # first: it makes the folder a batch's
+            self._replace(TASKS, tasks)
             for name in (PATCHES, EVENTS, HOMES):
                 (self.path / name).mkdir(exist_ok=True)
             if again:
                 lines = _lines_by_id(self.path)
                 append_lines(self.path / RETRIED, [line for id, line in lines.items() if id in again])
-                files[RESULTS] = b"".join(line for id, line in lines.items() if id not in again)
-            for name, content in files.items():
-                write_file_atomically(self.path / name, content, 0o600)
+                self._replace(RESULTS, b"".join(line for id, line in lines.items() if id not in again))
         except OSError as error:
             raise InvalidCommandLine(f"{self.path} cannot be written: {error.strerror or error}") from None
+
+    def _replace(self, name: str, content: bytes) -> None:
+        write_file_atomically(self.path / name, content, 0o600)
 
     def write_files(self, ended: Ended, *, final: bool) -> None:
         """Write and sync what belongs to an attempt, and to a result if it is one: then that names its patch. Threads

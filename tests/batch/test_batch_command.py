@@ -17,7 +17,7 @@ from app_server.batch.batch_command import run_batch
 from app_server.batch.out_folder import OutFolder
 from app_server.commands.parsing import parse
 from protocol.structs import Json
-from tests.support.batches import Author, BatchWorld
+from tests.support.batches import Author, BatchWorld, agrees, writes
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
 from tests.support.world import SCRIPT
 
@@ -221,9 +221,7 @@ def full_disk(*arguments: object, **options: object) -> None:
 
 async def test_shards_are_merged(batch: BatchWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = batch.repository()
-    batch.author = lambda request: (
-        reply(says("done")) if request.outputs() else reply(script("echo x >> a.txt"))
-    )
+    batch.author = writes("echo x >> a.txt")
     batch.write(*({"id": f"t{n}", "repo": str(repository)} for n in range(5)))
     async with batch.serving():
         for shard in ("1/2", "2/2"):
@@ -282,7 +280,7 @@ async def test_the_status_has_what_was_spent_on_tasks_without_a_result(batch: Ba
     found = json.loads((await batch.command("status", str(batch.out), "--json")).stdout)
     assert (found["left"], found["usage"]["inputTokens"], found["usage"]["requests"]) == (1, 10, 2)
     assert found["usage"]["cost"] == pytest.approx(15 / 1e6)
-    batch.author = lambda request: reply(says("done"))
+    batch.author = agrees
     assert (await batch.run()).status == 0
     found = json.loads((await batch.command("status", str(batch.out), "--json")).stdout)
     assert (found["left"], found["usage"]["inputTokens"], found["usage"]["requests"]) == (0, 20, 3)

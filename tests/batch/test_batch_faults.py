@@ -14,10 +14,9 @@ import pytest
 from app_server.batch import checkout, coordinator, out_folder
 from app_server.batch.out_folder import OutFolder
 from app_server.core.errors import GitError
-from app_server.core.git.snapshot import write_worktree
 from app_server.core.rollout.disk import DiskCalls
 from protocol.structs import Json
-from tests.support.batches import Author, BatchWorld, MemoryWorkers
+from tests.support.batches import Author, BatchWorld, MemoryWorkers, agrees, refuses, writes
 from tests.support.mounts import as_root, mounted_on_itself, protect
 from tests.support.processes import marked
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
@@ -85,7 +84,7 @@ async def test_what_may_pass_is_tried_again_in_a_fresh_place(batch: BatchWorld) 
 
 @pytest.mark.parametrize("retries", ["0", "1"])
 async def test_retries_end(batch: BatchWorld, retries: str) -> None:
-    batch.author = lambda request: failure(503, {"error": {"message": "overloaded"}})
+    batch.author = refuses(503)
     batch.write({"id": "a"})
     done = await batch.run("--retries", retries)
     assert (done.status, done.results["a"]["status"]) == (1, "failed")
@@ -97,7 +96,7 @@ async def test_a_refused_login_stops_the_batch_at_once_and_costs_no_result(
     batch: BatchWorld, status: int
 ) -> None:
     good = batch.author
-    batch.author = lambda request: failure(status, {"error": {"message": "no"}})
+    batch.author = refuses(status)
     batch.write(*({"id": f"t{n}"} for n in range(20)))
     done = await batch.run(jobs=2)
     assert (done.status, done.lines) == (4, [])
@@ -109,7 +108,7 @@ async def test_a_refused_login_stops_the_batch_at_once_and_costs_no_result(
 
 
 async def test_failures_in_a_row_stop_the_batch(batch: BatchWorld) -> None:
-    batch.author = lambda request: failure(400, {"error": {"message": "no"}})
+    batch.author = refuses(400)
     batch.write(*({"id": f"t{n}"} for n in range(20)))
     done = await batch.run("--stop-after", "3", jobs=1)
     assert (done.status, len(done.lines)) == (4, 3)
@@ -146,7 +145,7 @@ async def test_a_budget_of_the_whole_ends_turns_in_the_middle_and_keeps_their_pa
     assert all((done.out / line["patch"]).exists() for line in done.lines)
     if options[0] == "--max-cost":
         assert sum(line["usage"]["cost"] for line in done.lines) == pytest.approx(spent / 1e6)
-    batch.author = lambda request: reply(says("done"))
+    batch.author = agrees
     again = await batch.run("--max-tokens", "100000")
     assert (again.status, len(again.results)) == (1, 6)
 
@@ -188,29 +187,20 @@ async def test_a_task_that_kills_its_workers_is_lost(batch: BatchWorld) -> None:
     assert done.results["good"]["status"] == "completed"
 
 
-async def test_a_git_that_is_killed_costs_no_patch(
+async def test_where_no_patch_can_be_made_the_folder_is_kept(
     batch: BatchWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = 0
+    async def killed(*arguments: Any) -> object:
+        raise GitError("git update-index failed with exit code -9")
 
-    async def killed_once(*arguments: Any) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise GitError("git update-index failed with exit code -9")
-        return await write_worktree(*arguments)
-
-    repository = batch.repository()
-    batch.author = lambda request: (
-        reply(says("done")) if request.outputs() else reply(script("echo x >> a.txt"))
-    )
-    batch.write({"id": "a", "repo": str(repository), "ref": "main"})
+    batch.author = writes("echo x >> a.txt")
+    batch.write({"id": "a", "repo": str(batch.repository()), "ref": "main"})
     with monkeypatch.context() as patch:
-        patch.setattr(checkout, "write_worktree", killed_once)
+        patch.setattr(checkout, "write_worktree", killed)
         done = await batch.run()
-    line = done.results["a"]
-    assert (calls, line["status"], line["attempts"]) == (2, "completed", 1)
-    assert "+x" in (done.out / line["patch"]).read_text()
+    assert done.results["a"]["status"] == "failed"
+    assert "no patch could be made, so the task's folder is kept" in done.results["a"]["error"]["message"]
+    assert (done.out / "checkouts" / "a" / "a.txt").read_text() == "one\nx\n"
 
 
 async def test_a_worker_removes_what_dead_ones_have_left_on_its_machine(tmp_path: Path) -> None:
@@ -265,9 +255,7 @@ async def test_what_belongs_to_a_result_is_synced_before_its_line(
         synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
         fsync(file)
 
-    batch.author = lambda request: (
-        reply(says("done")) if request.outputs() else reply(script("echo x >> a.txt"))
-    )
+    batch.author = writes("echo x >> a.txt")
     batch.write({"id": "a", "repo": str(batch.repository())}, {"id": "b"})
     monkeypatch.setattr(os, "fsync", noted)
     async with batch.serving():
@@ -325,7 +313,7 @@ async def test_a_folder_that_cannot_be_written_any_more_stops_the_batch(batch: B
         done = await batch.run()
     assert (done.status, done.lines) == (4, [])
     assert "cannot be written any more: Read-only file system" in done.stderr
-    batch.author = lambda request: reply(says("done"))
+    batch.author = agrees
     assert (await batch.run()).status == 0
 
 
@@ -362,9 +350,7 @@ async def test_nothing_of_a_repository_is_run_neither_for_the_checkout_nor_for_t
         path.write_text(f"#!/bin/sh\ntouch {marker}\n")
         path.chmod(0o755)
     batch.git(repository, "config", "core.worktree", str(batch.root / "user"))
-    batch.author = lambda request: (
-        reply(says("done")) if request.outputs() else reply(script("echo two >> a.txt"))
-    )
+    batch.author = writes("echo two >> a.txt")
     batch.write({"id": "a", "repo": str(repository)}, {"id": "b", "repo": str(repository), "ref": "main"})
     done = await batch.run()
     assert not marker.exists()
@@ -406,7 +392,7 @@ async def test_a_task_cannot_have_git_take_another_repository_for_its_own(batch:
     repository = batch.repository()
     head = batch.git(repository, "rev-parse", "HEAD")
     swap = f"rm .git && ln -s {repository}/.git .git && echo two >> a.txt"
-    batch.author = lambda request: reply(says("done")) if request.outputs() else reply(script(swap))
+    batch.author = writes(swap)
     batch.write({"id": "a", "repo": str(repository)})
     done = await batch.run()
     assert done.results["a"]["status"] == "completed", done.stderr
@@ -496,15 +482,3 @@ async def test_a_prompt_with_the_key_of_an_mcp_server_is_refused(batch: BatchWor
     done = await batch.run("-c", f'mcp_servers.tracker={{command="true",env={{TRACKER_KEY="{KEY}"}}}}')
     assert (done.status, batch.requests) == (2, [])
     assert ":1: the line has the value of TRACKER_KEY of the MCP server tracker in it" in done.stderr
-
-
-async def test_workers_that_share_a_repository_do_not_disturb_each_other(batch: BatchWorld) -> None:
-    """Worktrees are made, removed and compared all the time, and git reads the settings of all of them."""
-    repository = batch.repository()
-    place = {"repo": str(repository), "setup": ["touch", "made"]}
-    batch.write(*({"id": f"t{n}", **place} for n in range(12)))
-    async with batch.serving():
-        done = await batch.command("--retries", "0", workers=MemoryWorkers(4, batch.environment), jobs=12)
-    assert done.status == 0, [line["error"] for line in done.lines if line["error"]]
-    assert {line["files"] for line in done.lines} == {1}
-    assert batch.left_over() == []

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from tests.support.batches import BatchWorld
+from tests.support.batches import BatchWorld, writes
 from tests.support.loading import modules_loaded_by
 from tests.support.processes import children, descendants, marked
 from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
@@ -123,8 +123,7 @@ async def test_ctrl_c_lets_what_runs_come_to_its_end_and_the_second_one_interrup
     batch: BatchWorld,
 ) -> None:
     gate = batch.root / "gate"
-    waits = script(f"while ! test -e {gate}; do sleep 0.05; done")
-    batch.author = lambda request: reply(says("done")) if request.outputs() else reply(waits)
+    batch.author = writes(f"while ! test -e {gate}; do sleep 0.05; done")
     batch.write(*({"id": f"t{n}"} for n in range(6)))
     async with batch.serving():
         async with started(batch, "--jobs", "2") as process:

@@ -12,8 +12,7 @@ import anyio.to_thread
 import pytest
 
 from app_server.batch.checkout import scratch_folder
-from tests.support.batches import BatchWorld
-from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
+from tests.support.batches import BatchWorld, writes
 from tests.support.waiting import until
 from tests.support.world import MARK
 
@@ -51,10 +50,7 @@ async def test_two_hundred_tasks_with_a_node_that_dies(batch: BatchWorld, cluste
     batch.write(*({"id": f"t{n}", "repo": str(repository)} for n in range(TASKS)))
     [victim] = cluster.worker_nodes
 
-    def author(request: ModelRequest) -> Reply:
-        return reply(says("done")) if request.outputs() else reply(script("echo x >> a.txt"))
-
-    batch.author = author
+    batch.author = writes("echo x >> a.txt")
     async with batch.serving(tables='env_key = "BATCH_PROVIDER_KEY"\n'):
         with (batch.root / "stderr").open("wb") as errors:
             command = batch.process("--jobs", "8", f"--ray={cluster.address}")

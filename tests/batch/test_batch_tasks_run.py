@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from protocol.structs import Json
-from tests.support.batches import Author, BatchWorld
+from tests.support.batches import BatchWorld, writes
 from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
 
 pytestmark = pytest.mark.anyio
@@ -23,15 +23,6 @@ FIELDS = {
     *("id", "status", "attempts", "threadId", "finalMessage", "output", "patch", "files", "check", "usage"),
     *("declined", "startedAt", "seconds", "error", "node", "meta"),
 }
-
-
-def writes(text: str, then: str = "done") -> Author:
-    """A model that runs a command, and then says something."""
-
-    def author(request: ModelRequest) -> Reply:
-        return reply(says(then)) if request.outputs() else reply(script(text))
-
-    return author
 
 
 async def test_a_task_without_a_place_gets_an_empty_folder(batch: BatchWorld) -> None:
@@ -364,7 +355,7 @@ async def test_commands_in_the_sandbox_write_in_their_checkout_alone(batch: Batc
     repository = batch.repository()
     outside = batch.root / "outside"
     tries = f"echo x >> a.txt; touch {outside} {batch.out}/results.jsonl /tmp/{batch.root.name}-shared; git status"
-    batch.author = lambda request: reply(says("done")) if request.outputs() else reply(script(tries))
+    batch.author = writes(tries)
     tasks = [{"id": f"t{n}", "repo": str(repository), "setup": ["touch", "made"]} for n in range(6)]
     batch.write(*tasks)
     done = await batch.run(config={"sandbox_mode": "workspace-write"})

@@ -266,6 +266,8 @@ def test_threads_come_back_of_all_attempts_that_have_ended(tmp_path: Path) -> No
     assert play(world) is None
     every_task_once(world)
     assert world.failed
+    spent = Results(tmp_path, ()).spent.values()
+    assert sum(each.total for each in spent) == sum(world.asked.values()) * TOKENS
     stored = {path.name for path in tmp_path.glob("homes/n/sessions/*")}
     failed = {f"{id}-failed.jsonl" for id in world.failed}
     assert stored == failed | {f"{task.id}-completed.jsonl" for task in world.tasks()}

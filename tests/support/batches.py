@@ -28,7 +28,7 @@ from app_server.transport.framing import Transport
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.structs import Json
 from tests.support.library import serving_model
-from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel, reply, says
+from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel, failure, reply, says, script
 from tests.support.world import PATH, SCRIPT, make_folders
 
 Author = Callable[[ModelRequest], Reply]
@@ -40,6 +40,16 @@ WHOLE_BATCH = 120.0
 def agrees(request: ModelRequest) -> Reply:
     """Answer everything with one word."""
     return reply(says("done"))
+
+
+def writes(command: str, then: str = "done") -> Author:
+    """A model that runs a command, and then says something."""
+    return lambda request: reply(says(then)) if request.outputs() else reply(script(command))
+
+
+def refuses(status: int) -> Author:
+    """A model that fails every request so."""
+    return lambda request: failure(status, {"error": {"message": "no"}})
 
 
 class MemoryWorkers(Workers):

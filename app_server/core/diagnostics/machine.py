@@ -92,15 +92,15 @@ def check_git(version: str | None, search_path: str) -> Check:
     return ok("git", version.strip())
 
 
-OLDEST_GIT = (2, 17)
-"""Moves worktrees, and prunes them."""
+OLDEST_GIT = (2, 15)
+"""Knows the options that every command of git is given here."""
 
 
 def check_batches(git: str | None, *, ray: bool) -> Check:
     """Check what `app-server batch` needs. `git` is what `git --version` prints."""
     found = re.search(r"(\d+)\.(\d+)", git or "")
     if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
-        advice = "install git 2.17 or newer, or use --checkout copy or none"
+        advice = "install git 2.15 or newer, or use --checkout none"
         return warning("batches", "tasks cannot have git worktrees", advice)
     runner = "Ray is installed" if ray else "Ray is not installed, which only --ray needs"
     return ok("batches", f"git makes worktrees; {runner}")
