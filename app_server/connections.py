@@ -1,5 +1,4 @@
-"""The connections of a server: the order in which their requests are served, and the end of those whose clients do
-not read.
+"""The queue of one client, and its end where the client does not read.
 
 A client that shares its server must neither make it wait nor fill its memory. It is disconnected when too much waits
 for it that cannot be joined, or when it has read nothing for long, and is told so behind what is being written.
@@ -8,14 +7,12 @@ for it that cannot be joined, or when it has read nothing for long, and is told 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import anyio
 from anyio.abc import TaskGroup
 
 from app_server.identity import Limits
-from app_server.rpc.connection import ServerLanes
 from app_server.rpc.outgoing import Outgoing, Patience
 from app_server.transport.framing import Transport, TransportClosed
 from protocol.jsonrpc import dump_notification
@@ -48,7 +45,7 @@ class ServedClient:
         """`clock` gives monotonic seconds. A client that is not `shared` has its server for itself: it may take its
         time.
         """
-        self._acp, self.shared = acp, shared
+        self._acp, self._clock = acp, clock
         self.outgoing = Outgoing(
             transport.write,
             limits.unread_bytes,
@@ -83,51 +80,19 @@ class ServedClient:
             self.outgoing.close()
             connection.cancel_scope.cancel()
 
+    async def watch(self) -> None:
+        """Disconnect it once it has read nothing for long. For clients that share their server."""
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        since = self.outgoing.writing_since
+        if since is not None and self._clock() - since >= UNREAD_SECONDS:
+            self.disconnect(f"nothing read for {UNREAD_SECONDS / 60:.0f} minutes")
+
     async def finish(self) -> None:
         """Write the rest, for as long as is left to the client; nothing waits for one that was disconnected."""
         seconds = GRACE_SECONDS if self.notice is None else LEAVING_SECONDS
         with anyio.move_on_after(seconds, shield=self.notice is None):
             await self.outgoing.finish()
-
-
-class Connections:
-    """All connections of one server."""
-
-    def __init__(self, limits: Limits, clock: Callable[[], float], background: TaskGroup) -> None:
-        """`clock` gives monotonic seconds; `background` lasts as long as the server."""
-        self._limits, self._clock, self._background = limits, clock, background
-        self._served: set[ServedClient] = set()
-        self._looks = False
-        self.lanes = ServerLanes()
-
-    def client(
-        self, transport: Transport, after_large_batch: Callable[[], None], *, acp: bool, shared: bool
-    ) -> ServedClient:
-        """Return a new client with an empty queue."""
-        return ServedClient(transport, self._limits, self._clock, after_large_batch, acp=acp, shared=shared)
-
-    @contextmanager
-    def counting(self, client: ServedClient) -> Iterator[None]:
-        """Count a client, and disconnect it if it has to be, as long as the block lasts."""
-        if client.shared and not self._looks:
-            self._looks = True
-            self._background.start_soon(self.run, anyio.sleep, name="slow clients")
-        self._served.add(client)
-        try:
-            yield
-        finally:
-            self._served.discard(client)
-
-    async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Look from time to time, until cancelled."""
-        while True:
-            await sleep(LOOK_SECONDS)
-            self.look()
-
-    def look(self) -> None:
-        """Disconnect who has read nothing for long."""
-        now = self._clock()
-        for client in list(self._served):
-            since = client.outgoing.writing_since
-            if since is not None and now - since >= UNREAD_SECONDS:
-                client.disconnect(f"nothing read for {UNREAD_SECONDS / 60:.0f} minutes")

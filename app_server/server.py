@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from app_server.apis.router import FindRoute, MethodRouter
 from app_server.apis.services import Handshake, Served, ServedRouter, ServerServices, Shared
-from app_server.connections import Connections
+from app_server.connections import ServedClient
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
 from app_server.conversations.unused import IdleUnloader, Unattended
@@ -29,7 +29,7 @@ from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.caller import OPENAI_API_KEY, Caller, ClientIdentity, env_api_key
 from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import SettingsPlace
+from app_server.core.config.types import SettingsPlace, SharingSettings
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import Git
 from app_server.core.host import Host
@@ -38,7 +38,7 @@ from app_server.core.process_memory import FreeMemoryReturn
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.machine import Machine
-from app_server.rpc.connection import Connection
+from app_server.rpc.connection import Connection, ServerLanes
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport
 
@@ -75,19 +75,12 @@ class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
     """Whether it comes over a connection to a server that others use, too; else the server is its own."""
 
 
-class UnattendedLimits(Struct, frozen=True):
-    """Seconds."""
-
-    turn: float
-    question: float
-
-
 class ServerSettings(ClientPlace, frozen=True, kw_only=True):
     """The settings from the command line and the environment."""
 
     limits: Limits = Limits()
-    unattended: UnattendedLimits | None = None
-    """How long things go on without anybody, in a server that outlives its clients; None in one that does not."""
+    sharing: SharingSettings | None = None
+    """How long things go on without anybody, in a server that outlives its clients; None: it is one client's own."""
     threads: Path | None = None
     """The home in which new conversations are stored; None: that of the settings."""
     machine: Machine = Machine()
@@ -174,20 +167,20 @@ class Server:
 
             return FileSearch(machine.time_ns)
 
-        self._connections = Connections(settings.limits, machine.monotonic, background)
+        self._lanes = ServerLanes()
         self._skills, self._mcp_logins = Lazy(load_skills), Lazy(load_mcp_logins)
         self._stored, self._search = Lazy(load_stored), Lazy(load_search)
         self.engine = LazyEngine(Lazy(load), runner, environment, background)
         self.conversations = ConversationManager(
             self.engine.open, background, settings.limits.conversations, machine.wall_clock
         )
-        if (limits := settings.unattended) is not None:
+        if (sharing := settings.sharing) is not None:
             self.conversations.outlasts_clients = True
             unattended = Unattended(
                 self.conversations,
                 machine.monotonic,
-                turn_seconds=limits.turn,
-                question_seconds=limits.question,
+                turn_seconds=sharing.unwatched_minutes * 60,
+                question_seconds=sharing.question_hours * 3600,
             )
             background.start_soon(unattended.run, anyio.sleep, name="unattended")
             unloader = self._shared.get(
@@ -227,13 +220,20 @@ class Server:
         """Serve one client until it closes the connection; what runs of its conversations goes on. Return why it was
         disconnected, if it was. `joined` is awaited before the first request.
         """
-        client = self._connections.client(
-            transport, self._memory.return_now, acp=place.acp, shared=place.shared
+        client = ServedClient(
+            transport,
+            self._settings.limits,
+            self._settings.machine.monotonic,
+            self._memory.return_now,
+            acp=place.acp,
+            shared=place.shared,
         )
         async with anyio.create_task_group() as connection:
             connection.start_soon(client.write, connection, name="writer")
+            if place.shared:
+                connection.start_soon(client.watch, name="slow client")
             try:
-                with self._connections.counting(client), client.scope:
+                with client.scope:
                     await self._serve(transport, client.outgoing, place, early, joined)
             finally:
                 await client.finish()
@@ -254,7 +254,7 @@ class Server:
             try:
                 router = _router(services, place, early)
                 most = self._settings.limits.requests_of(shared=place.shared)
-                connection = Connection(transport, outgoing, router, most, self._connections.lanes)
+                connection = Connection(transport.lines(), outgoing, router, most, self._lanes)
                 if joined is not None:
                     await joined(Served(services, connection, router))
                 await connection.serve()

@@ -35,7 +35,8 @@ OUTER = (
     {"apis"},
     {"conversations"},
     {"connections", "logs", "machine", "standard_streams"},
-    {"rpc", "transport", "core"},
+    {"rpc"},
+    {"transport", "core"},
     {"identity"},
     {"beneath", "masking", "places"},
 )

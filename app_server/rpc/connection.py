@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.outgoing import ClientReply, Outgoing, describe
+from app_server.transport.framing import Oversized
 from protocol import jsonrpc
 from protocol.structs import Json
 
@@ -152,26 +153,6 @@ class RpcReply(Struct, frozen=True):
     """Goes on once, or is closed where the client has left before that."""
 
 
-class Dropped(Protocol):
-    """A line that exceeded the limit, or for which there was no room beside those of others."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def crowded(self) -> bool:
-        """Tell whether there was no room."""
-        ...
-
-
-class Incoming(Protocol):
-    """The source of the client's lines."""
-
-    def lines(self) -> AsyncIterator[Sequence[bytes | Dropped]]:
-        """Batches of whole lines; ends when the client closes its end."""
-        ...
-
-
 class Router(Protocol):
     """Serves requests by method."""
 
@@ -195,13 +176,15 @@ class Connection:
 
     def __init__(
         self,
-        incoming: Incoming,
+        incoming: AsyncIterator[Sequence[bytes | Oversized]],
         outgoing: Outgoing,
         router: Router,
         max_in_flight: int,
         lanes: ServerLanes | None = None,
     ) -> None:
-        """`lanes` are those of the server."""
+        """`incoming` are batches of the client's lines; they end when it closes its end. `lanes` are those of the
+        server.
+        """
         self._incoming, self._outgoing, self._router = incoming, outgoing, router
         self._max_in_flight = max_in_flight
         self._server = ServerLanes() if lanes is None else lanes
@@ -217,20 +200,20 @@ class Connection:
         async with anyio.create_task_group() as requests:
             lanes = self._lanes = self._server.connect(requests)
             try:
-                async for lines in self._incoming.lines():
+                async for lines in self._incoming:
                     await self._receive_all(lines, lanes)
                     await self._outgoing.wait_for_capacity()
             finally:
                 self._server.disconnect(lanes)
             requests.cancel_scope.cancel()
 
-    async def _receive_all(self, lines: Sequence[bytes | Dropped], lanes: Lanes) -> None:
+    async def _receive_all(self, lines: Sequence[bytes | Oversized], lanes: Lanes) -> None:
         for number, line in enumerate(lines, 1):
             self._receive(line, lanes)
             if self._server.crowded or number % LINES_AT_ONCE == 0:
                 await anyio.lowlevel.checkpoint()
 
-    def _receive(self, line: bytes | Dropped, lanes: Lanes) -> None:
+    def _receive(self, line: bytes | Oversized, lanes: Lanes) -> None:
         if not isinstance(line, bytes):
             log.warning("dropped a line of %d bytes", line.size)
             text = f"Parse error: a line of {line.size} bytes exceeds the limit"

@@ -9,8 +9,8 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -158,18 +158,13 @@ def _holder(lock: str) -> str:
 
 def _listen_privately(path: str) -> socket.socket:
     """Bind under another name, listen, and rename; the file is the user's alone before anybody can connect."""
-    beside = _beside(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.setblocking(False)
-        listening.bind(beside)
-        try:
+        with _taking_the_place_of(path) as beside:
+            listening.bind(beside)
             os.chmod(beside, 0o600)
             listening.listen(BACKLOG)
-            os.rename(beside, path)
-        except BaseException:
-            os.unlink(beside)
-            raise
     except BaseException:
         listening.close()
         raise
@@ -177,12 +172,20 @@ def _listen_privately(path: str) -> socket.socket:
 
 
 def _link(target: str, path: str) -> None:
+    with _taking_the_place_of(path) as beside:
+        os.symlink(target, beside)
+
+
+@contextmanager
+def _taking_the_place_of(path: str) -> Iterator[str]:
+    """Give a name beside a path: what is made there is renamed behind the block, and removed where that fails."""
     beside = _beside(path)
-    os.symlink(target, beside)
     try:
+        yield beside
         os.rename(beside, path)
     except BaseException:
-        os.unlink(beside)
+        with suppress(OSError):
+            os.unlink(beside)
         raise
 
 

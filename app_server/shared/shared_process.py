@@ -21,7 +21,7 @@ from app_server.core.config.types import SharingSettings
 from app_server.core.errors import ConfigError
 from app_server.logs import set_up_logging
 from app_server.places.starting import Startup
-from app_server.server import Server, ServerSettings, UnattendedLimits, open_server
+from app_server.server import Server, ServerSettings, open_server
 from app_server.shared.addresses import Addresses, BadOption, CannotListen, parse_addresses, passed_sockets
 from app_server.shared.control import Control
 from app_server.shared.doors import Doors, TokenOptions
@@ -187,9 +187,7 @@ class SharedProcess:
             brings_environment=False,
             has_folder=self._startup is None,  # else it runs where its starter or a service manager put it
             shared=True,
-            unattended=UnattendedLimits(
-                turn=self._sharing.unwatched_minutes * 60, question=self._sharing.question_hours * 3600
-            ),
+            sharing=self._sharing,
         )
 
     async def _host_stdio(self, wire: int, reception: Reception, lifetime: Lifetime) -> None:

@@ -17,8 +17,9 @@ from typing import TypedDict
 import anyio
 from anyio.abc import TaskGroup
 
+from app_server.core.config.types import SharingSettings
 from app_server.machine import Machine
-from app_server.server import ClientPlace, Server, ServerSettings, UnattendedLimits, open_server, serve
+from app_server.server import ClientPlace, Server, ServerSettings, open_server, serve
 from app_server.transport.memory import MemoryTransport, memory_pair
 from tests.simulation.conversation_person import ConversationPerson
 from tests.simulation.draws import Draws
@@ -202,11 +203,13 @@ def arrive(world: SimWorld, tasks: TaskGroup, api: str, home: Path) -> Person:
     """Start a server with one client."""
     server_end, client_end = memory_pair()
     shared = bool(world.habits.company) and not world.people
+    turn, question = world.habits.unattended
+    sharing = SharingSettings(unwatched_minutes=turn / 60, question_hours=question / 3600)
     settings = ServerSettings(
         **_surroundings(world, api, home),
         machine=_machine(world, home),
         shared=shared,
-        unattended=UnattendedLimits(*world.habits.unattended) if shared else None,
+        sharing=sharing if shared else None,
     )
 
     async def run() -> None:

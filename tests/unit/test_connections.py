@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from app_server.connections import LEAVING_SECONDS, LOOK_SECONDS, UNREAD_SECONDS, Connections, ServedClient
+from app_server.connections import LEAVING_SECONDS, LOOK_SECONDS, UNREAD_SECONDS, ServedClient
 from app_server.identity import Limits
 from app_server.transport.memory import MemoryTransport, memory_pair
 
-LIMITS = Limits(unread_bytes=1000, behind_bytes=10_000, clients=2)
+LIMITS = Limits(unread_bytes=1000, behind_bytes=10_000)
 
 
 class Place:
-    """A server's connections, and one client that reads when it is let."""
+    """A client that reads when it is let."""
 
-    def __init__(self, connections: Connections, client: ServedClient, end: MemoryTransport) -> None:
-        self.connections, self.client, self._end = connections, client, end
+    def __init__(self, client: ServedClient, end: MemoryTransport) -> None:
+        self.client, self._end = client, end
         self.now = 0.0
         self.left = anyio.Event()
 
@@ -35,25 +35,23 @@ class Place:
 @asynccontextmanager
 async def place(*, shared: bool = True, acp: bool = False) -> AsyncIterator[Place]:
     async with anyio.create_task_group() as group:
-        connections = Connections(LIMITS, lambda: here.now, group)
         server, end = memory_pair(buffered=0)
-        client = connections.client(server, lambda: None, acp=acp, shared=shared)
-        here = Place(connections, client, end)
-        with connections.counting(client):
+        client = ServedClient(server, LIMITS, lambda: here.now, lambda: None, acp=acp, shared=shared)
+        here = Place(client, end)
 
-            async def serve() -> None:
-                async with anyio.create_task_group() as connection:
-                    connection.start_soon(client.write, connection)
-                    with client.scope:
-                        await anyio.sleep_forever()
-                    await client.finish()
-                    connection.cancel_scope.cancel()
-                server.close()
-                here.left.set()
+        async def serve() -> None:
+            async with anyio.create_task_group() as connection:
+                connection.start_soon(client.write, connection)
+                with client.scope:
+                    await anyio.sleep_forever()
+                await client.finish()
+                connection.cancel_scope.cancel()
+            server.close()
+            here.left.set()
 
-            group.start_soon(serve)
-            await anyio.wait_all_tasks_blocked()
-            yield here
+        group.start_soon(serve)
+        await anyio.wait_all_tasks_blocked()
+        yield here
         group.cancel_scope.cancel()
 
 
@@ -108,10 +106,10 @@ async def test_one_that_reads_nothing_for_ten_minutes_is_disconnected() -> None:
         p.client.outgoing.send(b'"in hand"')
         await anyio.wait_all_tasks_blocked()
         p.now = UNREAD_SECONDS - LOOK_SECONDS
-        p.connections.look()
+        p.client.look()
         assert p.client.notice is None
         p.now = UNREAD_SECONDS
-        p.connections.look()
+        p.client.look()
         _, last = await p.read()
         assert told(last)[1] == "disconnected: nothing read for 10 minutes; resume to go on"
 
@@ -123,7 +121,7 @@ async def test_one_that_reads_now_and_then_stays_connected() -> None:
             p.client.outgoing.send(b"text")
             await anyio.wait_all_tasks_blocked()
             p.now += UNREAD_SECONDS
-            p.connections.look()
+            p.client.look()
         assert p.client.notice is None
         reading.cancel_scope.cancel()
 
@@ -133,7 +131,7 @@ async def test_one_that_has_its_server_for_itself_may_take_its_time() -> None:
         for _ in range(30):
             p.client.outgoing.send(b"x" * 1000)
         p.now = UNREAD_SECONDS * 2
-        p.connections.look()
+        p.client.look()
         assert p.client.notice is None
 
 

@@ -94,7 +94,7 @@ async def talk(
         group.start_soon(outgoing.write_queued)
 
         async def serve() -> None:
-            await Connection(server, outgoing, echo, most).serve()
+            await Connection(server.lines(), outgoing, echo, most).serve()
             await outgoing.finish()
             server.close()
 
@@ -171,9 +171,8 @@ async def test_a_line_that_is_too_long_is_reported_and_the_next_is_served() -> N
 
 
 async def test_a_line_that_had_no_room_beside_those_of_others_may_be_sent_again() -> None:
-    class Crowded:
-        async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
-            yield [Oversized(7, crowded=True)]
+    async def lines() -> AsyncIterator[list[Oversized]]:
+        yield [Oversized(7, crowded=True)]
 
     told: list[bytes] = []
 
@@ -183,7 +182,7 @@ async def test_a_line_that_had_no_room_beside_those_of_others_may_be_sent_again(
     outgoing = Outgoing(write, 1000)
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
-        await Connection(Crowded(), outgoing, Echo(), 10).serve()
+        await Connection(lines(), outgoing, Echo(), 10).serve()
         await outgoing.finish()
     error = json.loads(b"".join(told))["error"]
     assert (error["code"], error["data"]) == (-32001, {"kind": "overloaded", "retryable": True})
@@ -234,9 +233,8 @@ async def test_others_run_while_very_many_lines_are_taken_in() -> None:
     batches: list[int] = []
     unused = [b""] * (LINES_AT_ONCE * 10)
 
-    class Lines:
-        async def lines(self) -> AsyncIterator[list[bytes]]:
-            yield unused
+    async def lines() -> AsyncIterator[list[bytes]]:
+        yield unused
 
     async def others() -> None:
         for n in range(10):
@@ -248,7 +246,7 @@ async def test_others_run_while_very_many_lines_are_taken_in() -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(others)
-        await Connection(Lines(), Outgoing(write, 1000), Echo(), 1).serve()
+        await Connection(lines(), Outgoing(write, 1000), Echo(), 1).serve()
         assert len(batches) >= 8
 
 
@@ -261,16 +259,12 @@ async def test_a_flood_of_one_client_keeps_others_waiting_for_one_request_at_a_t
         if b'"other"' in data:
             answered.append(len(echo.order))
 
-    class Lines:
-        def __init__(self, *messages: Json, after: int = 0) -> None:
-            self._messages, self._after = messages, after
+    async def lines(*messages: Json, after: int = 0) -> AsyncIterator[list[bytes]]:
+        while len(echo.order) < after:
+            await anyio.lowlevel.checkpoint()
+        yield [json.dumps(message).encode() for message in messages]
 
-        async def lines(self) -> AsyncIterator[list[bytes]]:
-            while len(echo.order) < self._after:
-                await anyio.lowlevel.checkpoint()
-            yield [json.dumps(message).encode() for message in self._messages]
-
-    async def serve(lines: Lines) -> None:
+    async def serve(lines: AsyncIterator[list[bytes]]) -> None:
         outgoing = Outgoing(write, 1 << 20)
         async with anyio.create_task_group() as writing:
             writing.start_soon(outgoing.write_queued)
@@ -279,8 +273,8 @@ async def test_a_flood_of_one_client_keeps_others_waiting_for_one_request_at_a_t
 
     flood = [{"id": n, "method": "echo", "params": {}} for n in range(5_000)]
     async with anyio.create_task_group() as group:
-        group.start_soon(serve, Lines({"id": "other", "method": "echo", "params": {}}, after=100))
-        group.start_soon(serve, Lines(*flood))
+        group.start_soon(serve, lines({"id": "other", "method": "echo", "params": {}}, after=100))
+        group.start_soon(serve, lines(*flood))
     (served,) = answered
     assert 100 <= served < 120
 
