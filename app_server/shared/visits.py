@@ -220,8 +220,9 @@ class Arrival(Visit, kw_only=True, eq=False):
             return None
         if speech is Speech.LINES:
             return self.goes_on(line_limit, websocket=False)
-        self.websocket = True
+        self.websocket, self.is_guest = True, False  # whether there is room for one more is judged behind the door
         self.transport = await self.door.http.get().enter(self.stream, self.take_all(), self.room)
+        self.is_guest = self.transport is not None
         return self.transport
 
     def goes_on(self, line_limit: int, *, websocket: bool) -> ClosingTransport:

@@ -15,6 +15,7 @@ import pytest
 
 from app_server.places.socket_place import FOLDER, LONGEST_ADDRESS
 from app_server.shared.daemon_command import systemd_unit
+from app_server.shared.lifetime import INTERRUPTS_WITHIN
 from tests.support.pipes import INITIALIZE as CLIENT
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.processes import alive, runs
@@ -231,6 +232,18 @@ def test_stdin_and_a_socket_are_served_together(shared: SharedHome) -> None:
             wait_until(lambda: len(shared.status()["clients"]) == 1)
             assert "result" in answer_of(client, b'{"id":2,"method":"getUserAgent"}\n')
         assert server.ended()[0] == 0  # with the last of its clients
+
+
+def test_a_client_on_stdin_does_not_hold_up_the_end(shared: SharedHome) -> None:
+    with shared.server("stdio://", "unix://") as server:
+        server.listening_on(1)
+        assert server.process.stdin is not None
+        assert server.process.stdout is not None
+        server.process.stdin.write(INITIALIZE)
+        server.process.stdin.flush()
+        server.process.stdout.readline()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(INTERRUPTS_WITHIN - 1) == 0
 
 
 @pytest.mark.parametrize(

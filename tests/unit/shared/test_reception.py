@@ -114,6 +114,22 @@ async def test_one_too_many_is_told_so(short_folder: Path) -> None:
                 assert json.loads(await blocking(lambda: said(third, PREFACE)))["ok"] is True
 
 
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: WXgwFnftKt9zp5eCyLqJTw==\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("before", [b"", PREFACE], ids=["alone", "over a proxy"])
+async def test_the_last_one_who_has_room_may_speak_websocket(short_folder: Path, before: bytes) -> None:
+    async with receiving(short_folder, most=1) as (_, place):
+        with dialled(place) as client, dialled(place) as another:
+            if before:
+                await blocking(lambda: said(client, before))
+            assert b" 101 " in await blocking(lambda: said(client, UPGRADE))
+            assert b" 503 " in await blocking(lambda: said(another, UPGRADE))
+
+
 async def test_without_descriptors_it_waits_and_then_goes_on(
     short_folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
