@@ -220,7 +220,8 @@ class Arrival(Visit, kw_only=True, eq=False):
             return None
         if speech is Speech.LINES:
             return self.goes_on(line_limit, websocket=False)
-        self.websocket, self.is_guest = True, False  # whether there is room for one more is judged behind the door
+        self.websocket = True
+        self.is_guest = False  # until the door has judged whether there is room for one more
         self.transport = await self.door.http.get().enter(self.stream, self.take_all(), self.room)
         self.is_guest = self.transport is not None
         return self.transport
