@@ -66,7 +66,7 @@ class Acts(Struct, eq=False):
         async with self._server("a server starts") as server:
             thread = await server.start_thread(cwd=self.workspace.repository)
             self.thread_id, self.rollout = thread.id, Path(thread.opened.thread.path or "")
-            self.screen.exchange(THREAD_START.method, f"{thread.id}, model {thread.opened.model}")
+            self.screen.note("editor", f"{THREAD_START.method} → {thread.id}, model {thread.opened.model}")
             self.screen.title("a turn that asks before it acts")
             asks: TurnOptions = {"approval_policy": "untrusted", "sandbox_policy": CONFINED}
             self.expected.repair(await self._turn(thread, script.REPAIR, asks))
@@ -94,7 +94,9 @@ class Acts(Struct, eq=False):
         async with self._server("a second server resumes it") as server:
             thread = await server.resume_thread(self.thread_id, turns=True)
             stored = thread.opened.thread
-            self.screen.exchange(THREAD_RESUME.method, f"{thread.id}, {len(stored.turns)} earlier turns")
+            self.screen.note(
+                "editor", f"{THREAD_RESUME.method} → {thread.id}, {len(stored.turns)} earlier turns"
+            )
             said = words_of_the_user(stored)
             self.checks.expect(
                 "it is the same thread, with what was said in it",
@@ -119,7 +121,7 @@ class Acts(Struct, eq=False):
                 on_approval=self._decide,
                 client=ClientInfo(name="app-server-demo", title="Demo", version=__version__),
             ) as server:
-                self.screen.exchange(INITIALIZE.method, server.info.user_agent)
+                self.screen.note("editor", f"{INITIALIZE.method} → {server.info.user_agent}")
                 yield server
                 began = anyio.current_time()
         seconds = anyio.current_time() - began
@@ -153,7 +155,7 @@ def words_of_the_user(thread: Thread) -> list[str]:
 
 def run_demo(*, yes: bool) -> int:
     """Play the demo; return 0 only if all checks passed."""
-    screen = Screen.on(sys.stdout, os.environ)
+    screen = Screen(sys.stdout, os.environ)
     checks = Checks(screen)
     person = Person(screen, sys.stdin, yes)
     if not anyio.run(until_signal, lambda: _play(screen, checks, person)):

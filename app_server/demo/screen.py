@@ -24,25 +24,17 @@ LABEL = 9
 class Screen:
     """Lines with a label each: who speaks, or what happens."""
 
-    def __init__(self, stream: TextIO, *, colour: bool) -> None:
-        self._stream, self._colour = stream, colour
-        self._mid_line = False
-
-    @classmethod
-    def on(cls, stream: TextIO, environment: Mapping[str, str]) -> Screen:
+    def __init__(self, stream: TextIO, environment: Mapping[str, str]) -> None:
         """Use colour on a terminal that can show it, unless NO_COLOR is set."""
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no arrows still gets the words
         plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
-        return cls(stream, colour=stream.isatty() and not plain)
+        self._stream, self._colour = stream, stream.isatty() and not plain
+        self._mid_line = False
 
     def title(self, text: str) -> None:
-        self._line("")
-        self._line(self._paint(f"── {text}", BOLD))
-
-    def exchange(self, method: str, answer: str) -> None:
-        """Show a request of the editor and the gist of its answer."""
-        self._labelled("editor", f"{method} → {answer}", DIM)
+        self.line("")
+        self.line(self._paint(f"── {text}", BOLD))
 
     def user(self, text: str) -> None:
         self._labelled("you", text, CYAN)
@@ -93,13 +85,10 @@ class Screen:
     def failure(self, what: str) -> None:
         self._labelled("", f"✗ {what}", text_style=RED)
 
-    def line(self, text: str = "") -> None:
-        self._line(text)
-
     def _labelled(self, label: str, text: str, style: str = "", text_style: str = "") -> None:
-        self._line(self._paint(label.ljust(LABEL), style) + self._paint(text, text_style))
+        self.line(self._paint(label.ljust(LABEL), style) + self._paint(text, text_style))
 
-    def _line(self, text: str) -> None:
+    def line(self, text: str = "") -> None:
         self._end_line()
         self._write(text + "\n")
 

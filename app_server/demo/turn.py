@@ -29,9 +29,6 @@ from protocol.v2.turn import TurnDiffUpdatedNotification
 LIMIT = 60.0
 """Seconds that a turn may take between two approvals; the person may take longer."""
 
-Before = Callable[[ApprovalRequest], None]
-"""Called while an approval request is open."""
-
 
 class PlayedTurn(Struct):
     """Record of a turn."""
@@ -62,7 +59,10 @@ class PlayedTurn(Struct):
 class TurnRecorder:
     """Records one turn until its end."""
 
-    def __init__(self, screen: Screen, person: Person, before_answer: Before) -> None:
+    def __init__(
+        self, screen: Screen, person: Person, before_answer: Callable[[ApprovalRequest], None]
+    ) -> None:
+        """`before_answer` is called while an approval request is open."""
         self._screen, self._person, self._before_answer = screen, person, before_answer
         self._seen = PlayedTurn()
         self._stream: TurnStream | None = None

@@ -234,7 +234,7 @@ class ListApi:
         told: Json = None
         with self._sessions.followed():
             while not self._sessions.over:
-                change = store.next_change()
+                change = store.changed
                 is_more = lines.update()
                 now = store.overview.brief() | {
                     "first": lines.gone,

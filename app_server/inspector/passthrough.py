@@ -240,18 +240,14 @@ class Tap:
         self._lock = threading.Lock()
         self._waiting = threading.Event()
         self._dropped = [0, 0]  # frames and bytes since the last gap that was recorded
-        self._gone = self._closing = False
+        self.gone = self._closing = False
+        """Whether the observer has left."""
         self._flusher = threading.Thread(target=self._flush, name="tap", daemon=True)
         self._flusher.start()
 
-    @property
-    def gone(self) -> bool:
-        """Check whether the observer has left."""
-        return self._gone
-
     def put(self, source: Source, data: bytes) -> None:
         with self._lock:
-            if not self._gone and not self._write(self._gap() + encode_frame(source, self._clock(), data)):
+            if not self.gone and not self._write(self._gap() + encode_frame(source, self._clock(), data)):
                 self._dropped[0] += 1
                 self._dropped[1] += len(data)
 
@@ -268,7 +264,7 @@ class Tap:
             self._waiting.set()
         self._flusher.join(within)
         with self._lock:
-            self._gone = True
+            self.gone = True
             os.close(self._fd)
 
     def _gap(self) -> bytes:
@@ -284,12 +280,12 @@ class Tap:
         sent = 0
         if not self._backlog:
             sent = self._try_write(frame)
-            if sent == len(frame) or self._gone:
+            if sent == len(frame) or self.gone:
                 self._dropped = [0, 0]
                 return True
         kept = self._backlog.add(frame[sent:], begun=sent > 0)
         if sent and not kept:
-            self._gone = True  # half a frame cannot be followed by anything
+            self.gone = True  # half a frame cannot be followed by anything
         if kept:
             self._dropped = [0, 0]
         self._waiting.set()
@@ -301,7 +297,7 @@ class Tap:
         except BlockingIOError:
             return 0
         except OSError:
-            self._gone = True
+            self.gone = True
             return 0
 
     def _flush(self) -> None:
@@ -313,7 +309,7 @@ class Tap:
             while self._flush_some():
                 poll.poll()
             with self._lock:
-                if self._gone or (self._closing and not self._backlog):
+                if self.gone or (self._closing and not self._backlog):
                     return
                 if not self._backlog:
                     self._waiting.clear()
@@ -321,11 +317,11 @@ class Tap:
     def _flush_some(self) -> bool:
         """Write what the pipe takes; return whether something still waits."""
         with self._lock:
-            while self._backlog and not self._gone:
+            while self._backlog and not self.gone:
                 first = self._backlog.first()
                 sent = self._try_write(first)
                 if sent:
                     self._backlog.taken(sent)
                 if sent < len(first):
                     break
-            return bool(self._backlog) and not self._gone
+            return bool(self._backlog) and not self.gone

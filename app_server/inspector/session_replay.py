@@ -34,10 +34,10 @@ PATIENCE = 30.0
 LEAVES_WITHIN = 10.0
 
 
-def play(server: Sequence[str], steps: Sequence[Step], *, patience: float = PATIENCE) -> list[str]:
+def play(server: Sequence[str], steps: Sequence[Step]) -> list[str]:
     """Return what went wrong: what never came, and which rules were broken. For tests that were exported."""
     store = EntryStore(SessionHead(server, ""))
-    anyio.run(replay, server, None, steps, store, patience)
+    anyio.run(replay, server, None, steps, store)
     return problems_of(store.all())
 
 
@@ -63,7 +63,6 @@ async def replay(
     environment: Mapping[str, str] | None,
     steps: Sequence[Step],
     store: EntryStore,
-    patience: float = PATIENCE,
 ) -> None:
     """Fill the store with what passes. Nothing is raised: what goes wrong is an entry."""
     intake = Intake(store)
@@ -87,7 +86,7 @@ async def replay(
         async with anyio.create_task_group() as group:
             group.start_soon(player.read_stderr, name="stderr")
             group.start_soon(player.read, name="server")
-            problem = await player.play(patience)
+            problem = await player.play()
             if problem:
                 record("problem", message=problem)
             await player.leave()
@@ -151,16 +150,16 @@ class _Player:
         self._arrived.set()
         self._arrived = anyio.Event()
 
-    async def play(self, patience: float) -> str:
+    async def play(self) -> str:
         """Play the steps; return what went wrong, or nothing."""
         for step in self._steps:
             match step:
                 case Receive():
-                    with anyio.move_on_after(patience):
+                    with anyio.move_on_after(PATIENCE):
                         await self._wait(step)
                     if unmet(step, self._counted.counts):
                         which = f" {step.which}" if step.which else ""
-                        why = "the server left" if self._closed else f"not within {patience:g} s"
+                        why = "the server left" if self._closed else f"not within {PATIENCE:g} s"
                         return f"{step.kind}{which}, number {step.count}, never came: {why}"
                     found = self._received.get(step.place)
                     if step.expected is not None and (differs := differences(step.expected, found)):

@@ -26,31 +26,25 @@ NEAR = 300
 class EntryStore:
     """Has one writer, and any number of readers that each follow at their own pace."""
 
-    def __init__(
-        self, head: SessionHead, name: str = "live", *, most: int = MOST_ENTRIES, most_bytes: int = MOST_BYTES
-    ) -> None:
+    def __init__(self, head: SessionHead, name: str = "live", *, most: int = MOST_ENTRIES) -> None:
         self.head, self.name = head, name
         self.ended = False
-        self._entries: deque[SessionEntry] = deque()
-        self._first = 0  # the number of the first that is kept
-        self._size = 0
-        self._most, self._most_bytes = most, most_bytes
-        self._changed = anyio.Event()
+        self.first = 0
+        """The number of the first entry that is kept: so many are not kept any more."""
+        self.changed = anyio.Event()
+        """Set when an entry comes, or the end; then there is another for the next one."""
         self.overview = Overview()
-
-    @property
-    def first(self) -> int:
-        """Return the number of the first entry that is kept: so many are not kept any more."""
-        return self._first
+        self._entries: deque[SessionEntry] = deque()
+        self._size, self._most = 0, most
 
     def add(self, entries: Iterable[SessionEntry]) -> None:
         for entry in entries:
             self._entries.append(entry)
             self.overview.add(entry)
             self._size += len(entry.record.text)
-        while self._entries and (len(self._entries) > self._most or self._size > self._most_bytes):
+        while self._entries and (len(self._entries) > self._most or self._size > MOST_BYTES):
             self._size -= len(self._entries.popleft().record.text)
-            self._first += 1
+            self.first += 1
         self.wake()
 
     def end(self) -> None:
@@ -60,25 +54,21 @@ class EntryStore:
 
     def wake(self) -> None:
         """Let everybody look who waits for a change."""
-        self._changed.set()
-        self._changed = anyio.Event()
+        self.changed.set()
+        self.changed = anyio.Event()
 
     def from_number(self, number: int, most: int) -> list[SessionEntry]:
         """Return the next entries from a number on, at most so many."""
-        here = max(number, self._first) - self._first
+        here = max(number, self.first) - self.first
         if most < NEAR:
             return [self._entries[at] for at in range(here, min(here + most, len(self._entries)))]
         return [*islice(self._entries, here, here + most)]
 
     def has(self, number: int) -> bool:
-        return number < self._first + len(self._entries)
-
-    def next_change(self) -> anyio.Event:
-        """Return what is set when an entry comes, or the end."""
-        return self._changed
+        return number < self.first + len(self._entries)
 
     def entry(self, number: int) -> SessionEntry | None:
-        at = number - self._first
+        at = number - self.first
         return self._entries[at] if 0 <= at < len(self._entries) else None
 
     def all(self) -> list[SessionEntry]:

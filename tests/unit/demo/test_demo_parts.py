@@ -20,18 +20,17 @@ class Terminal(io.StringIO):
 
 def plain() -> tuple[Screen, io.StringIO]:
     stream = io.StringIO()
-    return Screen.on(stream, {}), stream
+    return Screen(stream, {}), stream
 
 
 def test_nothing_of_others_drives_the_terminal() -> None:
     evil, stream = "\x1b[2J\x9b2J\u202e\rx", Terminal()
-    screen = Screen.on(stream, {"NO_COLOR": "1"})
+    screen = Screen(stream, {"NO_COLOR": "1"})
     for show in (screen.word, screen.diff, screen.user, screen.warning, screen.check, screen.failure):
         show(evil)
     screen.command([evil])
     screen.output(evil, evil)
     screen.note(evil, evil)
-    screen.exchange(evil, evil)
     assert not set(stream.getvalue()) & set("\x1b\x9b\u202e\r")
 
 
@@ -56,7 +55,7 @@ async def test_a_person_is_asked_at_a_terminal(before: str, typed: str, yes: boo
     keyboard, terminal = pty.openpty()
     with os.fdopen(terminal, encoding="utf-8") as stdin, os.fdopen(keyboard, "wb", buffering=0) as keys:
         stream = Answered(keys.fileno(), typed)
-        person = Person(Screen.on(stream, {}), stdin)
+        person = Person(Screen(stream, {}), stdin)
         keys.write(before.encode())  # which answers nothing
         with anyio.fail_after(60):
             assert await person.decide("May it?") is yes
