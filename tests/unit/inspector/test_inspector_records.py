@@ -10,20 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.inspector import session_records
 from app_server.inspector.passthrough import Backlog, BoundedBacklog, FileBacklog, Tap
 from app_server.inspector.scenario import as_test
+from app_server.inspector.session_records import (
+    Frame,
+    FrameDecoder,
+    NotASession,
+    Record,
+    SessionHead,
+    Source,
+    encode_frame,
+    from_line,
+    read_session,
+    record_of,
+    session_lines,
+    to_line,
+)
 from app_server.inspector.store import StreamReader
 from app_server.masking import MASK, masked, masked_text
 from protocol.structs import Json
 
 KEY = "sk-proj-0123456789abcdefghij"
-sources = st.sampled_from(
-    [session_records.Source.CLIENT, session_records.Source.SERVER, session_records.Source.STDERR]
-)
-frames = st.lists(
-    st.builds(session_records.Frame, sources, st.integers(0, 1 << 40), st.binary(max_size=40)), max_size=12
-)
+sources = st.sampled_from([Source.CLIENT, Source.SERVER, Source.STDERR])
+frames = st.lists(st.builds(Frame, sources, st.integers(0, 1 << 40), st.binary(max_size=40)), max_size=12)
 json_values: st.SearchStrategy[Json] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -33,9 +42,9 @@ json_values: st.SearchStrategy[Json] = st.recursive(
 
 @settings(max_examples=50)
 @given(frames, st.integers(1, 30))
-def test_frames_come_out_as_they_went_in(given_frames: list[session_records.Frame], size: int) -> None:
-    data = b"".join(session_records.encode_frame(each.source, each.at, each.data) for each in given_frames)
-    decoder = session_records.FrameDecoder()
+def test_frames_come_out_as_they_went_in(given_frames: list[Frame], size: int) -> None:
+    data = b"".join(encode_frame(each.source, each.at, each.data) for each in given_frames)
+    decoder = FrameDecoder()
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     assert [frame for piece in pieces for frame in decoder.feed(piece)] == given_frames
 
@@ -49,7 +58,7 @@ def test_no_byte_is_missing_however_a_stream_is_cut(lines: list[bytes], size: in
     found = [
         record
         for piece in (*pieces, b"")
-        for record, _ in reader.feed(session_records.Frame(session_records.Source.SERVER, 0, piece))
+        for record, _ in reader.feed(Frame(Source.SERVER, 0, piece))
         if record.form != "event"
     ]
     whole = data.split(b"\n")
@@ -59,10 +68,10 @@ def test_no_byte_is_missing_however_a_stream_is_cut(lines: list[bytes], size: in
 
 @settings(max_examples=50)
 @given(sources, st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()))
-def test_a_record_is_the_same_when_it_is_read_again(source: session_records.Source, line: bytes) -> None:
+def test_a_record_is_the_same_when_it_is_read_again(source: Source, line: bytes) -> None:
     line = line.replace(b"\n", b" ")
-    record, _ = session_records.record_of(source, 1.5, line)
-    again = session_records.from_line(2, session_records.to_line(record))
+    record, _ = record_of(source, 1.5, line)
+    again = from_line(2, to_line(record))
     assert (again.source, again.at, again.size, again.form) == (source, 1.5, len(line), record.form)
     assert again.value() == record.value()
     if record.form != "message":
@@ -103,7 +112,7 @@ def test_a_record_is_the_same_when_it_is_read_again(source: session_records.Sour
 )
 def test_secrets_are_masked(message: Json) -> None:
     line = json.dumps(message).replace("\\\\u0061", "\\u0061")
-    record, _ = session_records.record_of(session_records.Source.CLIENT, 0, line.encode())
+    record, _ = record_of(Source.CLIENT, 0, line.encode())
     assert MASK in record.text
     for secret in ("anything", KEY, "abcdefghijkl", "eyJzdWIi"):
         assert secret not in record.text.replace("anything-secret", "")
@@ -128,19 +137,19 @@ def test_what_is_no_secret_stays(message: Json) -> None:
 def test_secrets_in_lines_that_are_no_json_are_masked() -> None:
     for line in (f"error: {KEY}", f"\udcff {KEY}"):
         data = line.encode("utf-8", "surrogateescape")
-        assert KEY not in session_records.record_of(session_records.Source.SERVER, 0, data)[0].text
-        assert MASK in session_records.record_of(session_records.Source.STDERR, 0, data)[0].text
+        assert KEY not in record_of(Source.SERVER, 0, data)[0].text
+        assert MASK in record_of(Source.STDERR, 0, data)[0].text
     assert masked_text("nothing here") == "nothing here"
 
 
 def test_a_session_is_the_same_when_it_is_opened_again() -> None:
-    head = session_records.SessionHead(("server", KEY), "now")
+    head = SessionHead(("server", KEY), "now")
     records = [
-        session_records.record_of(session_records.Source.CLIENT, 0.25, b'{"id":1}')[0],
-        session_records.record_of(session_records.Source.SERVER, 1, b"\xff", unfinished=True)[0],
+        record_of(Source.CLIENT, 0.25, b'{"id":1}')[0],
+        record_of(Source.SERVER, 1, b"\xff", unfinished=True)[0],
     ]
-    read, again = session_records.read_session("".join(session_records.session_lines(head, records)))
-    assert read == session_records.SessionHead(["server", MASK], "now")
+    read, again = read_session("".join(session_lines(head, records)))
+    assert read == SessionHead(["server", MASK], "now")
     assert again == records
 
 
@@ -156,8 +165,8 @@ def test_a_session_is_the_same_when_it_is_opened_again() -> None:
     ],
 )
 def test_a_file_that_is_no_session_is_refused_with_the_place(text: str, complaint: str) -> None:
-    with pytest.raises(session_records.NotASession, match=complaint):
-        session_records.read_session(text)
+    with pytest.raises(NotASession, match=complaint):
+        read_session(text)
 
 
 ODD = st.text("ab:/?=&@*-key \"'\\\n", max_size=30) | st.sampled_from(
@@ -172,7 +181,7 @@ def test_masking_twice_changes_nothing_more(text: str) -> None:
 
 
 def test_the_command_of_a_session_is_masked_wherever_it_is_shown() -> None:
-    head = session_records.SessionHead(("server", "--token", "anything", "--key=any thing anything"), "now")
+    head = SessionHead(("server", "--token", "anything", "--key=any thing anything"), "now")
     shown = head.to_line() + as_test(head, []) + repr(head.shown_server())
     assert "anything" not in shown
 
@@ -188,30 +197,30 @@ def test_the_command_of_a_session_is_masked_wherever_it_is_shown() -> None:
     ],
 )
 def test_a_line_that_nobody_can_show_is_refused(line: str) -> None:
-    with pytest.raises(session_records.NotASession, match="line 2"):
-        session_records.from_line(2, line)
+    with pytest.raises(NotASession, match="line 2"):
+        from_line(2, line)
     if "at" not in line:
-        with pytest.raises(session_records.NotASession, match="first line"):
-            session_records.read_session(line)
+        with pytest.raises(NotASession, match="first line"):
+            read_session(line)
 
 
 def test_a_message_that_is_nested_too_deeply_is_kept_as_text() -> None:
     text = '{"x":' + "[" * 300 + "]" * 300 + "}"
-    record, message = session_records.record_of(session_records.Source.CLIENT, 0, text.encode())
+    record, message = record_of(Source.CLIENT, 0, text.encode())
     assert (record.form, record.text, message) == ("text", text, None)
 
 
 @given(st.text(max_size=80))
 def test_no_line_is_too_much(line: str) -> None:
     try:
-        assert isinstance(session_records.from_line(2, line), session_records.Record)
-    except session_records.NotASession:
+        assert isinstance(from_line(2, line), Record)
+    except NotASession:
         pass
 
 
 def test_a_last_line_that_was_cut_off_does_not_count() -> None:
     head = '{"format":"app-server-session","version":1,"server":[],"began":""}\n'
-    assert session_records.read_session(head + '{"at":1,"from":"cli')[1] == []
+    assert read_session(head + '{"at":1,"from":"cli')[1] == []
 
 
 PIECE = b"x" * 10_000
@@ -219,12 +228,12 @@ PUT = 100
 """More than a pipe holds."""
 
 
-def frames_after(backlog: Backlog, put: Callable[[Tap], None]) -> list[session_records.Frame]:
+def frames_after(backlog: Backlog, put: Callable[[Tap], None]) -> list[Frame]:
     """What comes out of the pipe when it is read only after all was put in."""
     reading, writing = os.pipe()
     tap = Tap(writing, backlog, lambda: 7)
     put(tap)
-    decoder, found = session_records.FrameDecoder(), list[session_records.Frame]()
+    decoder, found = FrameDecoder(), list[Frame]()
     os.set_blocking(reading, True)
     closing = False
     while data := os.read(reading, 1 << 16):
@@ -238,13 +247,13 @@ def frames_after(backlog: Backlog, put: Callable[[Tap], None]) -> list[session_r
 
 def put_much(tap: Tap) -> None:
     for _ in range(PUT):
-        tap.put(session_records.Source.SERVER, PIECE)
+        tap.put(Source.SERVER, PIECE)
 
 
 def test_a_recording_keeps_all_in_order() -> None:
     def put(tap: Tap) -> None:
         put_much(tap)
-        tap.put(session_records.Source.CLIENT, b"last")
+        tap.put(Source.CLIENT, b"last")
 
     found = frames_after(FileBacklog(), put)
     assert [frame.data for frame in found] == [*[PIECE] * PUT, b"last"]
@@ -256,13 +265,13 @@ def test_a_page_gets_a_counted_gap() -> None:
     put_much(tap)
     closing = threading.Thread(target=tap.close, args=(None,))
     closing.start()  # it waits for what is kept to be taken
-    decoder, found = session_records.FrameDecoder(), list[session_records.Frame]()
+    decoder, found = FrameDecoder(), list[Frame]()
     while data := os.read(reading, 1 << 16):
         found += decoder.feed(data)
     closing.join()
     os.close(reading)
     kept = [frame for frame in found if frame.data == PIECE]
-    gaps = [json.loads(frame.data) for frame in found if frame.source is session_records.Source.INSPECTOR]
+    gaps = [json.loads(frame.data) for frame in found if frame.source is Source.INSPECTOR]
     assert 5 <= len(kept) < PUT
     assert gaps == [{"event": "gap", "frames": PUT - len(kept), "bytes": (PUT - len(kept)) * len(PIECE)}]
 

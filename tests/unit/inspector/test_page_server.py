@@ -130,6 +130,20 @@ async def test_a_message_is_given_whole_with_its_other_side() -> None:
         assert (await client.get("sessions/0/entries/5")).json()["partner"] is None
 
 
+async def test_a_session_tells_of_itself_and_becomes_a_test() -> None:
+    async with page() as client:
+        assert (await client.get("sessions/0/turn")).json()["totals"]["question"] == 10.0
+        assert (await client.get("sessions/0/turn?turn=none")).json() is None
+        of_one = (await client.get("sessions/0/entries/17/test")).text
+        assert "expected={'method': 'turn/completed'" in of_one
+        of_all = (await client.get("sessions/0/test")).text
+        assert "def test_the_session_goes_as_it_was_recorded" in of_all
+        assert "sk-abc" not in of_one + of_all
+        assert (await client.get("sessions/0/entries/99/test")).status_code == 409
+        assert (await client.get("sessions/0")).json()["canReplay"] is False
+        assert (await client.post("sessions/0/replay")).status_code == 409
+
+
 async def test_a_filter_of_no_known_shape_is_refused() -> None:
     async with page() as client:
         for filter in (b"[]", b'{"text":1}', b"{", b'{"fold":"yes"}'):
@@ -143,21 +157,6 @@ async def test_lists_that_nobody_looks_at_make_room() -> None:
         others = [await opened_view(client) for _ in range(40)]
         assert (await client.get(f"{first}/lines?from=0&count=1")).status_code == 404
         assert (await client.get(f"{others[-1]}/lines?from=0&count=1")).status_code == 200
-
-
-async def test_a_test_of_one_message_is_given() -> None:
-    async with page() as client:
-        answer = await client.get("sessions/0/entries/17/test")
-        assert "expected={'method': 'turn/completed'" in answer.text
-        assert "sk-abc" not in answer.text
-        assert (await client.get("sessions/0/entries/99/test")).status_code == 409
-
-
-async def test_where_the_time_of_a_turn_went_is_told() -> None:
-    async with page() as client:
-        turn = (await client.get("sessions/0/turn")).json()
-        assert turn["totals"] == {"model": 40.0, "tool": 40.0, "question": 10.0, "wait": 30.0}
-        assert (await client.get("sessions/0/turn?turn=none")).json() is None
 
 
 async def test_a_saved_session_can_be_opened() -> None:
@@ -217,18 +216,6 @@ async def test_a_head_that_is_no_unicode_is_shown() -> None:
         number = (await client.post("sessions", content=head.encode())).json()["session"]
         assert (await client.get(f"sessions/{number}")).json()["server"] == ["?"]
         assert (await client.get(f"sessions/{number}/test")).status_code == 200
-
-
-async def test_a_replay_needs_a_server() -> None:
-    async with page() as client:
-        assert (await client.get("sessions/0")).json()["canReplay"] is False
-        assert (await client.post("sessions/0/replay")).status_code == 409
-
-
-async def test_a_session_is_exported_as_a_test() -> None:
-    async with page() as client:
-        answer = await client.get("sessions/0/test")
-        assert "def test_the_session_goes_as_it_was_recorded" in answer.text
 
 
 async def test_what_comes_is_streamed_until_nobody_looks(tmp_path: Path) -> None:
