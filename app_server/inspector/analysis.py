@@ -78,7 +78,7 @@ class Subjects:
         return subject
 
     def _of_answer(self, wire: order.WireMessage) -> Subject:
-        asked = self._asked.pop(wire.asked_at, NONE)
+        asked = NONE if wire.asked is None else self._asked.pop(wire.asked.position, NONE)
         result = _object(wire.result)
         thread = _id_of(result, "thread") or result.get("conversationId") or result.get("sessionId")
         turn, phase = _id_of(result, "turn"), ""
@@ -294,7 +294,9 @@ class Analyzer:
         """Return the number of the request that this answers, and the milliseconds since; -1 twice if there is none."""
         if wire.method and "id" in wire.message:
             self._open[wire.position] = (self._number, at)
-        number, asked = self._open.pop(wire.asked_at, (-1, at + 1))
+        if wire.asked is None:
+            return -1, -1
+        number, asked = self._open.pop(wire.asked.position)
         return number, at - asked
 
     def _event(self, record: Record, event: Json) -> SessionEntry:

@@ -153,11 +153,10 @@ def _out_of_turn(wires: Sequence[WireMessage]) -> list[str]:
     commands: set[str] = set()
     threads: dict[str, list[str]] = {}
     for wire in wires:
-        if _is_accepted(wire, "turn/start", "thread/shellCommand"):
-            request = wires[wire.asked_at]
+        if request := _accepted(wire, "turn/start", "thread/shellCommand"):
             found = SAID.search(str(request.params)) or OWN_COMMAND.search(str(request.params))
             if found:
-                commands |= {found[1]} if wire.answers == "thread/shellCommand" else set()
+                commands |= {found[1]} if request.method == "thread/shellCommand" else set()
                 accepted[found[1]] = (request.position, wire.position)
                 threads.setdefault(request.params["threadId"], []).append(found[1])
         elif wire.method == "item/started" and wire.params["turnId"] not in turns:
@@ -180,8 +179,9 @@ def _out_of_turn(wires: Sequence[WireMessage]) -> list[str]:
     ]
 
 
-def _is_accepted(wire: WireMessage, *methods: str) -> bool:
-    return not wire.sent and wire.result is not None and wire.answers in methods
+def _accepted(wire: WireMessage, *methods: str) -> WireMessage | None:
+    """Return the request of one of these methods that the message accepts."""
+    return wire.asked if not wire.sent and wire.result is not None and wire.answers in methods else None
 
 
 def _ended_too_early(wires: Sequence[WireMessage]) -> list[str]:
@@ -189,10 +189,10 @@ def _ended_too_early(wires: Sequence[WireMessage]) -> list[str]:
     interrupts: dict[str, int] = {}
     joined: list[tuple[str, int]] = []
     for wire in wires:
-        if _is_accepted(wire, "turn/interrupt"):
-            interrupts.setdefault(wires[wire.asked_at].params["turnId"], wire.asked_at)
-        elif _is_accepted(wire, "turn/start"):
-            joined.append((wire.result["turn"]["id"], wire.asked_at))
+        if request := _accepted(wire, "turn/interrupt"):
+            interrupts.setdefault(request.params["turnId"], request.position)
+        elif request := _accepted(wire, "turn/start"):
+            joined.append((wire.result["turn"]["id"], request.position))
     return [
         f"words behind the interrupt of {turn} are in it"
         for turn, at in joined
@@ -207,8 +207,8 @@ def _unshown(wires: Sequence[WireMessage]) -> list[str]:
     begun: set[str] = set()
     ended: set[str] = set()
     for wire in wires:
-        if _is_accepted(wire, "turn/start", "turn/steer"):
-            if found := SAID.search(str(wires[wire.asked_at].params)):
+        if request := _accepted(wire, "turn/start", "turn/steer"):
+            if found := SAID.search(str(request.params)):
                 result = wire.result
                 taken[found[1]] = result["turn"]["id"] if "turn" in result else result["turnId"]
         elif wire.method == "item/started":

@@ -18,16 +18,14 @@ def rule_03_the_words_that_begin_a_turn_come_first() -> Check:
     what the user runs meanwhile. A thread with a goal begins turns by itself, which words may join before the client is
     told that they run.
     """
-    said: set[int] = set()
     running: set[str] = set()
     have_goals: set[str] = set()
     begun_by_words: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        if wire.sent and wire.method == "turn/start" and wire.params.get("input"):
-            said.add(wire.position)
-        elif wire.asked_at in said and wire.answers == "turn/start" and wire.result is not None:
-            begun_by_words.update({wire.result["turn"]["id"]} - running)  # words join one that runs
+        if wire.asked is not None and wire.answers == "turn/start" and wire.result is not None:
+            if wire.asked.params.get("input"):
+                begun_by_words.update({wire.result["turn"]["id"]} - running)  # words join one that runs
         elif wire.joined:
             begun_by_words.intersection_update(running)  # it is shown the words in what it joins
         elif wire.of_threads and wire.method == "turn/started":

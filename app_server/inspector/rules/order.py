@@ -27,14 +27,17 @@ class WireMessage(Struct, frozen=True):
     """Of a request or a notification, else empty."""
     params: Json
     """An object, empty where there is none."""
-    answers: str
-    """The method of the request that this is the answer to; empty if it is none, or none is known."""
-    asked_at: int
-    """The position of that request."""
+    asked: WireMessage | None
+    """The request that this is the answer to; None if it is none, or none is known."""
     result: Json
     """Of an answer that is no error; else None."""
     of_threads: bool
     """Whether it is a notification or a request of the server, in the thread API."""
+
+    @property
+    def answers(self) -> str:
+        """Return the method of the request that this answers, empty if there is none."""
+        return "" if self.asked is None else self.asked.method
 
     @property
     def thread(self) -> str:
@@ -61,34 +64,29 @@ class Requests:
     """Finds for each message what it answers."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[bool, str], tuple[str, int]] = {}
+        self._asked: dict[tuple[bool, str], WireMessage] = {}
         self._position = -1
 
     def match(self, sent: bool, message: dict[str, Json]) -> WireMessage:
         self._position += 1
-        method = message.get("method")
-        params = message.get("params")
-        answers, asked_at, result = "", -1, None
-        if "id" in message:
-            key = json.dumps(message["id"])
-            if isinstance(method, str):
-                self._asked[sent, key] = (method, self._position)
-            else:
-                answers, asked_at = self._asked.pop((not sent, key), ("", -1))
-                result = message.get("result")
-        name = method if isinstance(method, str) else ""
-        of_threads = ("/" in name and not name.startswith(EVENT_PREFIX)) or name == "error"
-        return WireMessage(
+        given, params = message.get("method"), message.get("params")
+        method = given if isinstance(given, str) else ""
+        id = json.dumps(message["id"]) if "id" in message else None
+        asked = self._asked.pop((not sent, id), None) if id is not None and not method else None
+        of_threads = ("/" in method and not method.startswith(EVENT_PREFIX)) or method == "error"
+        wire = WireMessage(
             self._position,
             sent,
             message,
-            name,
+            method,
             params if isinstance(params, dict) else {},
-            answers,
-            asked_at,
-            result,
+            asked,
+            None if id is None or method else message.get("result"),
             of_threads and not sent,
         )
+        if id is not None and method:
+            self._asked[sent, id] = wire
+        return wire
 
 
 class OrderChecker:
@@ -138,7 +136,7 @@ def rpc_01_an_answer_has_one_request() -> Check:
 
     def check(wire: WireMessage) -> Iterator[str]:
         id = wire.message.get("id")
-        if id is not None and wire.asked_at < 0 and wire.message.keys() & {"result", "error"}:
+        if id is not None and wire.asked is None and wire.message.keys() & {"result", "error"}:
             yield f"an answer to {json.dumps(id)}, which is no open request"
 
     return check
@@ -180,8 +178,8 @@ def rpc_04_every_request_is_answered() -> tuple[Check, AtTheEnd]:
     def check(wire: WireMessage) -> Iterator[str]:
         if wire.sent and wire.method and wire.message.get("id") is not None:
             open_requests[wire.position] = f"{wire.method} (request {json.dumps(wire.message['id'])})"
-        elif not wire.sent and not wire.method:
-            open_requests.pop(wire.asked_at, None)
+        elif wire.asked is not None and wire.asked.sent:
+            open_requests.pop(wire.asked.position, None)
         yield from ()
 
     def end() -> Iterator[str]:

@@ -32,13 +32,11 @@ class _Open:
     def __init__(self) -> None:
         self._asked: dict[int, tuple[str, Json]] = {}
 
-    def see(self, wire: WireMessage) -> tuple[str, Json] | None:
-        """Return the method and the session of the request that this answers."""
-        if not wire.sent and not wire.method:
-            return self._asked.pop(wire.asked_at, None)
-        if wire.sent and wire.method and "id" in wire.message:
+    def see(self, wire: WireMessage) -> None:
+        if wire.asked is not None:
+            self._asked.pop(wire.asked.position, None)
+        elif wire.sent and wire.method and "id" in wire.message:
             self._asked[wire.position] = (wire.method, wire.params.get("sessionId"))
-        return None
 
     def running(self, method: str, session: Json) -> bool:
         return (method, session) in self._asked.values()
@@ -53,7 +51,6 @@ class _Calls:
         self.states: dict[tuple[str, str], str] = {}
         self._before: dict[tuple[str, str], str] = {}
         """Those of sessions that are being opened again, from before."""
-        self._asked = _Open()
 
     def knows(self, session: Json, call: str) -> bool:
         """Tell whether a call was announced; a question about it may have been on its way as it was told anew."""
@@ -61,17 +58,17 @@ class _Calls:
 
     def see(self, wire: WireMessage) -> None:
         """Call it after the check."""
-        answered = self._asked.see(wire)
         if wire.sent and wire.method in OPENS_SESSIONS:
             session = wire.params.get("sessionId")
             self._before |= {key: state for key, state in self.states.items() if key[0] == session}
             self.states = _of_others(self.states, session)
-        elif answered is not None and answered[0] in OPENS_SESSIONS:
+        elif wire.asked is not None and wire.answers in OPENS_SESSIONS:
+            session = wire.asked.params.get("sessionId")
             if "error" in wire.message:
                 self.states = {**self._before, **self.states}
             else:
-                self.states = _of_others(self.states, answered[1])
-            self._before = _of_others(self._before, answered[1])
+                self.states = _of_others(self.states, session)
+            self._before = _of_others(self._before, session)
         elif (update := _update(wire)) is not None and update["sessionUpdate"] in (
             "tool_call",
             "tool_call_update",
@@ -139,11 +136,11 @@ def session_05_no_call_is_open_after_its_prompt() -> Check:
     calls, asked = _Calls(), _Open()
 
     def check(wire: WireMessage) -> Iterator[str]:
-        answered = asked.see(wire)
-        ends = answered is not None and answered[0] == "session/prompt" and not _is_refused(wire)
-        if answered is not None and ends and not asked.running(*answered):
-            left = [id for (of, id), state in calls.states.items() if of == answered[1] and state not in OVER]
-            if left:
+        asked.see(wire)
+        if wire.asked is not None and wire.answers == "session/prompt" and not _is_refused(wire):
+            session = wire.asked.params.get("sessionId")
+            left = [id for (of, id), state in calls.states.items() if of == session and state not in OVER]
+            if left and not asked.running("session/prompt", session):
                 yield f"calls {left} are open when the turn is over"
         calls.see(wire)
 

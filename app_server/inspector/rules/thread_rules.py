@@ -60,9 +60,9 @@ def rule_01_the_answer_comes_first() -> Check:
         id = _opened(wire)
         if not wire.sent and wire.result is not None and wire.answers in STARTS_TURNS:
             id = wire.result["turn"]["id"]
-        if id is not None:
+        if id is not None and wire.asked is not None:
             received = first_of.get(id, wire.position)
-            if id not in answered | begun_otherwise and wire.asked_at < received < wire.position:
+            if id not in answered | begun_otherwise and wire.asked.position < received < wire.position:
                 yield f"{wire.answers} is answered after something about {id}"
             answered.add(id)
 
