@@ -15,12 +15,11 @@ from app_server.apis.acp.calls import ShownCall, text_content
 from app_server.apis.acp.updates import Notice, SessionUpdates, Severity, Speaker
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.session.review_texts import findings_block
+from app_server.core.session.review_texts import outcome
 from protocol.acp.tool_calls import ToolCallStatus
 from protocol.engine import events, items
 from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.events import notices
-from protocol.events.review import ReviewOutputEvent
 from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import TokenCountEvent, TokenUsageInfo
 
@@ -92,14 +91,6 @@ class SessionNews:
 
 NO_FINDINGS: Final = "The review found nothing."
 BETWEEN_PARTS: Final = "\n\n"
-
-
-def review_text(output: ReviewOutputEvent) -> str:
-    """Return what a review found as a message."""
-    text = output.overall_explanation.strip()
-    if output.findings:
-        text = f"{text}\n{findings_block(output.findings)}".strip()
-    return text or NO_FINDINGS
 
 
 def reasoning_text(item: items.Reasoning) -> str:
@@ -253,7 +244,9 @@ class SessionFold:
             case items.ExitedReview():
                 self._end_review(succeeded=item.output is not None)
                 if item.output is not None:
-                    self._updates.text(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
+                    self._updates.text(
+                        Speaker.AGENT, f"{item.id}-findings", outcome(item.output) or NO_FINDINGS
+                    )
             case items.UserMessage() | items.EnteredReview():
                 pass
             case _:

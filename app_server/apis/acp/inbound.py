@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from app_server.apis.acp.shown import fenced, one_line
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.rpc.errors import RpcError, invalid_params
 from protocol.acp import session as wire
 from protocol.acp.session import (
     ContentBlock,
@@ -33,13 +34,15 @@ _IMAGE_FILES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9+#-]{1,20}")
 
 
-class UnsupportedBlock(ValueError):
-    """A block that was not announced as supported, or is not what it says. The argument is fit for a user."""
-
-
 def engine_inputs(blocks: Sequence[ContentBlock], cwd: str) -> tuple[UserInput, ...]:
-    """Return content blocks as the engine takes them. Raises UnsupportedBlock."""
+    """Return content blocks as the engine takes them. Raises RpcError for one that was not announced as supported, or
+    is not what it says.
+    """
     return tuple(_input(block, cwd) for block in blocks)
+
+
+def _unsupported_block(text: str) -> RpcError:
+    return invalid_params(text, "prompt")
 
 
 def first_text(blocks: Sequence[ContentBlock]) -> str | None:
@@ -64,7 +67,7 @@ def _input(block: ContentBlock, cwd: str) -> UserInput:
         case wire.ResourceBlock():
             return _resource(block.resource, cwd)
         case wire.AudioBlock() | wire.OtherBlock():
-            raise UnsupportedBlock(f"content of type {one_line(block.type) or '(none)'} is not supported")
+            raise _unsupported_block(f"content of type {one_line(block.type) or '(none)'} is not supported")
 
 
 def _image(block: wire.ImageBlock) -> UserInput:
@@ -72,15 +75,15 @@ def _image(block: wire.ImageBlock) -> UserInput:
         return ImageInput(image_url=_data_url(block.mime_type, block.data))
     path = file_path(block.uri or "")
     if path is None:
-        raise UnsupportedBlock("an image has neither data nor the address of a file")
+        raise _unsupported_block("an image has neither data nor the address of a file")
     return LocalImageInput(path=path)
 
 
 def _data_url(mime_type: str, data: str) -> str:
     if not _IMAGE_TYPE.fullmatch(mime_type):
-        raise UnsupportedBlock(f"{one_line(mime_type)} is no type of image")
+        raise _unsupported_block(f"{one_line(mime_type)} is no type of image")
     if not _BASE64.fullmatch(data):
-        raise UnsupportedBlock("the data of an image is not base64")
+        raise _unsupported_block("the data of an image is not base64")
     return f"data:{mime_type};base64,{''.join(data.split())}"
 
 
@@ -102,7 +105,7 @@ def _resource(resource: wire.ResourceContents, cwd: str) -> UserInput:
         language = suffix if _LANGUAGE.fullmatch(suffix) else ""
         return TextInput(text=f"Context from {where}:\n{fenced(resource.text, language)}\n")
     if resource.blob is None:
-        raise UnsupportedBlock("a resource has neither text nor data")
+        raise _unsupported_block("a resource has neither text nor data")
     kind = resource.mime_type or ""
     if _IMAGE_TYPE.fullmatch(kind):
         return ImageInput(image_url=_data_url(kind, resource.blob))
@@ -140,19 +143,19 @@ MOST_SERVERS = 100
 LONGEST_NAME = 60
 
 
-class UnsupportedServer(ValueError):
-    """The argument says what was expected."""
+def _unsupported_server(text: str) -> RpcError:
+    return invalid_params(text, "mcpServers")
 
 
 def merged_servers(
     configured: Mapping[str, McpServerConfig], given: Sequence[SessionMcpServer]
 ) -> Mapping[str, McpServerConfig]:
-    """Put the client's servers in the place of configured ones of the same name. Raises UnsupportedServer."""
+    """Put the client's servers in the place of configured ones of the same name. Raises RpcError."""
     if len(given) > MOST_SERVERS:
-        raise UnsupportedServer(f"at most {MOST_SERVERS} MCP servers are supported")
+        raise _unsupported_server(f"at most {MOST_SERVERS} MCP servers are supported")
     servers = {_name(each.name): each for each in given}
     if len(servers) < len(given):
-        raise UnsupportedServer("two MCP servers have the same name")
+        raise _unsupported_server("two MCP servers have the same name")
     made = {name: _server(name, each) for name, each in servers.items()}
     return MappingProxyType({**configured, **made})
 
@@ -167,20 +170,20 @@ def _server(name: str, given: SessionMcpServer) -> McpServerConfig:
             )
         case HttpMcpServer():
             if not given.url.startswith(("http://", "https://")):
-                raise UnsupportedServer(f"the MCP server {name} has no http or https address")
+                raise _unsupported_server(f"the MCP server {name} has no http or https address")
             headers = _table(given.headers)
             if not all(_is_header(key, value) for key, value in headers.items()):
-                raise UnsupportedServer(f"the MCP server {name} has a header that cannot be sent")
+                raise _unsupported_server(f"the MCP server {name} has a header that cannot be sent")
             return McpServerConfig(name=name, transport=McpHttpTransport(url=given.url, http_headers=headers))
         case SseMcpServer():
-            raise UnsupportedServer(f"the MCP server {name} uses SSE, which is not supported; use http")
+            raise _unsupported_server(f"the MCP server {name} uses SSE, which is not supported; use http")
 
 
 def _name(given: str) -> str:
     """Return a server's name, made fit for the names of tools."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", given).strip("_")[:LONGEST_NAME]
     if not name:
-        raise UnsupportedServer("an MCP server has no usable name")
+        raise _unsupported_server("an MCP server has no usable name")
     return name
 
 
@@ -191,7 +194,7 @@ def _table(pairs: Sequence[NameAndValue]) -> Mapping[str, str]:
 def _require_text(*values: str) -> None:
     for value in values:
         if "\0" in value or not is_unicode(value):
-            raise UnsupportedServer("an MCP server has an argument that is no text")
+            raise _unsupported_server("an MCP server has an argument that is no text")
 
 
 def _is_header(name: str, value: str) -> bool:

@@ -17,6 +17,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel, find_family
+from app_server.rpc.errors import invalid_params
 from protocol.acp.session import ConfigOptionValue, SessionConfigOption, SessionMode, SessionModeState
 from protocol.policy import (
     AskForApproval,
@@ -83,10 +84,6 @@ _ABOUT_EFFORTS: Final[Mapping[str, str]] = {each.value: about for each, about in
 _ALL_EFFORTS: Final = (ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH)
 
 
-class UnknownChoice(ValueError):
-    """There is no such mode, option or value; the argument says which."""
-
-
 def mode_of(permissions: Permissions) -> str:
     """Return the mode that these are, by kind: the roots of a workspace are the user's configuration."""
     for mode in MODES:
@@ -111,18 +108,18 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
     # --- choosing
     def with_mode(self, id: str) -> SessionOptions:
-        """Return these with another mode. Raises UnknownChoice."""
+        """Return these with another mode. Raises RpcError."""
         if id not in self.permissions:
-            raise UnknownChoice(f"unknown mode: {id[:100]}")
+            raise invalid_params(f"unknown mode: {id[:100]}", "modeId")
         return replace(self, mode=id)
 
     def with_option(self, id: str, value: str | bool) -> SessionOptions:
-        """Return these with another value of an option. Raises UnknownChoice."""
+        """Return these with another value of an option. Raises RpcError."""
         option = next((each for each in self.config_options() if each.id == id), None)
         if option is None:
-            raise UnknownChoice(f"unknown option: {id[:100]}")
+            raise invalid_params(f"unknown option: {id[:100]}", "value")
         if value not in [each.value for each in option.options] or not isinstance(value, str):
-            raise UnknownChoice(f"{id} has no value {str(value)[:100]}")
+            raise invalid_params(f"{id} has no value {str(value)[:100]}", "value")
         if id == MODE:
             return self.with_mode(value)
         if id == MODEL:
@@ -214,37 +211,25 @@ LOCAL_PROVIDERS = frozenset({"oss", "ollama", "lmstudio"})
 MOST_DIRECTORIES = 100
 
 
-class UnfitFolder(ValueError):
-    """The argument says what was expected."""
-
-    def __init__(self, text: str, field: str) -> None:
-        super().__init__(text)
-        self.field = field
-
-
-class SessionFolders(Struct, frozen=True):
-    cwd: str
-    additional: Sequence[str] = ()
-
-
 class SessionPlan(Struct, frozen=True):
     config: Config
     options: SessionOptions
 
 
 def plan_session(
-    source: UserSettings,
-    folders: SessionFolders,
-    stored: TurnContextItem | None = None,
+    source: UserSettings, cwd: str, additional: Sequence[str], stored: TurnContextItem | None
 ) -> SessionPlan:
-    """Return what a session begins with. `stored`: the last settings of a session that goes on. Raises UnfitFolder and
-    ConfigError.
+    """Return what a session begins with, that may write in `additional` folders. `stored`: the last settings of a
+    session that goes on. Raises RpcError and ConfigError.
     """
-    _require_absolute(folders)
+    if not os.path.isabs(cwd):
+        raise invalid_params("cwd must be an absolute path", "cwd")
+    if len(additional) > MOST_DIRECTORIES or not all(map(os.path.isabs, additional)):
+        raise invalid_params("additionalDirectories must be absolute paths", "additionalDirectories")
     initial = None if stored is not None else _initial_mode(source.environment)
     config = source.load(
         RequestOverrides(
-            cwd=folders.cwd,
+            cwd=cwd,
             model=None if stored is None else stored.model,
             approval_policy=initial.approval_policy if initial else None,
             sandbox=initial.sandbox_mode if initial else None,
@@ -260,7 +245,7 @@ def plan_session(
         begin = before if _is_within(source, config, before) else begin
     mode = mode_of(begin)
     offered = {mode: begin, **permissions} if mode == CONFIGURED else {**permissions, mode: begin}
-    offered = {id: _with_roots(each, folders.additional) for id, each in offered.items()}
+    offered = {id: _with_roots(each, additional) for id, each in offered.items()}
     chosen = offered[mode]
     config = replace(
         config,
@@ -281,14 +266,6 @@ def plan_session(
         effort=effort,
     )
     return SessionPlan(config, options)
-
-
-def _require_absolute(folders: SessionFolders) -> None:
-    if not os.path.isabs(folders.cwd):
-        raise UnfitFolder("cwd must be an absolute path", "cwd")
-    extra = folders.additional
-    if len(extra) > MOST_DIRECTORIES or not all(os.path.isabs(path) for path in extra):
-        raise UnfitFolder("additionalDirectories must be absolute paths", "additionalDirectories")
 
 
 def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:

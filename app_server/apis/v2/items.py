@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import ValidationError
 
 import protocol
-from app_server.core.session.review_texts import findings_block
+from app_server.core.session.review_texts import outcome
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server.core.shell.summaries import shortens_output
@@ -177,13 +177,8 @@ def command_actions(
 
 
 def review_text(output: ReviewOutputEvent | None) -> str:
-    """Join explanation and findings to one text."""
-    if output is None:
-        return NO_REVIEW
-    text = output.overall_explanation.strip()
-    if output.findings:
-        text = f"{text}\n{findings_block(output.findings)}".strip()
-    return text or NO_REVIEW
+    """Return what a review found as one text."""
+    return (outcome(output) if output is not None else "") or NO_REVIEW
 
 
 def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.CommandExecutionThreadItem:

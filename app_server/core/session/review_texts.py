@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.events.review import ReviewFinding, ReviewRequest
+from protocol.events.review import ReviewFinding, ReviewOutputEvent, ReviewRequest
 
 SHORT_SHA = 7
 """Digits of a commit's id that a person is shown."""
@@ -48,6 +48,12 @@ def of_commit(sha: str, title: str | None) -> ReviewRequest:
 
 def as_instructed(instructions: str) -> ReviewRequest:
     return ReviewRequest(prompt=instructions, user_facing_hint=instructions)
+
+
+def outcome(output: ReviewOutputEvent) -> str:
+    """Write the explanation and the findings of a review as one text; empty where there are none."""
+    text = output.overall_explanation.strip()
+    return f"{text}\n{findings_block(output.findings)}".strip() if output.findings else text
 
 
 def findings_block(findings: Sequence[ReviewFinding]) -> str:

@@ -13,7 +13,7 @@ from app_server.apis.acp.commands import (
     review_request,
 )
 from app_server.apis.acp.handlers.sessions import AcpServices
-from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_inputs, first_text
+from app_server.apis.acp.inbound import all_text, engine_inputs, first_text
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
@@ -136,11 +136,7 @@ async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> UserW
     length = sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
     if length > MOST_CHARACTERS:
         raise invalid_params(f"the prompt is longer than {MOST_CHARACTERS} characters", "prompt")
-    try:
-        inputs = engine_inputs(blocks, session.cwd)
-    except UnsupportedBlock as error:
-        raise invalid_params(str(error), "prompt") from None
-    return await session.live.session.words(inputs)
+    return await session.live.session.words(engine_inputs(blocks, session.cwd))
 
 
 async def _builtin(

@@ -22,7 +22,6 @@ from app_server.apis.acp.handlers.sessions import (
     open_session,
     planned,
 )
-from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.outbound import replayed
 from app_server.apis.acp.session import SUBSCRIPTION, AcpSession
 from app_server.apis.acp.shown import one_line
@@ -258,20 +257,14 @@ def _info(summary: ThreadSummary) -> SessionInfo:
 
 async def set_mode(services: AcpServices, params: SetSessionModeRequest) -> None:
     session = services.sessions.get(params.session_id)
-    try:
-        session.choose(session.options.with_mode(params.mode_id))
-    except UnknownChoice as error:
-        raise invalid_params(str(error), "modeId") from None
+    session.choose(session.options.with_mode(params.mode_id))
 
 
 async def set_config_option(
     services: AcpServices, params: SetSessionConfigOptionRequest
 ) -> SetSessionConfigOptionResponse:
     session = services.sessions.get(params.session_id)
-    try:
-        session.choose(session.options.with_option(params.config_id, params.value))
-    except UnknownChoice as error:
-        raise invalid_params(str(error), "value") from None
+    session.choose(session.options.with_option(params.config_id, params.value))
     return SetSessionConfigOptionResponse(config_options=session.options.config_options())
 
 

@@ -12,12 +12,10 @@ from msgspec import Struct
 from app_server.apis.acp.client import auth_methods, parse_client
 from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.errors import login_needed
-from app_server.apis.acp.inbound import UnsupportedServer, merged_servers
+from app_server.apis.acp.inbound import merged_servers
 from app_server.apis.acp.options import (
     LOCAL_PROVIDERS,
-    SessionFolders,
     SessionPlan,
-    UnfitFolder,
     plan_session,
 )
 from app_server.apis.acp.session import AcpSession, Sessions
@@ -119,16 +117,10 @@ def planned(
     source: UserSettings, request: NewSessionRequest, stored: TurnContextItem | None = None
 ) -> SessionPlan:
     """Return what a session begins with, and the client's MCP servers. Raises RpcError and ConfigError."""
-    folders = SessionFolders(request.cwd, request.additional_directories or ())
-    try:
-        plan = plan_session(source, folders, stored)
-        if request.mcp_servers and plan.config.fence is not None:
-            raise BeyondClientRights(NO_SERVERS)
-        servers = merged_servers(plan.config.mcp_servers, request.mcp_servers)
-    except UnfitFolder as error:
-        raise invalid_params(str(error), error.field) from None
-    except UnsupportedServer as error:
-        raise invalid_params(str(error), "mcpServers") from error
+    plan = plan_session(source, request.cwd, request.additional_directories or (), stored)
+    if request.mcp_servers and plan.config.fence is not None:
+        raise BeyondClientRights(NO_SERVERS)
+    servers = merged_servers(plan.config.mcp_servers, request.mcp_servers)
     return replace(plan, config=replace(plan.config, mcp_servers=servers))
 
 

@@ -19,16 +19,15 @@ from app_server.apis.acp.commands import (
     review_request,
 )
 from app_server.apis.acp.inbound import (
-    UnsupportedBlock,
-    UnsupportedServer,
     engine_inputs,
     file_path,
     merged_servers,
 )
-from app_server.apis.acp.options import MODES, Permissions, SessionOptions, UnknownChoice
+from app_server.apis.acp.options import MODES, Permissions, SessionOptions
 from app_server.apis.acp.shown import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.prompt_text import filled_in
+from app_server.rpc.errors import RpcError
 from protocol.acp.session import NewSessionRequest, PromptRequest
 from protocol.events.notices import CustomPrompt
 from protocol.items import TextInput, UserInput
@@ -120,7 +119,7 @@ def test_text_cannot_end_the_block_that_it_is_in() -> None:
     ],
 )
 def test_blocks_that_are_not_what_they_say_are_refused(block: Json) -> None:
-    with pytest.raises(UnsupportedBlock):
+    with pytest.raises(RpcError):
         inputs(block)
 
 
@@ -223,7 +222,7 @@ def test_an_effort_that_a_model_does_not_have_is_given_up_with_the_model() -> No
     ],
 )
 def test_only_what_is_offered_can_be_chosen(id: str, value: str | bool) -> None:
-    with pytest.raises(UnknownChoice):
+    with pytest.raises(RpcError):
         OPTIONS.with_option(id, value)
 
 
@@ -262,7 +261,7 @@ def test_servers_of_the_client_are_added_to_those_of_the_configuration() -> None
     ],
 )
 def test_servers_that_cannot_be_used_are_refused(server: Json) -> None:
-    with pytest.raises(UnsupportedServer):
+    with pytest.raises(RpcError):
         servers(server)
 
 
