@@ -198,10 +198,8 @@ async def begin(w: World, script: str, id: str = "p", **params: Json) -> int | s
 
 
 async def command_refusal(w: World, method: str, params: Json) -> tuple[int, str]:
-    with pytest.raises(Refused) as refused:
-        await w.client.call(method, params)
-    assert refused.value.data["kind"]
-    return refused.value.code, refused.value.message
+    code, _, message = await refusal(w, method, params)
+    return code, message
 
 
 def heard(w: World, stream: str = "stdout", id: str = "p") -> str:
@@ -381,12 +379,7 @@ async def test_what_is_no_program_is_a_result_in_the_sandbox(
             "command/exec", {"command": [program], "sandboxPolicy": {"type": "readOnly"}, **stream}
         )
         assert answer["exitCode"] == code
-        told = [
-            m["params"]["deltaBase64"]
-            for m in w.client.received()
-            if m.get("method") == "command/exec/outputDelta"
-        ]
-        assert program in answer["stderr"] + "".join(base64.b64decode(each).decode() for each in told)
+        assert program in answer["stderr"] + heard(w) + heard(w, "stderr")
 
 
 async def test_writing_says_what_is_wrong(world: MakeWorld) -> None:

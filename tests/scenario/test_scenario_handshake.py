@@ -90,10 +90,10 @@ async def test_without_a_listener_a_turn_runs_and_nothing_is_said(world: MakeWor
 async def test_a_listener_that_was_removed_hears_no_more(world: MakeWorld) -> None:
     hold = Hold()
     async with world(reply(says("one")), reply(hold, says("two")), reply(says("three"))) as w:
-        conversation = await w.open()
-        subscription = await w.client.listen(conversation)
+        conversation = (await w.client.call("newConversation", {"cwd": str(w.workspace)}))["conversationId"]
+        subscriptions = [await w.client.listen(conversation) for _ in range(2)]
         await w.client.turn(conversation)
-        for each in (subscription, (await _first_subscription(w.client))):
+        for each in subscriptions:
             await w.client.call("removeConversationListener", {"subscriptionId": each})
         heard = len(w.client.events("task_started"))
         await w.client.say(conversation, "into the void")
@@ -104,7 +104,7 @@ async def test_a_listener_that_was_removed_hears_no_more(world: MakeWorld) -> No
         await w.client.expect("task_complete")
         assert (await w.client.turn(conversation, "back again")).last_message == "three"
         with pytest.raises(Refused, match="subscription not found"):
-            await w.client.call("removeConversationListener", {"subscriptionId": subscription})
+            await w.client.call("removeConversationListener", {"subscriptionId": subscriptions[0]})
 
 
 async def test_a_listener_can_be_removed_once_after_its_conversation_has_ended(world: MakeWorld) -> None:
@@ -123,13 +123,6 @@ async def test_a_listener_can_be_removed_once_after_its_conversation_has_ended(w
             assert await w.client.call("removeConversationListener", params) == {}
             with pytest.raises(Refused, match="subscription not found"):
                 await w.client.call("removeConversationListener", params)
-
-
-async def _first_subscription(client: object) -> str:
-    for message in client.received():  # type: ignore[attr-defined]
-        if "subscriptionId" in (message.get("result") or {}):
-            return str(message["result"]["subscriptionId"])
-    raise AssertionError("nobody listens")
 
 
 async def test_two_listeners_of_one_conversation_hear_each_event_once(world: MakeWorld) -> None:
@@ -193,6 +186,7 @@ async def test_operations_are_numbered_anew_after_a_resume_and_by_interrupts(wor
         await w.client.turn(conversation, "a")
         assert await w.client.interrupt(conversation) == {"abortReason": "interrupted"}
         await w.client.turn(conversation, "b")
+        assert w.client.events("turn_aborted") == []
         await w.client.resume(conversationId=conversation)
         await w.client.turn(conversation, "c")
     begun = [each for each in w.client.received() if each.get("method") == "codex/event/task_started"]

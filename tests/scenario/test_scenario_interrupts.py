@@ -62,15 +62,6 @@ async def test_a_turn_that_waits_for_its_next_try_can_be_interrupted(world: Make
         await w.client.expect("turn_aborted")
 
 
-async def test_an_idle_conversation_answers_an_interrupt_at_once(world: MakeWorld) -> None:
-    async with world(reply(says("ok"))) as w:
-        conversation = await w.open()
-        assert await w.client.interrupt(conversation) == {"abortReason": "interrupted"}
-        assert (await w.client.turn(conversation)).last_message == "ok"
-        await w.client.interrupt(conversation)
-    assert not w.client.events("turn_aborted")
-
-
 async def test_a_second_interrupt_is_answered_too(world: MakeWorld) -> None:
     async with world(reply(Hold())) as w:
         conversation = await w.open()

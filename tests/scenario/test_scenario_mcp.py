@@ -62,18 +62,6 @@ async def test_a_tool_that_fails_is_told_to_the_model(world: MakeWorld) -> None:
     assert outputs["m2"]
 
 
-async def test_a_tool_call_can_be_interrupted(world: MakeWorld) -> None:
-    async with world(
-        reply(calls("mcp__notes__hang", {}, "m1")), reply(says("ok")), tables=table("notes")
-    ) as w:
-        conversation = await w.open()
-        await w.client.say(conversation)
-        await w.client.expect("mcp_tool_call_begin")
-        await w.client.interrupt(conversation)
-        assert (await w.client.turn(conversation)).last_message == "ok"
-    assert "m1" in w.model.requests[1].outputs()
-
-
 async def test_a_server_that_dies_costs_a_notice_and_no_turn(world: MakeWorld) -> None:
     tables = table("dead", "--die", startup_timeout_sec="5") + table("notes")
     async with world(reply(says("ok")), tables=tables) as w:

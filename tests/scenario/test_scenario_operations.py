@@ -204,17 +204,6 @@ async def test_the_users_own_command_is_offered_to_run_without_the_sandbox_that_
     ]
 
 
-async def test_the_users_own_command_can_be_interrupted(world: MakeWorld) -> None:
-    async with world() as w:
-        conversation = await w.open()
-        await w.client.submit(
-            conversation, {"type": "run_user_shell_command", "command": "echo begun; sleep 1000"}
-        )
-        await w.client.expect("exec_command_output_delta")
-        await w.client.interrupt(conversation)
-        await w.client.anywhere("turn_aborted")
-
-
 async def test_lines_of_the_message_history_are_kept_and_found(world: MakeWorld) -> None:
     async with world(reply(says("ok"))) as w:
         conversation = await w.open()

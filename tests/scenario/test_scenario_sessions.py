@@ -116,18 +116,6 @@ async def test_a_patch_shows_whole_texts_and_where_it_changes_them(world: MakeWo
         }
 
 
-async def test_a_question_that_nobody_needs_is_taken_back(world: MakeWorld) -> None:
-    async with world(reply(script("echo > made")), config=ASKS, acp=True) as w:
-        editor, session = await opened(w)
-        prompt = await editor.prompt(session)
-        question = await editor.asked()
-        await editor.cancel(session)
-        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "cancelled"}
-        taken_back = await w.client.anywhere("$/cancel_request")
-        assert taken_back["params"] == {"requestId": question["id"]}
-        assert not (w.workspace / "made").exists()
-
-
 async def test_a_second_prompt_joins_the_turn_and_both_are_answered_at_its_end(world: MakeWorld) -> None:
     hold = Hold()
     async with world(reply(begins_to_say(), word("a"), hold, says("a")), reply(says("b")), acp=True) as w:

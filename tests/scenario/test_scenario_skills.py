@@ -272,11 +272,3 @@ async def test_a_compaction_is_a_turn_with_one_item(library: MakeLibraryWorld) -
     sent = w.model.requests[-1].texts()
     assert any("a summary" in text for text in sent)
     assert "one" not in sent
-
-
-async def test_a_full_context_is_compacted_when_the_next_turn_begins(library: MakeLibraryWorld) -> None:
-    replies = reply(says("one"), input=500), reply(says("a summary")), reply(says("two"))
-    async with library(*replies, config={"model_auto_compact_token_limit": 100}) as w:
-        thread = await w.server.start_thread()
-        assert kinds(await thread.run("first")) == ["userMessage", "agentMessage"]
-        assert kinds(await thread.run("second")) == ["contextCompaction", "userMessage", "agentMessage"]

@@ -122,24 +122,6 @@ async def test_granular_policies_need_the_experimental_api(world: MakeWorld) -> 
             await w.client.call("thread/start", {"approvalPolicy": granular()})
 
 
-async def test_an_effort_reaches_the_provider_in_the_clients_word(world: MakeWorld) -> None:
-    """Also one of models that are newer than this server; the conversation API shows the highest that it knows."""
-    config = {"model": "gpt-5.1-codex", "model_reasoning_effort": "xhigh"}
-    async with world(*(reply(says("a")) for _ in range(3)), config=config) as w:
-        thread = await start(w.client)
-        for effort in (None, "hyper", None):
-            params = {"threadId": thread, "input": words("hi"), "effort": effort}
-            started = await w.client.call("turn/start", params)
-            await ended(w.client, started["turn"]["id"])
-        sent = [request.body["reasoning"]["effort"] for request in w.model.requests]
-        assert sent == ["xhigh", "hyper", "hyper"]
-        opened = await w.client.call("newConversation", {})
-        assert opened["reasoningEffort"] == "high"
-    async with world(config=config) as w:
-        resumed = await w.client.call("thread/resume", {"threadId": thread})
-        assert resumed["reasoningEffort"] == "hyper"
-
-
 async def test_the_roots_of_a_clients_workspace_are_writable(world: MakeWorld) -> None:
     """Until a turn names others, also under a policy that a turn brings, and in a thread that is resumed."""
     inside = {"exclude_slash_tmp": True, "exclude_tmpdir_env_var": True}

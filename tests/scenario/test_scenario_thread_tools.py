@@ -136,16 +136,6 @@ async def test_an_answer_with_neither_result_nor_error_is_a_refusal(world: MakeW
         assert results(w) == ["the client did not run the tool"]
 
 
-async def test_over_an_api_that_has_no_words_for_it_nobody_is_asked(world: MakeWorld) -> None:
-    async with world(reply(CALL), reply(says("ok")), capabilities=EXPERIMENTAL) as w:
-        thread = await start(w.client, dynamicTools=[TOOL])
-        await w.client.resume(conversationId=thread)
-        message = {"type": "text", "data": {"text": "hi"}}
-        await w.client.call("sendUserMessage", {"conversationId": thread, "items": [message]})
-        await w.client.expect("codex/event/task_complete")
-        assert results(w) == ["the client did not run the tool"]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"name": "has spaces"}, {"name": "shell"}, {"inputSchema": 5}, {"inputSchema": {"title": "\ud800"}}],

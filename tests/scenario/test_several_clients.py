@@ -21,7 +21,7 @@ from tests.support.scripted_model import (
     script,
     word,
 )
-from tests.support.thread_client import ended, say, start, turn
+from tests.support.thread_client import ended, heard, join, say, start, turn
 from tests.support.waiting import until
 from tests.support.world import MakeWorld, World
 
@@ -33,20 +33,12 @@ def runs(*command: str, call: str = "c") -> Json:
     return calls("shell", {"command": list(command)}, call_id=call)
 
 
-def heard(client: Client, method: str) -> list[Json]:
-    return [m["params"] for m in client.received() if m.get("method") == method and "id" not in m]
-
-
 def asked(client: Client, method: str = "item/commandExecution/requestApproval") -> list[Json]:
     return [m for m in client.received() if m.get("method") == method and "id" in m]
 
 
 async def question(client: Client, method: str = "item/commandExecution/requestApproval") -> Json:
     return await client.expect(lambda m: m.get("method") == method and "id" in m)
-
-
-async def join(client: Client, thread: str) -> Json:
-    return await client.call("thread/resume", {"threadId": thread})
 
 
 def who(w: World) -> str:
@@ -184,8 +176,8 @@ async def test_the_first_yes_runs_a_command_once_and_closes_the_question_for_all
     replies = (reply(runs("sh", "-c", "echo x >> ran")), reply(says("done")))
     async with world(*replies) as w, w.another() as second, w.another() as third:
         thread = await start(w.client, **ASKS)
-        for each in (second, third):
-            await join(each, thread)
+        await join(second, thread)
+        await join(third, thread)
         begun = await turn(w.client, thread)
         copies = [await question(each) for each in (w.client, second, third)]
         await second.answer(copies[1], {"decision": "accept"})
@@ -295,6 +287,18 @@ async def test_an_interrupt_from_anywhere_closes_the_question_for_who_is_left(wo
         assert (await w.client.expect("serverRequest/resolved"))["params"]["requestId"] == copy["id"]
         assert (await ended(w.client, begun))["status"] == "interrupted"
         assert not (w.workspace / "ran").exists()
+
+
+async def test_who_is_in_two_apis_is_asked_in_the_one_that_it_joined_last(world: MakeWorld) -> None:
+    async with world(reply(runs("touch", "ran")), reply(says("done"))) as w, w.another() as other:
+        thread = await start(w.client, **ASKS)
+        await join(other, thread)
+        await other.listen(thread)
+        begun = await turn(w.client, thread)
+        await question(other, "execCommandApproval")
+        await w.client.answer(await question(w.client), {"decision": "decline"})
+        await ended(w.client, begun)
+        assert asked(other) == []
 
 
 async def test_turns_that_are_begun_at_once_are_one(world: MakeWorld) -> None:

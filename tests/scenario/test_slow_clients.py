@@ -11,17 +11,9 @@ import pytest
 from protocol.structs import Json
 from tests.support.client import Client, MemoryWire
 from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, script, word
-from tests.support.thread_client import ended, say, start, turn
+from tests.support.thread_client import ended, heard, join, say, start, turn
 from tests.support.waiting import until
 from tests.support.world import MakeWorld, World
-
-
-def heard(client: Client, method: str) -> list[Json]:
-    return [m["params"] for m in client.received() if m.get("method") == method and "id" not in m]
-
-
-async def join(client: Client, thread: str) -> None:
-    await client.call("thread/resume", {"threadId": thread})
 
 
 async def test_a_client_that_does_not_read_its_answers_holds_up_nobody_elses_requests(

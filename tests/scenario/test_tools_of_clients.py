@@ -5,10 +5,10 @@ that nobody who is there can run.
 from app_server.core.tools.client_tool import NO_ANSWER
 from app_server.server import Server
 from protocol.structs import Json
-from tests.scenario.test_several_clients import asked, heard, join, question
+from tests.scenario.test_several_clients import asked, question
 from tests.support.client import Client
 from tests.support.scripted_model import calls, reply, says
-from tests.support.thread_client import ended, say, start, turn
+from tests.support.thread_client import ended, heard, join, say, start, turn
 from tests.support.waiting import until
 from tests.support.world import MakeWorld, World
 
@@ -16,6 +16,15 @@ TOOL: Json = {"name": "lookup", "description": "Looks up.", "inputSchema": {"typ
 TOOL_CALL = "item/tool/call"
 FOUND: Json = {"success": True, "contentItems": [{"type": "inputText", "text": "it is there"}]}
 CAN: Json = {"experimentalApi": True}
+CALLED = reply(calls("lookup", {}, "d1")), reply(says("found"))
+
+
+async def run_by(owner: Client, w: World, thread: str) -> None:
+    """A turn in which that client runs the tool."""
+    begun = await turn(w.client, thread)
+    await owner.answer(await question(owner, TOOL_CALL), FOUND)
+    await ended(w.client, begun)
+    assert "it is there" in str(w.model.requests[-1].body)
 
 
 def waits(server: Server, thread: str) -> bool:
@@ -42,16 +51,13 @@ async def say_and_take_back(client: Client, thread: str) -> None:
 async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_without_it(
     world: MakeWorld,
 ) -> None:
-    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
     left = (reply(calls("lookup", {}, "d2")), reply(says("lost")))
     later = (reply(calls("lookup", {}, "d3")), reply(says("gone")))
-    async with world(*called, *left, *later) as w:
+    async with world(*CALLED, *left, *later) as w:
         async with w.another(capabilities=CAN) as owner:
             thread = await start(owner, dynamicTools=[TOOL])
             await join(w.client, thread)
-            begun = await turn(w.client, thread)
-            await owner.answer(await question(owner, TOOL_CALL), FOUND)
-            await ended(w.client, begun)
+            await run_by(owner, w, thread)
             begun = await turn(w.client, thread)
             await question(owner, TOOL_CALL)
         assert (await ended(w.client, begun))["status"] == "completed"  # it left in the middle of the call
@@ -60,36 +66,28 @@ async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_with
         ends = [each["item"] for each in heard(w.client, "item/completed")]
         statuses = [each["status"] for each in ends if each["type"] == "dynamicToolCall"]
         assert statuses == ["completed", "failed", "failed"]
-        assert "it is there" in str(w.model.requests[1].body)
 
 
 async def test_a_tool_stays_its_owners_when_another_client_takes_the_thread_back(world: MakeWorld) -> None:
-    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
-    async with world(reply(says("a")), reply(says("b")), *called) as w:
+    async with world(reply(says("a")), reply(says("b")), *CALLED) as w:
         async with w.another(capabilities=CAN) as owner:
             thread = await start(owner, dynamicTools=[TOOL])
             await join(w.client, thread)
             await say(w.client, thread)
             await say_and_take_back(w.client, thread)
-            begun = await turn(w.client, thread)
-            await owner.answer(await question(owner, TOOL_CALL), {"success": True, "contentItems": []})
-            await ended(w.client, begun)
+            await run_by(owner, w, thread)
         assert asked(w.client, TOOL_CALL) == []
 
 
 async def test_whoever_opens_a_stored_thread_first_in_words_that_have_tools_runs_them(
     world: MakeWorld,
 ) -> None:
-    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
-    async with world(reply(says("a")), *called) as w, w.another(capabilities=CAN) as old:
+    async with world(reply(says("a")), *CALLED) as w, w.another(capabilities=CAN) as old:
         thread = await opened_again(w, old)
         async with w.another(capabilities=CAN) as editor:
             await join(editor, thread)
             await join(w.client, thread)
-            begun = await turn(w.client, thread)
-            await editor.answer(await question(editor, TOOL_CALL), FOUND)
-            await ended(w.client, begun)
-        assert "it is there" in str(w.model.requests[-1].body)
+            await run_by(editor, w, thread)
         assert asked(w.client, TOOL_CALL) == asked(old, TOOL_CALL) == []
 
 
@@ -111,10 +109,7 @@ async def test_a_call_fails_where_its_owner_does_not_follow_and_others_do(world:
         assert (await ended(w.client, await turn(w.client, thread)))["status"] == "completed"
         assert NO_ANSWER in str(w.model.requests[-1].body)
         await join(owner, thread)
-        begun = await turn(w.client, thread)
-        await owner.answer(await question(owner, TOOL_CALL), FOUND)
-        await ended(w.client, begun)
-        assert "it is there" in str(w.model.requests[-1].body)
+        await run_by(owner, w, thread)
 
 
 async def test_a_call_waits_while_nobody_follows_and_is_put_to_its_owner_or_fails(world: MakeWorld) -> None:
@@ -143,34 +138,23 @@ async def test_who_comes_back_on_another_connection_runs_its_tools_again(world: 
         await say(w.client, thread)  # it fails: who runs the tool has left
         async with w.another(capabilities=CAN) as owner:
             await join(owner, thread)
-            begun = await turn(w.client, thread)
-            await owner.answer(await question(owner, TOOL_CALL), FOUND)
-            await ended(w.client, begun)
+            await run_by(owner, w, thread)
         assert asked(w.client, TOOL_CALL) == []
-        assert "it is there" in str(w.model.requests[-1].body)
 
 
 async def test_who_takes_a_thread_back_runs_its_tools_where_their_owner_has_left(world: MakeWorld) -> None:
-    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
-    async with world(reply(says("a")), reply(says("b")), *called) as w:
+    async with world(reply(says("a")), reply(says("b")), *CALLED) as w:
         async with w.another(capabilities=CAN) as owner:
             thread = await start(owner, dynamicTools=[TOOL])
             await join(w.client, thread)
             await say(w.client, thread)
         await say_and_take_back(w.client, thread)
-        begun = await turn(w.client, thread)
-        await w.client.answer(await question(w.client, TOOL_CALL), FOUND)
-        await ended(w.client, begun)
-        assert "it is there" in str(w.model.requests[-1].body)
+        await run_by(w.client, w, thread)
 
 
 async def test_who_leaves_questions_to_others_is_still_asked_for_its_own_tools(world: MakeWorld) -> None:
     last: Json = {**CAN, "extensions": {"questions": "last"}}
-    called = (reply(calls("lookup", {}, "d1")), reply(says("found")))
-    async with world(*called) as w, w.another(capabilities=last) as script:
+    async with world(*CALLED) as w, w.another(capabilities=last) as script:
         thread = await start(script, dynamicTools=[TOOL])
         await join(w.client, thread)
-        begun = await turn(w.client, thread)
-        await script.answer(await question(script, TOOL_CALL), FOUND)
-        await ended(w.client, begun)
-        assert "it is there" in str(w.model.requests[-1].body)
+        await run_by(script, w, thread)

@@ -14,6 +14,10 @@ async def start(client: Client, **params: Json) -> str:
     return thread
 
 
+async def join(client: Client, thread: str) -> Json:
+    return await client.call("thread/resume", {"threadId": thread})
+
+
 async def turn(client: Client, thread: str, text: str = "hi") -> str:
     started = await client.call("turn/start", {"threadId": thread, "input": words(text)})
     id: str = started["turn"]["id"]
@@ -48,7 +52,12 @@ def items(w: World, method: str = "item/completed", *, kind: str | None = None) 
 
 
 def notified(w: World, method: str) -> list[Json]:
-    return [m["params"] for m in w.client.received() if m.get("method") == method]
+    return heard(w.client, method)
+
+
+def heard(client: Client, method: str) -> list[Json]:
+    """The parameters of all messages of that method."""
+    return [m["params"] for m in client.received() if m.get("method") == method]
 
 
 def kinds(turns: list[Json]) -> list[list[str]]:

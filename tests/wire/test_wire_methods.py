@@ -34,28 +34,38 @@ from tests.support.schema_examples import THREAD
 
 ROOT = Path(__file__).parents[2]
 TURN: Json = EXAMPLES["requests"]["sendUserTurn"][0]
+DEFINITIONS = schemas.definitions()
+
+
+def validator(name: str) -> Draft7Validator:
+    return Draft7Validator(schemas.alone(name, DEFINITIONS))
 
 
 @pytest.mark.parametrize("row", v1.table().client_requests.values(), ids=lambda row: row.method)
-def test_the_example_of_a_request_fits_its_row(row: AnyClientRequest) -> None:
+def test_the_example_of_a_request_fits_its_row_and_its_schema(row: AnyClientRequest) -> None:
     params, result = EXAMPLES["requests"][row.method]
     assert (params is None) == (row.params is NoParams)
     assert (row.parse(params).to_value() or None) == params or isinstance(params, dict)
     assert params is None or params.items() <= row.parse(params).to_value().items() or "Policy" in str(params)
     assert read(row.result, result).to_value() == result
+    validator("ClientRequest").validate({"id": 1, "method": row.method, "params": params})
+    validator(schemas.result_name(row)).validate(result)
 
 
 @pytest.mark.parametrize("row", v1.table().server_requests.values(), ids=lambda row: row.method)
-def test_the_example_of_a_server_request_fits_its_row(row: AnyServerRequest) -> None:
+def test_the_example_of_a_server_request_fits_its_row_and_its_schema(row: AnyServerRequest) -> None:
     params, result = EXAMPLES["server_requests"][row.method]
     assert read(row.params, params).to_value() == params
     assert read(row.result, result).to_value() == result
+    validator("ServerRequest").validate({"id": 1, "method": row.method, "params": params})
+    validator(schemas.result_name(row)).validate(result)
 
 
 @pytest.mark.parametrize("row", v1.table().server_notifications.values(), ids=lambda row: row.method)
-def test_the_example_of_a_notification_fits_its_row(row: AnyServerNotification) -> None:
+def test_the_example_of_a_notification_fits_its_row_and_its_schema(row: AnyServerNotification) -> None:
     params = EXAMPLES["notifications"][row.method]
     assert read(row.params, params).to_value() == params
+    validator("ServerNotification").validate({"method": row.method, "params": params})
 
 
 def test_two_rows_of_one_table_have_different_methods() -> None:
@@ -65,7 +75,7 @@ def test_two_rows_of_one_table_have_different_methods() -> None:
 
 @pytest.mark.parametrize(
     "definitions",
-    [schemas.definitions(), schemas.thread_definitions(experimental=True)],
+    [DEFINITIONS, schemas.thread_definitions(experimental=True)],
     ids=["conversations", "threads"],
 )
 def test_every_place_in_the_order_of_publishing_has_its_method(definitions: Mapping[str, Json]) -> None:
@@ -210,13 +220,6 @@ def test_a_key_is_not_shown_by_the_parameters_that_hold_it() -> None:
     assert "sk-secret" not in repr(setup.LOGIN_API_KEY.parse({"apiKey": "sk-secret"}))
 
 
-DEFINITIONS = schemas.definitions()
-
-
-def validator(name: str) -> Draft7Validator:
-    return Draft7Validator(schemas.alone(name, DEFINITIONS))
-
-
 def test_the_generated_files_are_current() -> None:
     assert export.stale_files(ROOT, export.generated_files()) == []
 
@@ -242,25 +245,6 @@ def test_every_definition_stands_on_its_own_and_is_a_schema() -> None:
         document = schemas.alone(name, DEFINITIONS)
         Draft7Validator.check_schema(document)
         assert set(schemas.references(document)) <= set(document.get("definitions", {})) | {name}
-
-
-@pytest.mark.parametrize("row", v1.table().client_requests.values(), ids=lambda row: row.method)
-def test_the_example_of_a_request_fits_its_schema(row: AnyClientRequest) -> None:
-    params, result = EXAMPLES["requests"][row.method]
-    validator("ClientRequest").validate({"id": 1, "method": row.method, "params": params})
-    validator(schemas.result_name(row)).validate(result)
-
-
-@pytest.mark.parametrize("row", v1.table().server_requests.values(), ids=lambda row: row.method)
-def test_the_example_of_a_server_request_fits_its_schema(row: AnyServerRequest) -> None:
-    params, result = EXAMPLES["server_requests"][row.method]
-    validator("ServerRequest").validate({"id": 1, "method": row.method, "params": params})
-    validator(schemas.result_name(row)).validate(result)
-
-
-def test_the_examples_of_notifications_fit_their_schema() -> None:
-    for method, params in EXAMPLES["notifications"].items():
-        validator("ServerNotification").validate({"method": method, "params": params})
 
 
 def test_a_schema_refuses_what_is_wrong() -> None:

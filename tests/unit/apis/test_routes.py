@@ -28,7 +28,6 @@ from protocol.structs import Json
 from protocol.table import ClientRequest, NoParams, NoResult, by_method
 from protocol.v1 import setup as wire
 from protocol.v2.server import RateLimitSnapshot, RateLimitWindow
-from protocol.v2.thread_open import THREAD_START
 from protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
 
 
@@ -255,13 +254,6 @@ GRANULAR = {"granular": {"sandbox_approval": True, "rules": True, "mcp_elicitati
 def test_what_in_parameters_is_experimental(more: Json, needed: str | None) -> None:
     params = TURN_START.parse({"threadId": "t", "input": [], **more})
     assert needed_capability("turn/start", params) == needed
-
-
-def test_switches_that_are_off_need_nothing() -> None:
-    params = THREAD_START.parse({"experimentalRawEvents": False})
-    assert needed_capability("thread/start", params) is None
-    params = THREAD_START.parse({"experimentalRawEvents": True})
-    assert needed_capability("thread/start", params) == "thread/start.experimentalRawEvents"
 
 
 async def test_a_gated_route_refuses_before_the_handler() -> None:

@@ -160,19 +160,6 @@ def test_output_is_told_a_few_times_a_second_and_whole_at_the_end() -> None:
     assert last["content"]["text"] == "``````console\n`````\nred\n``````"
 
 
-def test_a_character_cut_in_two_is_shown_whole() -> None:
-    seen = Recording(FULL)
-    euro = "€".encode()
-    pieces = [CommandOutput("c1", commands.ExecOutputStream.STDOUT, piece) for piece in (euro[:1], euro[1:])]
-    seen.turn(ItemStarted(command(), 0), CommandRunning("c1"), *pieces, done(command(exit_code=0)))
-    data = [
-        each["_meta"]["terminal_output"]["data"]
-        for each in seen.updates
-        if "terminal_output" in each.get("_meta", {})
-    ]
-    assert "".join(data) == "€"
-
-
 def test_warnings_wait_for_a_turn_and_are_no_part_of_the_answer() -> None:
     seen = Recording()
     seen.take(WarningEvent(message="careful"), None)
