@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -87,14 +87,9 @@ class LazyEngine:
         await self._probe_sandbox()
 
     async def _probe_sandbox(self) -> None:
-        with self._logged():
+        try:
             self._runner.warm_up()
             await self._runner.sandbox.state()
-
-    @contextmanager
-    def _logged(self) -> Iterator[None]:
-        try:
-            yield
         except (CoreError, OSError) as error:
             log.warning("the sandbox probe failed ahead of the first command: %s", error)
 

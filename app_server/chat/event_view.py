@@ -13,7 +13,7 @@ from rich.text import Text
 from app_server.chat.markdown_blocks import CODE_THEME, MarkdownBlocks, ShownMarkdown, blocks_of
 from app_server.chat.open_questions import PendingQuestion
 from app_server.chat.question_rows import BAR, guttered, last_rows, question_rows
-from app_server.client.command_line import printable
+from app_server.client.command_line import STEP_MARKS, printable
 from app_server.client.events import DeltasDropped, ServerEvent, warning_text
 from protocol.v2 import items as wire
 from protocol.v2 import turn as wire_turn
@@ -80,12 +80,6 @@ RECORD_ROWS: Final = 8
 
 WHOLE_FILES: Final = {"add": "+", "delete": "-"}
 """Kinds of changes that come with the content of the file, and how its lines are shown."""
-
-STEPS: Final = {
-    wire_turn.TurnPlanStepStatus.PENDING: "[ ]",
-    wire_turn.TurnPlanStepStatus.IN_PROGRESS: "[>]",
-    wire_turn.TurnPlanStepStatus.COMPLETED: "[x]",
-}
 
 
 class EventView:
@@ -263,7 +257,7 @@ class EventView:
         self.line(f"the plan: {why}" if why else "the plan", "dim")
         for step in steps:
             running = step.status is wire_turn.TurnPlanStepStatus.IN_PROGRESS
-            self.line(f"{STEPS[step.status]} {step.step}", "bold" if running else "")
+            self.line(f"{STEP_MARKS[step.status]} {step.step}", "bold" if running else "")
 
     def _ended(self, turn: wire_turn.Turn) -> None:
         self.outputs.turn_ended()

@@ -1,4 +1,6 @@
-"""What frontends with a command line share: the working directory, signals, text of others that is safe to print."""
+"""What frontends with a command line share: the working directory, signals, text of others that is safe to print, the
+marks of a plan.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from app_server.client.failures import AppServerError, RequestRefused
+from protocol.v2.turn import TurnPlanStepStatus
 
 
 class InvalidCommandLine(Exception):
@@ -85,6 +88,14 @@ async def until_signal(
         result = await run()
         group.cancel_scope.cancel()
     return result
+
+
+STEP_MARKS: Final = {
+    TurnPlanStepStatus.PENDING: "[ ]",
+    TurnPlanStepStatus.IN_PROGRESS: "[>]",
+    TurnPlanStepStatus.COMPLETED: "[x]",
+}
+"""How a step of a plan is shown."""
 
 
 def reason(error: AppServerError) -> str:

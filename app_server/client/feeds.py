@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import TypeAlias
 from weakref import WeakSet
 
-import anyio
-
 from app_server.client.answering import ApprovalHandler, RequestAnswerer
 from app_server.client.connection import ServerConnection
 from app_server.client.event_stream import EventQueue
@@ -29,30 +27,6 @@ ENDED_TURNS = 16
 """Turns whose ends are kept."""
 
 
-class ComingTurn:
-    """The next turn of a thread, for whoever causes one without learning its id."""
-
-    def __init__(self) -> None:
-        self._progress: TurnProgress | None = None
-        self._error: Exception | None = None
-        self._begun = anyio.Event()
-
-    def begin(self, progress: TurnProgress) -> None:
-        self._progress = progress
-        self._begun.set()
-
-    def fail(self, error: Exception) -> None:
-        self._error = error
-        self._begun.set()
-
-    async def wait(self) -> TurnProgress:
-        """Raises what `fail` was given."""
-        await self._begun.wait()
-        if self._progress is None:
-            raise self._error or RuntimeError("no turn")
-        return self._progress
-
-
 class ThreadFeed:
     """One thread that this client has opened. A stream that nobody holds any more is forgotten."""
 
@@ -61,27 +35,27 @@ class ThreadFeed:
         self.on_approval: ApprovalHandler | None = None
         self.running_turn: str | None = None
         """The id of the turn that runs, as far as events and answers have shown."""
-        self._turns: dict[str, TurnProgress] = {}
+        self._turns: dict[str, list[TurnProgress]] = {}
         self._all: WeakSet[EventQueue] = WeakSet()
         self._of_turn: dict[str, WeakSet[EventQueue]] = {}
         self._ended: dict[str, TurnProgress] = {}
         """The last turns that ended, without their items: for whoever asks for one a moment too late."""
         self._open_items: dict[str, ThreadItem] = {}
-        self._coming: list[ComingTurn] = []
+        self._coming: list[TurnProgress] = []
+        """The next turn, for each who causes one without learning its id."""
 
     def follow(self, turn_id: str, queue: EventQueue | None = None) -> TurnProgress:
         """Observe a turn from now on, until it ends."""
         if (ended := self._ended.get(turn_id)) is not None:
             return ended
         self.running_turn = turn_id
-        progress = self._turns.setdefault(turn_id, TurnProgress(turn_id))
         if queue is not None:
             self._of_turn.setdefault(turn_id, WeakSet()).add(queue)
-        return progress
+        return self._turns.setdefault(turn_id, [TurnProgress(turn_id)])[0]
 
-    def next_turn(self) -> ComingTurn:
-        """Register for the turn that begins next."""
-        self._coming.append(coming := ComingTurn())
+    def next_turn(self) -> TurnProgress:
+        """Observe the turn that begins next, which has no id until then."""
+        self._coming.append(coming := TurnProgress(""))
         return coming
 
     def subscribe(self, queue: EventQueue) -> None:
@@ -112,7 +86,7 @@ class ThreadFeed:
         readers = [*self._all, *self._of_turn.get(turn_id or "", ())]
         for queue in readers:
             queue.put(event)
-        if turn_id is not None and (progress := self._turns.get(turn_id)) is not None:
+        for progress in self._turns.get(turn_id or "", ()):
             progress.observe(event)
         if isinstance(event, TurnCompletedNotification):
             self._forget(event)
@@ -122,7 +96,9 @@ class ThreadFeed:
         self.running_turn = turn_id
         coming, self._coming = self._coming, []
         for each in coming:
-            each.begin(self.follow(turn_id))
+            each.turn_id = turn_id
+        if coming:
+            self._turns.setdefault(turn_id, []).extend(coming)
 
     def _forget(self, event: TurnCompletedNotification) -> None:
         turn_id = event.turn.id
@@ -140,7 +116,7 @@ class ThreadFeed:
         """Give the error to whoever follows the turn."""
         if not isinstance(turn_id, str):
             return
-        if (progress := self._turns.get(turn_id)) is not None:
+        for progress in self._turns.get(turn_id, ()):
             progress.fail(error)
         for queue in self._of_turn.pop(turn_id, ()):
             queue.close(error)
@@ -148,10 +124,8 @@ class ThreadFeed:
     def end(self, error: Exception | None) -> None:
         """End all streams and turns: the server is gone (`error`), or the thread was closed."""
         cause = error or ThreadClosed(f"the thread {self.thread_id} was closed")
-        for progress in self._turns.values():
+        for progress in [*self._coming, *(each for turn in self._turns.values() for each in turn)]:
             progress.fail(cause, final=True)
-        for coming in self._coming:
-            coming.fail(cause)
         for queue in [*self._all, *(queue for queues in self._of_turn.values() for queue in queues)]:
             queue.close(error)
         self._turns.clear()

@@ -145,9 +145,8 @@ class ThreadHandle:
 
     async def compact(self) -> TurnResult[None]:
         """Replace the model's history by a summary, which is a turn of its own. Cancelling this interrupts it."""
-        coming = self._feed.next_turn()
+        progress = self._feed.next_turn()
         await self._connection.request(thread_work.THREAD_COMPACT_START, InThread(thread_id=self.id))
-        progress = await coming.wait()
         return await _whole(TurnHandle(self._connection, self.id, progress))
 
     async def read(self, *, turns: bool = True) -> Thread:

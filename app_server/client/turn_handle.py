@@ -139,8 +139,11 @@ class TurnHandle:
     """A turn by its id."""
 
     def __init__(self, connection: ServerConnection, thread_id: str, progress: TurnProgress) -> None:
-        self._connection, self._progress = connection, progress
-        self.thread_id, self.id = thread_id, progress.turn_id
+        self._connection, self._progress, self.thread_id = connection, progress, thread_id
+
+    @property
+    def id(self) -> str:
+        return self._progress.turn_id
 
     @property
     def running(self) -> bool:
@@ -168,7 +171,7 @@ class TurnHandle:
 
     async def abandon(self) -> None:
         """Interrupt the turn if it still runs, and wait a bounded time for its end. Raises nothing."""
-        if not self.running:
+        if not self.running or not self.id:  # or it has not begun
             return
         with anyio.move_on_after(INTERRUPT_WITHIN, shield=True):
             try:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 
-from app_server.client.command_line import printable
+from app_server.client.command_line import STEP_MARKS, printable
 from app_server.client.events import RawNotification, ServerEvent, method_of
 from app_server.client.prices import ModelPrice
 from app_server.client.turn_handle import TurnResult
@@ -26,16 +26,10 @@ from protocol.v2.items import (
 from protocol.v2.server import ErrorNotification
 from protocol.v2.thread import TokenUsageBreakdown
 from protocol.v2.thread_open import OpenedThread
-from protocol.v2.turn import TurnPlanStepStatus, TurnPlanUpdatedNotification
+from protocol.v2.turn import TurnPlanUpdatedNotification
 
 OUTPUT_LINES = 10
 """Of a command's output so many lines are shown; the model has all of them."""
-
-STEP_MARKS: Final = {
-    TurnPlanStepStatus.PENDING: "[ ]",
-    TurnPlanStepStatus.IN_PROGRESS: "[>]",
-    TurnPlanStepStatus.COMPLETED: "[x]",
-}
 
 
 class JsonReport:

@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -47,9 +47,6 @@ LIMITED: Final = 3
 LEAVES_WITHIN: Final = 20.0
 """Seconds after a signal for the turn to end and the server to store everything, each of which is bounded, too."""
 
-Turn = Callable[[ExecOptions, TurnReport, TextIO], Awaitable[int]]
-"""A whole turn; gives the exit status."""
-
 
 def run_exec(args: argparse.Namespace) -> int:
     check_stdout()
@@ -62,8 +59,11 @@ def run_exec(args: argparse.Namespace) -> int:
     report: TurnReport = (
         JsonReport(stdout) if options.json else TextReport(stdout, sys.stderr, options.prices)
     )
-    turn = _demonstrated if args.demo else reported_status
-    status = anyio.run(command_line.until_signal, lambda: turn(options, report, sys.stderr), leave_soon)
+
+    async def turn() -> int:
+        return await reported_status(options, report, sys.stderr, demo=args.demo)
+
+    status = anyio.run(command_line.until_signal, turn, leave_soon)
     return command_line.INTERRUPTED if status is None else status
 
 
@@ -72,17 +72,6 @@ def leave_soon(number: int) -> None:
     timer = threading.Timer(LEAVES_WITHIN, os._exit, (command_line.SIGNALLED + number,))
     timer.daemon = True
     timer.start()
-
-
-async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO) -> int:
-    """Run a whole turn with a scripted model, in a temporary folder, and return the exit status."""
-    try:
-        async with _DEMO.get()(os.environ) as workspace:
-            options = replace(options, cwd=workspace.repository)
-            return await reported_status(options, report, stderr, workspace.environment)
-    except AppServerError as error:
-        complain("app-server exec", command_line.reason(error), file=stderr)
-        return command_line.FAILED
 
 
 def _load_demo() -> Callable[[Mapping[str, str]], AbstractAsyncContextManager[DemoWorkspace]]:
@@ -95,13 +84,22 @@ _DEMO = Lazy(_load_demo)
 
 
 async def reported_status(
-    options: ExecOptions, report: TurnReport, stderr: TextIO, environment: Mapping[str, str] | None = None
+    options: ExecOptions,
+    report: TurnReport,
+    stderr: TextIO,
+    environment: Mapping[str, str] | None = None,
+    *,
+    demo: bool = False,
 ) -> int:
-    """Run a whole turn and return the exit status. Why there was no turn is written to stderr."""
-    gate = LimitGate(options.limits, report.retrying)
-    connector = _connector(options, gate, environment)
+    """Run a whole turn, for a demo with a scripted model in a temporary folder, and return the exit status. Why there
+    was no turn is written to stderr.
+    """
     try:
-        return await _run_turn(options, report, connector, gate)
+        if not demo:
+            return await _run_turn(options, report, environment)
+        async with _DEMO.get()(os.environ) as workspace:
+            there = replace(options, cwd=workspace.repository)
+            return await _run_turn(there, report, workspace.environment)
     except command_line.InvalidCommandLine as error:
         complain("app-server exec", str(error), error.advice, file=stderr)
         return command_line.USAGE
@@ -127,9 +125,10 @@ def _connector(options: ExecOptions, gate: LimitGate, environment: Mapping[str, 
     )
 
 
-async def _run_turn(options: ExecOptions, report: TurnReport, connector: Connector, gate: LimitGate) -> int:
+async def _run_turn(options: ExecOptions, report: TurnReport, environment: Mapping[str, str] | None) -> int:
     """Raises AppServerError, and InvalidCommandLine for what only the thread's settings show to be wrong."""
-    async with AppServer.connect(connector, on_warning=report.warning) as server:
+    gate = LimitGate(options.limits, report.retrying)
+    async with AppServer.connect(_connector(options, gate, environment), on_warning=report.warning) as server:
         thread = await _thread(server, options)
         if options.launch.writable_folders and isinstance(thread.opened.sandbox, ReadOnlySandboxPolicy):
             raise command_line.InvalidCommandLine(

@@ -27,11 +27,18 @@ def say_when_read(t: Terminal, word: str) -> None:
     t.say(word)
 
 
+def surroundings(home: Path, **more: str) -> dict[str, str]:
+    return {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": str(home), **more}
+
+
+def started(t: Terminal, home: Path, *arguments: str, **more: str) -> Terminal:
+    return t.start((SCRIPT, "chat", *arguments), environment=surroundings(home, **more), cwd=home)
+
+
 def test_the_demo_from_its_start_to_its_end(tmp_path: Path) -> None:
     folder = "/tmp" if RECORDING else str(tmp_path)  # a short path is for the pictures
-    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": folder}
     with Terminal(columns=84, rows=26) as t:
-        t.start((SCRIPT, "chat", "--demo"), environment=environment, cwd=tmp_path)
+        started(t, tmp_path, "--demo", TMPDIR=folder)
         t.wait_for("0 tokens")
         t.press("/")
         t.wait_for("/compact")
@@ -72,9 +79,8 @@ def test_the_demo_from_its_start_to_its_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_also_while_it_waits_for_a_line(tmp_path: Path, number: signal.Signals) -> None:
-    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": str(tmp_path)}
     command = (SCRIPT, "chat", "--demo")
-    with Popen(command, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as chat:
+    with Popen(command, env=surroundings(tmp_path), stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as chat:
         assert chat.stdout is not None
         assert "/help" in chat.stdout.readline()
         chat.send_signal(number)
@@ -84,9 +90,8 @@ def test_a_signal_ends_it_also_while_it_waits_for_a_line(tmp_path: Path, number:
 
 
 def test_a_signal_ends_it_in_a_terminal(tmp_path: Path) -> None:
-    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": str(tmp_path)}
     with Terminal() as t:
-        t.start((SCRIPT, "chat", "--demo"), environment=environment, cwd=tmp_path)
+        started(t, tmp_path, "--demo")
         t.wait_for("0 tokens")
         t.signal(signal.SIGTERM)
         assert t.wait_for_end() == 128 + signal.SIGTERM
@@ -97,11 +102,6 @@ def test_the_pictures_are_those_of_the_page() -> None:
     for name in PICTURES:
         assert f"({name}.svg)" in page
         assert (DOCS / f"{name}.svg").exists()
-
-
-def started(t: Terminal, home: Path, *arguments: str, **more: str) -> Terminal:
-    environment = {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": str(home), **more}
-    return t.start((SCRIPT, "chat", *arguments), environment=environment, cwd=home)
 
 
 def test_without_colour_nothing_is_coloured(tmp_path: Path) -> None:

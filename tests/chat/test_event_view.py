@@ -60,11 +60,6 @@ def delta(text: str) -> ServerEvent:
     )
 
 
-def test_a_streamed_message_is_shown_once() -> None:
-    text = shown(delta("one\n\ntw"), delta("o"), completed(type="agentMessage", text="one\n\ntwo"))
-    assert text.split() == ["one", "two"]
-
-
 @pytest.mark.parametrize("streamed", [True, False])
 def test_blocks_of_a_message_are_one_line_apart(streamed: bool) -> None:
     text = "# Title\n\nSome *words*.\n\n- one\n- two\n\n```\ncode\n```\n\nthe end"
@@ -73,10 +68,6 @@ def test_blocks_of_a_message_are_one_line_apart(streamed: bool) -> None:
     assert [line.strip() for line in lines.splitlines()] == [
         *("Title", "", "Some words.", "", "• one", "• two", "", "code", "", "the end", "")
     ]
-
-
-def test_a_message_without_deltas_is_shown_whole() -> None:
-    assert "**" not in shown(completed(type="agentMessage", text="**bold**"))
 
 
 def test_where_there_is_no_terminal_text_stays_as_it_is() -> None:

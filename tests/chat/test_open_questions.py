@@ -325,9 +325,3 @@ def test_a_page_to_visit_is_shown_with_its_address() -> None:
     assert asked.parts()[0] == ("An MCP server asks whether you visit a page:", "https://x.example/y")
     assert asked.enter("no") is None
     assert answer(asked)["action"] == "decline"
-
-
-def test_a_confirmation_for_an_mcp_server_takes_a_word() -> None:
-    asked = elicitation({"type": "object", "properties": {}})
-    assert asked.enter("yes") is None
-    assert answer(asked)["action"] == "accept"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from pydantic import BaseModel
 
 from app_server.client import (
     ApprovalRequest,
@@ -97,16 +96,6 @@ def test_threads_turns_and_lists(face: tuple[Served, SyncAppServer]) -> None:
         copy.archive()
         assert [model.model for model in server.models() if model.is_default] != []
     assert (shared.root / "workspace" / "made").exists()
-
-
-class Answer(BaseModel):
-    number: int
-
-
-def test_structured_output(face: tuple[Served, SyncAppServer]) -> None:
-    shared, server = face
-    with shared.model(reply(says('{"number": 42}'))):
-        assert server.start_thread().run("Which number?", output=Answer).output == Answer(number=42)
 
 
 def test_events_of_a_thread(face: tuple[Served, SyncAppServer]) -> None:

@@ -139,12 +139,6 @@ async def test_a_stored_thread_is_gone_on_with(root: Path) -> None:
     assert len(list((root / "home").glob("sessions/**/rollout-*.jsonl"))) == 1
 
 
-def test_nobody_is_asked_unless_the_command_line_says_so(tmp_path: Path) -> None:
-    (tmp_path / "workspace").mkdir()
-    thread = options_of(tmp_path, "hi", "-s", "read-only").thread
-    assert (thread["approval_policy"], thread["sandbox"]) == ("never", "read-only")
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -7,7 +7,6 @@ import pytest
 
 from app_server.client.command_line import InvalidCommandLine
 from app_server.commands.parsing import parse
-from app_server.headless.exec_limits import ExecLimits, LimitGate
 from tests.headless.test_exec_command import options_of, run
 from tests.support.scripted_model import ScriptedModel, calls, failure, reply, says, script
 
@@ -196,8 +195,3 @@ def test_a_thread_that_is_resumed_is_stored(root: Path) -> None:
         InvalidCommandLine, match="--ephemeral: a thread that is resumed goes on being stored"
     ):
         options_of(root, "--resume-last", "--ephemeral", "hi")
-
-
-def test_without_limits_nobody_is_asked_before_a_request() -> None:
-    assert not ExecLimits(seconds=1.0).of_requests
-    assert LimitGate(ExecLimits(), print).reached is None

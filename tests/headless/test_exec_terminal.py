@@ -1,6 +1,5 @@
 """`app-server exec` in a real terminal: what is shown while the turn runs, and that the final message is said once."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,34 +10,28 @@ from tests.support.world import PATH, SCRIPT
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Mapping[str, str]:
-    return {"PATH": f"{Path(SCRIPT).parent}:{PATH}", "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+def started(folder: Path, *command: str) -> Terminal:
+    environment = {"PATH": f"{Path(SCRIPT).parent}:{PATH}", "HOME": str(folder), "LANG": "C.UTF-8"}
+    return Terminal(columns=100).start(command, environment=environment, cwd=folder)
 
 
-def test_a_message_is_shown_as_it_comes(tmp_path: Path, environment: Mapping[str, str]) -> None:
-    with Terminal(columns=100).start(
-        (SCRIPT, "exec", "--demo", "think"), environment=environment, cwd=tmp_path
-    ) as terminal:
+def test_a_message_is_shown_as_it_comes(tmp_path: Path) -> None:
+    with started(tmp_path, SCRIPT, "exec", "--demo", "think") as terminal:
         assert " 399" not in terminal.wait_for("1, 2, 3,")
         terminal.press("\x03")
         assert terminal.wait_for_end() == 130
 
 
-def test_a_message_is_shown_once(tmp_path: Path, environment: Mapping[str, str]) -> None:
-    with Terminal(columns=100).start(
-        (SCRIPT, "exec", "--demo", "hello"), environment=environment, cwd=tmp_path
-    ) as terminal:
+def test_a_message_is_shown_once(tmp_path: Path) -> None:
+    with started(tmp_path, SCRIPT, "exec", "--demo", "hello") as terminal:
         shown = terminal.wait_for(" out")
         assert terminal.wait_for_end() == 0
     assert shown.count("Everything else I answer with this text.") == 1
     assert shown.strip().splitlines()[-1].endswith(" in, 5 out")
 
 
-def test_a_command_begins_a_line_and_ends_it(tmp_path: Path, environment: Mapping[str, str]) -> None:
-    with Terminal(columns=100).start(
-        (SCRIPT, "exec", "--demo", "check"), environment=environment, cwd=tmp_path
-    ) as terminal:
+def test_a_command_begins_a_line_and_ends_it(tmp_path: Path) -> None:
+    with started(tmp_path, SCRIPT, "exec", "--demo", "check") as terminal:
         assert terminal.wait_for_end() == 0
         shown = terminal.wait_for("Say `repair`")
     [line] = [line for line in shown.splitlines() if line.startswith("$ ")]
@@ -48,14 +41,10 @@ def test_a_command_begins_a_line_and_ends_it(tmp_path: Path, environment: Mappin
 @pytest.mark.parametrize(
     ("redirected", "streams"), [("> out", True), ("2> err", True), ("> out 2> err", False)]
 )
-def test_what_is_no_terminal_gets_whole_lines(
-    redirected: str, streams: bool, tmp_path: Path, environment: Mapping[str, str]
-) -> None:
+def test_what_is_no_terminal_gets_whole_lines(redirected: str, streams: bool, tmp_path: Path) -> None:
     message = "That did not work. Say `repair`, and I propose a patch."
     command = f"app-server exec --demo check {redirected}; echo the end"
-    with Terminal(columns=100).start(
-        ("sh", "-c", command), environment=environment, cwd=tmp_path
-    ) as terminal:
+    with started(tmp_path, "sh", "-c", command) as terminal:
         assert terminal.wait_for_end() == 0
         shown = terminal.wait_for("the end")
     assert shown.count(message) == streams

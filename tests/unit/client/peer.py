@@ -85,7 +85,7 @@ class ScriptedPeer:
                 self._arrived.set()
                 self._arrived = anyio.Event()
                 if (answer := self.answers.get(message.get("method", ""))) is not None and "id" in message:
-                    await self.send({"id": message["id"], **_answered(answer(message.get("params")))})
+                    await self.send({"id": message["id"], "result": answer(message.get("params"))})
         self.leave()
 
     async def send(self, *messages: Json) -> None:
@@ -132,11 +132,3 @@ class PeerLink:
 
     async def cause_of_end(self) -> str:
         return self._peer.cause
-
-
-class Refusal(dict[str, Json]):
-    """An error in place of a result."""
-
-
-def _answered(answer: Json) -> Json:
-    return {"error": dict(answer)} if isinstance(answer, Refusal) else {"result": answer}

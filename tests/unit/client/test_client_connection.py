@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.client import (
+    ApprovalHandler,
     ApprovalRequest,
     AppServer,
     RawNotification,
@@ -32,10 +33,17 @@ COMMAND = "item/commandExecution/requestApproval"
 ASKED: Json = {"threadId": "t1", "turnId": "u1", "itemId": "c1", "startedAtMs": 1, "command": "ls"}
 
 
+@pytest.fixture
+def peer() -> ScriptedPeer:
+    return ScriptedPeer()
+
+
 @asynccontextmanager
-async def with_thread(peer: ScriptedPeer) -> AsyncIterator[tuple[AppServer, ThreadHandle]]:
+async def with_thread(
+    peer: ScriptedPeer, on_approval: ApprovalHandler | None = None
+) -> AsyncIterator[tuple[AppServer, ThreadHandle]]:
     with anyio.fail_after(30):
-        async with AppServer.connect(peer) as server:
+        async with AppServer.connect(peer, on_approval=on_approval) as server:
             yield server, await server.start_thread()
 
 
@@ -45,15 +53,13 @@ async def test_an_error_in_the_callers_block_comes_out_as_it_is() -> None:
             raise ZeroDivisionError
 
 
-async def test_only_what_was_given_is_sent() -> None:
-    peer = ScriptedPeer()
+async def test_only_what_was_given_is_sent(peer: ScriptedPeer) -> None:
     async with AppServer.connect(peer) as server:
         await server.start_thread(model="m", sandbox="read-only")
     assert (await peer.request("thread/start"))["params"] == {"model": "m", "sandbox": "read-only"}
 
 
-async def test_unknown_notifications_and_unknown_shapes_pass_through() -> None:
-    peer = ScriptedPeer()
+async def test_unknown_notifications_and_unknown_shapes_pass_through(peer: ScriptedPeer) -> None:
     async with with_thread(peer) as (server, thread), thread.events() as of_thread, server.events() as of_all:
         await peer.notify("thread/sparkled", threadId="t1", how="brightly")
         await peer.notify("turn/started", threadId="t1", turn={"id": 5})
@@ -67,15 +73,13 @@ async def test_unknown_notifications_and_unknown_shapes_pass_through() -> None:
         assert seen == [sparkled, malformed, weather, WarningNotification(message="careful")]
 
 
-async def test_lines_that_are_no_messages_are_skipped() -> None:
-    peer = ScriptedPeer()
+async def test_lines_that_are_no_messages_are_skipped(peer: ScriptedPeer) -> None:
     async with with_thread(peer) as (server, _):
         await peer.send_bytes(b'Welcome!\n\n[1]\n{"id":99,"result":{}}\n{"jsonrpc":"2.0"}\n\xff\n')
         assert (await server.start_thread()).id == "t1"
 
 
-async def test_an_answer_of_another_shape_is_an_error_of_its_request_only() -> None:
-    peer = ScriptedPeer()
+async def test_an_answer_of_another_shape_is_an_error_of_its_request_only(peer: ScriptedPeer) -> None:
     peer.answers["model/list"] = lambda _: {"data": 5}
     async with with_thread(peer) as (server, _):
         with pytest.raises(UnexpectedAnswer, match="model/list"):
@@ -101,45 +105,41 @@ async def test_an_answer_of_another_shape_is_an_error_of_its_request_only() -> N
         ),
     ],
 )
-async def test_what_nobody_handles_is_declined(method: str, params: Json, result: Json) -> None:
-    peer = ScriptedPeer()
+async def test_what_nobody_handles_is_declined(
+    peer: ScriptedPeer, method: str, params: Json, result: Json
+) -> None:
     async with with_thread(peer):
         await peer.send({"id": "q", "method": method, "params": params})
         assert (await peer.answer_to("q"))["result"] == result
 
 
 @pytest.mark.parametrize(("method", "code"), [("item/unheardOf/ask", -32601), (COMMAND, -32602)])
-async def test_what_nobody_understands_is_refused(method: str, code: int) -> None:
-    peer = ScriptedPeer()
+async def test_what_nobody_understands_is_refused(peer: ScriptedPeer, method: str, code: int) -> None:
     async with with_thread(peer):
         await peer.send({"id": 7, "method": method, "params": {"threadId": "t1"}})
         assert (await peer.answer_to(7))["error"]["code"] == code
 
 
-async def test_an_answer_that_fits_no_question_declines_and_is_told() -> None:
-    peer = ScriptedPeer()
-    async with AppServer.connect(peer, on_approval=lambda _: True) as server:
-        await server.start_thread()
+async def test_an_answer_that_fits_no_question_declines_and_is_told(peer: ScriptedPeer) -> None:
+    async with with_thread(peer, lambda _: True):
         params = {**ASKED, "questions": [], "isBlocking": True}
         await peer.send({"id": 1, "method": "item/tool/requestUserInput", "params": params})
         assert (await peer.answer_to(1))["result"] == {"answers": {}}
 
 
-async def test_answers_to_questions_are_texts_by_id() -> None:
+async def test_answers_to_questions_are_texts_by_id(peer: ScriptedPeer) -> None:
     def decide(request: ApprovalRequest) -> object:
         assert isinstance(request, UserQuestionsRequest)
         return request.answer({"colour": "Red", "sizes": ["S", "L"]})
 
-    peer = ScriptedPeer()
-    async with AppServer.connect(peer, on_approval=decide) as server:  # type: ignore[arg-type]
-        await server.start_thread()
+    async with with_thread(peer, decide):  # type: ignore[arg-type]
         params = {**ASKED, "questions": [], "isBlocking": True}
         await peer.send({"id": 1, "method": "item/tool/requestUserInput", "params": params})
         answers = {"colour": {"answers": ["Red"]}, "sizes": {"answers": ["S", "L"]}}
         assert (await peer.answer_to(1))["result"] == {"answers": answers}
 
 
-async def test_a_withdrawn_request_cancels_its_handler_and_needs_no_answer() -> None:
+async def test_a_withdrawn_request_cancels_its_handler_and_needs_no_answer(peer: ScriptedPeer) -> None:
     cancelled = anyio.Event()
     begun = anyio.Event()
 
@@ -151,9 +151,7 @@ async def test_a_withdrawn_request_cancels_its_handler_and_needs_no_answer() -> 
             cancelled.set()
         return True
 
-    peer = ScriptedPeer()
-    async with AppServer.connect(peer, on_approval=decide) as server:
-        await server.start_thread()
+    async with with_thread(peer, decide) as (server, _):
         await peer.send({"id": 3, "method": COMMAND, "params": ASKED})
         await begun.wait()
         await peer.notify("serverRequest/resolved", threadId="t1", requestId=3)
@@ -162,14 +160,13 @@ async def test_a_withdrawn_request_cancels_its_handler_and_needs_no_answer() -> 
     assert not [message for message in peer.received if message.get("id") == 3 and "method" not in message]
 
 
-async def test_a_waiting_handler_and_an_unread_stream_delay_no_other_thread() -> None:
+async def test_a_waiting_handler_and_an_unread_stream_delay_no_other_thread(peer: ScriptedPeer) -> None:
     async def decide(request: ApprovalRequest) -> bool:
         if request.thread_id == "t1":
             await anyio.sleep_forever()
         return True
 
     ids = iter(("t1", "t2"))
-    peer = ScriptedPeer()
     peer.answers["thread/start"] = lambda _: opened(next(ids))
     async with AppServer.connect(peer, on_approval=decide) as server:
         first, _ = await server.start_thread(), await server.start_thread()
@@ -183,8 +180,7 @@ async def test_a_waiting_handler_and_an_unread_stream_delay_no_other_thread() ->
             assert (await stream.result()).status is TurnStatus.COMPLETED
 
 
-async def test_the_end_of_the_server_ends_everything_that_waits_with_its_cause() -> None:
-    peer = ScriptedPeer()
+async def test_the_end_of_the_server_ends_everything_that_waits_with_its_cause(peer: ScriptedPeer) -> None:
     peer.cause = "the server ended with exit status 3\ndisk full"
     raised: list[str] = []
 
@@ -207,8 +203,7 @@ async def test_the_end_of_the_server_ends_everything_that_waits_with_its_cause()
     assert raised == [peer.cause] * len(waiting)
 
 
-async def test_a_turn_whose_caller_left_before_the_answer_is_interrupted() -> None:
-    peer = ScriptedPeer()
+async def test_a_turn_whose_caller_left_before_the_answer_is_interrupted(peer: ScriptedPeer) -> None:
     del peer.answers["turn/start"]
     async with with_thread(peer) as (_, thread):
         async with anyio.create_task_group() as group:
@@ -220,8 +215,7 @@ async def test_a_turn_whose_caller_left_before_the_answer_is_interrupted() -> No
         assert interrupt["params"] == {"threadId": "t1", "turnId": "u9"}
 
 
-async def test_an_answer_that_comes_together_with_the_cancellation_is_late() -> None:
-    peer = ScriptedPeer()
+async def test_an_answer_that_comes_together_with_the_cancellation_is_late(peer: ScriptedPeer) -> None:
     late: list[str] = []
     async with AppServer.connect(peer) as server, anyio.create_task_group() as group:
 
@@ -237,8 +231,7 @@ async def test_an_answer_that_comes_together_with_the_cancellation_is_late() -> 
     assert late == ["u1"]
 
 
-async def test_a_turn_that_ended_before_it_was_asked_for_has_its_end() -> None:
-    peer = ScriptedPeer()
+async def test_a_turn_that_ended_before_it_was_asked_for_has_its_end(peer: ScriptedPeer) -> None:
     async with with_thread(peer) as (_, thread):
         for number in range(20):
             ended = turn(f"u{number}", "completed" if number % 2 else "interrupted")
@@ -250,17 +243,17 @@ async def test_a_turn_that_ended_before_it_was_asked_for_has_its_end() -> None:
         assert (await thread.turn("u18").result()).status is TurnStatus.INTERRUPTED
 
 
-async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_never_answers_is_given_up(
+    peer: ScriptedPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("app_server.client.app_server.STARTS_WITHIN", 0.05)
-    peer = ScriptedPeer()
     del peer.answers["initialize"]
     with pytest.raises(ServerEnded, match="did not answer"):
         async with AppServer.connect(peer):
             raise AssertionError("it is not connected")
 
 
-async def test_a_closed_thread_ends_who_waits_for_it() -> None:
-    peer = ScriptedPeer()
+async def test_a_closed_thread_ends_who_waits_for_it(peer: ScriptedPeer) -> None:
     async with with_thread(peer) as (_, thread):
         running = await thread.start_turn("hi")
         await peer.notify("thread/closed", threadId="t1")
