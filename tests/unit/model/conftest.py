@@ -2,10 +2,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.model.provider_server import ProviderServer
+from tests.unit.model.provider_server import ProviderServer, provider_server
 
 
 @pytest.fixture
 async def provider() -> AsyncIterator[ProviderServer]:
-    async with ProviderServer() as server:
+    async with provider_server() as server:
         yield server

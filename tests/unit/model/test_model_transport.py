@@ -18,19 +18,12 @@ from app_server.core.model.model_errors import (
     UnexpectedStatus,
 )
 from app_server.core.model.prompt import Completed, Created, ModelEvent, OutputTextDelta
+from app_server.demo.scripted_model import LAST_CHUNK as END
+from app_server.demo.scripted_model import chunk
 from protocol.structs import Json
 from tests.support.loading import modules_loaded_by
-from tests.unit.model.provider_server import (
-    END,
-    Bytes,
-    Gate,
-    HangUp,
-    ProviderServer,
-    Wait,
-    chunk,
-    head,
-    whole,
-)
+from tests.support.waiting import until
+from tests.unit.model.provider_server import ProviderServer, Then, head, provider_server, whole
 from tests.unit.model.scripted import COMPLETED, CREATED, IDENTITY, ask, provider_config, text_delta
 
 ANSWER = CREATED + text_delta("grüße 😀") + COMPLETED
@@ -73,37 +66,37 @@ async def test_a_compressed_answer_that_is_none(provider: ProviderServer, http: 
 
 
 async def test_an_answer_that_ends_with_its_connection(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(head(transfer_encoding="", connection="close"), Bytes(ANSWER), HangUp())
+    provider.answer(head(transfer_encoding="", connection="close"), ANSWER, Then.HANG_UP)
     assert await asked(provider, http) == EVENTS
 
 
 async def test_a_connection_cut_in_the_middle(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(head(), chunk(CREATED), HangUp())
+    provider.answer(head(), chunk(CREATED), Then.HANG_UP)
     with pytest.raises(StreamDisconnected, match="Error while reading the server response"):
         await asked(provider, http)
 
 
 async def test_an_answer_that_is_no_http(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(Bytes(b"220 smtp.test ready\r\n\r\n"), HangUp())
+    provider.answer(b"220 smtp.test ready\r\n\r\n", Then.HANG_UP)
     with pytest.raises(ModelError, match="No connection to") as caught:
         await asked(provider, http)
     assert caught.value.retryable
 
 
 async def test_a_stream_that_falls_silent(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(head(), chunk(CREATED), Wait(anyio.Event()))
+    provider.answer(head(), chunk(CREATED), Then.HOLD)
     with pytest.raises(StreamDisconnected, match="idle timeout waiting for SSE"):
         await asked(provider, http, stream_idle_timeout_ms=100)
 
 
 async def test_waiting_for_response_headers_times_out(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(Wait(anyio.Event()))
+    provider.answer(Then.HOLD)
     with pytest.raises(ModelError, match="did not begin to answer in time"):
         await asked(provider, http, stream_idle_timeout_ms=100)
 
 
 async def test_headers_have_a_time_limit_of_their_own(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(Bytes(b"HTTP/1.1 200 X\r\n"), Wait(anyio.Event()))
+    provider.answer(b"HTTP/1.1 200 X\r\n", Then.HOLD)
     request = HttpRequest(
         method="POST", url=provider.url, headers={}, body=b"{}", idle_seconds=60, header_seconds=0.1
     )
@@ -114,7 +107,7 @@ async def test_headers_have_a_time_limit_of_their_own(provider: ProviderServer, 
 
 
 async def test_completion_needs_no_end_of_the_response(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(head(), chunk(ANSWER), Wait(anyio.Event()))
+    provider.answer(head(), chunk(ANSWER), Then.HOLD)
     assert await asked(provider, http) == EVENTS
 
 
@@ -126,7 +119,7 @@ async def test_redirects_are_not_followed(provider: ProviderServer, http: LazyHt
 
 
 async def test_an_error_body_without_end_is_cut(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(head(400), *[chunk(b"x" * 65_536)] * 3, Wait(anyio.Event()))
+    provider.answer(head(400), *[chunk(b"x" * 65_536)] * 3, Then.HOLD)
     with pytest.raises(UnexpectedStatus, match="400 Bad Request: xxx"):
         await asked(provider, http)
 
@@ -134,21 +127,21 @@ async def test_an_error_body_without_end_is_cut(provider: ProviderServer, http: 
 async def test_a_connection_closed_between_requests(provider: ProviderServer, http: LazyHttp) -> None:
     provider.answer(head(), chunk(ANSWER), END)
     await asked(provider, http)
-    provider.answer(HangUp())  # as a server does that has lost patience at this very moment
+    provider.answer(Then.HANG_UP)  # as a server does that has lost patience at this very moment
     provider.answer(head(), chunk(ANSWER), END)
     assert await asked(provider, http) == EVENTS
     assert [request.connection for request in provider.asked] == [1, 1, 2]
 
 
 async def test_a_new_connection_that_is_closed_is_a_failure(provider: ProviderServer, http: LazyHttp) -> None:
-    provider.answer(HangUp())
+    provider.answer(Then.HANG_UP)
     with pytest.raises(ModelError, match="No connection to"):
         await asked(provider, http)
     assert len(provider.asked) == 1
 
 
 async def test_a_refused_connection_is_an_error(http: LazyHttp) -> None:
-    async with ProviderServer() as gone:
+    async with provider_server() as gone:
         pass
     with pytest.raises(ModelError, match="Connection refused"):
         await asked(gone, http)
@@ -202,12 +195,12 @@ def test_http_is_imported_late() -> None:
 async def test_requests_at_once_have_a_connection_each(provider: ProviderServer, http: LazyHttp) -> None:
     at_once = MAX_IDLE_CONNECTIONS + 5
     for _ in range(at_once):
-        provider.answer(head(), chunk(CREATED), Wait(anyio.Event()))
+        provider.answer(head(), chunk(CREATED), Then.HOLD)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             for _ in range(at_once):
                 group.start_soon(ask, client_of(provider, http))
-            await Gate(provider).at(at_once).wait()
+            await until(lambda: len(provider.asked) == at_once)
             group.cancel_scope.cancel()
     assert sorted(request.connection for request in provider.asked) == list(range(1, at_once + 1))
 
@@ -215,7 +208,7 @@ async def test_requests_at_once_have_a_connection_each(provider: ProviderServer,
 async def test_a_connection_that_was_given_up_is_not_used_again(
     provider: ProviderServer, http: LazyHttp
 ) -> None:
-    provider.answer(head(), chunk(CREATED), HangUp())
+    provider.answer(head(), chunk(CREATED), Then.HANG_UP)
     with pytest.raises(StreamDisconnected):
         await asked(provider, http)
     provider.answer(head(), chunk(ANSWER), END)
