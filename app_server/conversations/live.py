@@ -284,7 +284,7 @@ class LiveConversation:
     async def end_when_settled(self) -> None:
         """End it once its turns have ended, those that were requested, too. No other begins for its goal."""
         self.subscriptions.on_watched = lambda watched: None
-        self.session.watch_goal(False)
+        self.session.goal.watch(False)
         while self.session.current_turn is not None:
             await self.session.settled()
             await anyio.sleep(NEXT_TURN_SECONDS)

@@ -88,9 +88,9 @@ class ConversationManager:
         live.untold += self._untold.pop(id, ())
         if self.outlasts_clients:
             opened.session.store_identity()
-            opened.session.watch_goal(False)
+            opened.session.goal.watch(False)
             if not self.restoring:
-                live.subscriptions.on_watched = opened.session.watch_goal
+                live.subscriptions.on_watched = opened.session.goal.watch
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
 
@@ -114,8 +114,8 @@ class ConversationManager:
         """Let turns begin for goals that somebody watches."""
         self.restoring = False
         for live in self._live.values():
-            live.subscriptions.on_watched = live.session.watch_goal
-            live.session.watch_goal(live.subscriptions.any)
+            live.subscriptions.on_watched = live.session.goal.watch
+            live.session.goal.watch(live.subscriptions.any)
 
     async def hand_over_all(self) -> None:
         """End every conversation because it goes on elsewhere. Nobody is told of an end."""

@@ -15,6 +15,9 @@ import zlib
 from collections.abc import Iterator
 from struct import unpack_from
 
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+"""For one image; providers accept no larger ones."""
+
 MOST_PIXEL_BYTES = 512 * 1024 * 1024
 """Of a PNG's pixels when they are inflated; no provider takes as much."""
 

@@ -19,10 +19,10 @@ from app_server.core.caller import Caller
 from app_server.core.config.fence import check_permissions, require_working_directory
 from app_server.core.config.types import Config, McpServerConfig
 from app_server.core.context.history import collect_user_messages, message_text
-from app_server.core.goals import GoalChange
 from app_server.core.session.commands import ALL_WISHES, Command, StartTurn, TurnWishes
 from app_server.core.session.services import Services
 from app_server.core.session.session import Session
+from app_server.core.session.turns import SessionGoal
 from app_server.core.session.user_input import check_schema, user_words
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.core.threads import run_in_thread
@@ -219,20 +219,12 @@ class SessionHandle:
         """Tell who follows the conversation something about it."""
         self._session.warn("", message)
 
-    # --- the goal
-    def watch_goal(self, watched: bool) -> None:
-        """Let turns begin for the goal only while somebody watches."""
-        self._session.goal.watch(watched)
+    # --- the goal, MCP servers, the editor
+    @property
+    def goal(self) -> SessionGoal:
+        """Return what can be asked of the goal."""
+        return self._session.goal
 
-    def set_goal(self, change: GoalChange) -> Goal:
-        """Change the goal; where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
-        return self._session.goal.set(change)
-
-    def clear_goal(self) -> bool:
-        """Remove the goal; False where there was none."""
-        return self._session.goal.clear()
-
-    # --- MCP servers, the editor
     @property
     def mcp(self) -> McpRequests:
         """Return what can be asked of the MCP servers."""

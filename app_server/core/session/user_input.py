@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 
+from app_server.beneath import RefusedName, TooLarge, read_named
 from app_server.core.context.environment_context import user_text
-from app_server.core.context.images import image_data_url
 from app_server.core.errors import CoreError, retry_hint
 from app_server.core.injected_messages import MENTION_HEAD
 from app_server.core.lazy import Lazy
-from app_server.core.pictures import ImageUnreadable, checked_url
+from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable, checked_url, data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
 from protocol.items import ImageInput, LocalImageInput, MentionInput, SentInput, SkillInput, TextInput
@@ -83,6 +83,18 @@ async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage |
         reason = error.strerror if isinstance(error, OSError) else str(error)
         log.warning("%s cannot be attached: %s", what, reason)
         return InputText(text=f"({what} could not be attached: {reason}.)")
+
+
+def image_data_url(path: Path, *, checksums: bool = True) -> str:
+    """Read a file that the user named. `checksums` False: those of a PNG may be wrong. Blocks: call it in a thread.
+    Raises ImageUnreadable or OSError."""
+    try:
+        data = read_named(path.absolute(), MAX_IMAGE_BYTES)
+    except TooLarge:
+        raise ImageUnreadable(f"larger than {MAX_IMAGE_BYTES} bytes") from None
+    except (IsADirectoryError, RefusedName):
+        raise ImageUnreadable("not a file") from None
+    return data_url(data, checksums=checksums)
 
 
 async def _with_attachments(

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 
-from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.context.text_for_model import shorten
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.own_programs import reader_command
-from app_server.core.pictures import ImageUnreadable, data_url
+from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable, data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.tools import schemas
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output

@@ -29,9 +29,9 @@ from app_server.core.context.history import (
     summary_message,
     with_marked_summary,
 )
-from app_server.core.context.images import MAX_IMAGE_BYTES, image_data_url
 from app_server.core.injected_messages import is_injected
-from app_server.core.pictures import ImageUnreadable
+from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable
+from app_server.core.session.user_input import image_data_url
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from protocol.responses import (
     CustomToolCall,

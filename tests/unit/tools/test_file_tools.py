@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, SettingsPlace
-from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.files.model_reads import (
     LINE_BYTES,
     ReadError,
@@ -24,7 +23,7 @@ from app_server.core.files.model_reads import (
     read_lines,
 )
 from app_server.core.model.families import find_family
-from app_server.core.pictures import BROKEN
+from app_server.core.pictures import BROKEN, MAX_IMAGE_BYTES
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure
 from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
 from protocol.events.commands import ExecCommandBeginEvent

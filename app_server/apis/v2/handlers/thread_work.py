@@ -158,7 +158,7 @@ async def thread_goal_set(
     )
     live.subscriptions.prefer(context.client, context.make_adapter)  # what its turns ask is asked in this API
     try:
-        goal = live.session.set_goal(change)
+        goal = live.session.goal.set(change)
     except GoalRefused as error:
         raise invalid_field(str(error), error.field) from error
     except NoGoal as error:
@@ -187,7 +187,7 @@ async def thread_goal_clear(
 ) -> wire.ThreadGoalClearResponse:
     """Remove the goal; a turn that runs for it goes on to its end."""
     live = _with_goals(context.loaded(params.thread_id))
-    return wire.ThreadGoalClearResponse(cleared=live.session.clear_goal())
+    return wire.ThreadGoalClearResponse(cleared=live.session.goal.clear())
 
 
 def _with_goals(live: LiveConversation) -> LiveConversation:
