@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.outbox import Outbox
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EndedItem,
-    EngineEvent,
     ItemCompleted,
     SessionEvent,
     TurnEnded,
@@ -46,6 +44,7 @@ from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.mcp import ErrResult, McpInvocation
 from protocol.responses import SearchAction
 from protocol.structs import Json
+from tests.support.event_sink import EventSink
 from tests.unit.rollout.stored import Line, turn_events
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
@@ -115,22 +114,14 @@ turns = st.lists(
 )
 
 
-class Recorder(Outbox):
-    def __init__(self) -> None:
-        self.emitted: list[SessionEvent] = []
-
-    def emit(
-        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
-    ) -> None:
-        self.emitted.append(SessionEvent(operation_id, turn_id, event))
-
-
 def run(plan: list[tuple[TurnKind, list[tuple[Item, bool]], str]]) -> list[SessionEvent]:
     """The events of these turns; an item whose flag is set is cut."""
-    recorder = Recorder()
+    emitted: list[SessionEvent] = []
     clock = iter(range(1_700_000_000, 1_800_000_000))
     for number, (kind, items, end) in enumerate(plan):
-        turn = TurnEmitter(recorder, str(number), str(uuid.UUID(int=number)), lambda: float(next(clock)))
+        turn = TurnEmitter(
+            EventSink(emitted.append), str(number), str(uuid.UUID(int=number)), lambda: float(next(clock))
+        )
         turn.turn_started(kind, None)
         for item, cut in items:
             turn.start(item)
@@ -146,7 +137,7 @@ def run(plan: list[tuple[TurnKind, list[tuple[Item, bool]], str]]) -> list[Sessi
                 turn.turn_ended(TurnStatus.FAILED, error=error)
             case _:
                 turn.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.REPLACED)
-    return recorder.emitted
+    return emitted
 
 
 def stored(events: list[SessionEvent], *, identity: bool) -> list[Line]:

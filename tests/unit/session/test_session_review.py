@@ -165,19 +165,6 @@ class Emitted(list[Any]):
 TOLD = [McpServersSettled(("no such program",)), WarningEvent(message="too many tools")]
 
 
-async def test_failures_and_notices_are_emitted_once_the_servers_are_ready() -> None:
-    manager, emitted = Manager(), Emitted()
-    servers = SessionServers(cast("Any", manager), cast("Any", emitted))
-    async with anyio.create_task_group() as group:
-        servers.start(group)
-        await anyio.wait_all_tasks_blocked()
-        assert emitted == []
-        manager.settled.set()
-        await anyio.wait_all_tasks_blocked()
-        assert emitted == TOLD
-        group.cancel_scope.cancel()
-
-
 async def test_servers_that_were_replaced_are_not_reported() -> None:
     manager, emitted = Manager(), Emitted()
     servers = SessionServers(cast("Any", manager), cast("Any", emitted))

@@ -38,7 +38,6 @@ from app_server.core.tools.contract import (
 from app_server.core.tools.registry import TOOLS
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.outbox import Outbox
 from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.engine.settings import Settings
 from protocol.events.commands import (
@@ -57,6 +56,7 @@ from protocol.policy import (
 )
 from protocol.structs import Json, replace
 from tests.support.callers import some_caller
+from tests.support.event_sink import EventSink
 
 DENIED = ExecResult(
     exit_code=1, stdout=b"", stderr=b"no: Permission denied", aggregated=b"no: Permission denied", duration_s=0.1,
@@ -142,18 +142,6 @@ class Scene:
         return [event for event in self.said if isinstance(event, kinds)]
 
 
-class Recorder(Outbox):
-    """An outbox that hands on what is emitted, and stores nothing."""
-
-    def __init__(self, emitted: Callable[[EngineEvent], None]) -> None:
-        self._emitted = emitted
-
-    def emit(
-        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
-    ) -> None:
-        self._emitted(event)
-
-
 MakeScene = Callable[..., Scene]
 
 
@@ -195,7 +183,7 @@ def scene(tmp_path: Path) -> MakeScene:
                 summary=ReasoningSummary.AUTO,
             ),
             config=config,
-            items=TurnEmitter(Recorder(emit), "1", "turn-1", lambda: 0.0),
+            items=TurnEmitter(EventSink(lambda each: emit(each.event)), "1", "turn-1", lambda: 0.0),
             commands=CommandServices(
                 runner, runner.roots.open(), Terminals(), "/bin/sh", CurrentCaller(some_caller(), ENVIRONMENT)
             ),

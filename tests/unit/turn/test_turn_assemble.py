@@ -17,7 +17,6 @@ from app_server.core.model.prompt import (
 from app_server.core.turn.assemble import Piece, PlanEdge, PlanFinder, ReplyAssembler, Visible
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import last_assistant_text
-from app_server.core.turn.outbox import Outbox
 from protocol.engine.events import (
     AgentMessageDelta,
     EngineEvent,
@@ -40,30 +39,19 @@ from protocol.responses import (
     parse_response_item,
 )
 from protocol.structs import Json
-
-
-class Recorder(Outbox):
-    """An outbox that keeps what is emitted, and stores nothing."""
-
-    def __init__(self) -> None:
-        self.emitted: list[EngineEvent] = []
-
-    def emit(
-        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
-    ) -> None:
-        self.emitted.append(event)
+from tests.support.event_sink import EventSink
 
 
 def play(*events: Visible, raw: bool = False, messages: bool = True, end: bool = False) -> list[EngineEvent]:
-    recorder = Recorder()
+    emitted: list[EngineEvent] = []
     names = iter(f"new-{n}" for n in range(100))
-    emitter = TurnEmitter(recorder, "7", "turn", lambda: 0.0)
+    emitter = TurnEmitter(EventSink(lambda each: emitted.append(each.event)), "7", "turn", lambda: 0.0)
     assembler = ReplyAssembler(emitter, lambda: next(names), raw_reasoning=raw, show_messages=messages)
     for event in events:
         assembler.take(event)
     if end:
         emitter.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
-    return recorder.emitted
+    return emitted
 
 
 def kinds(emitted: list[EngineEvent]) -> list[str]:

@@ -1,0 +1,18 @@
+"""What a turn emits, handed on without an outbox."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from protocol.engine.events import EngineEvent, SessionEvent
+
+
+@dataclass(frozen=True)
+class EventSink:
+    """Stores nothing."""
+
+    take: Callable[[SessionEvent], object]
+
+    def emit(
+        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
+    ) -> None:
+        self.take(SessionEvent(operation_id, turn_id, event))
