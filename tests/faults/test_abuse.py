@@ -64,13 +64,13 @@ async def test_a_stream_waits_for_a_sleeping_client_and_arrives_whole(tmp_path: 
         # What a first turn loads is no part of the flood.
         assert (await server.client.turn(conversation, "first")).last_message == "before"
         before = server.memory()
-        server.wire.sleep()
+        server.client.stop_reading()
         await server.client.send(
             "sendUserMessage",
             {"conversationId": conversation, "items": [{"type": "text", "data": {"text": "go"}}]},
         )
         asleep = await settled(server)
-        server.wire.wake()
+        server.client.read_on()
         turn = await server.client.rest_of_turn(conversation)
         assert turn.last_message == text
         assert told(server, conversation, "agent_message_delta") == text
@@ -85,13 +85,13 @@ async def test_a_command_that_floods_a_sleeping_client_ends_in_bounded_memory(tm
     async with conversing(Place(tmp_path), model) as server:
         conversation = await server.open()
         before = server.memory()
-        server.wire.sleep()
+        server.client.stop_reading()
         await server.client.send(
             "sendUserMessage",
             {"conversationId": conversation, "items": [{"type": "text", "data": {"text": "go"}}]},
         )
         asleep = await settled(server)
-        server.wire.wake()
+        server.client.read_on()
         turn = await server.client.rest_of_turn(conversation)
         assert turn.last_message == "done"
         (end,) = turn.of("exec_command_end")

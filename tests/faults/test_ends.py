@@ -27,12 +27,12 @@ async def stdin_closes(server: Served) -> None:
 
 async def nobody_reads(server: Served) -> None:
     """The next write finds a broken pipe, so something has to be said."""
-    await server.wire.stop_reading()
+    await server.close_stdout()
     await server.client.send("getUserAgent")
 
 
 async def both_close(server: Served) -> None:
-    await server.wire.stop_reading()
+    await server.close_stdout()
     await server.wire.close()
 
 

@@ -18,9 +18,9 @@ from anyio.abc import Process
 
 from app_server.core.rollout.conversation import read_rollout
 from protocol.structs import Json
-from tests.support.client import Client
+from tests.support.client import Client, ProcessWire
 from tests.support.invariants import orphans
-from tests.support.places import LONG, Place, SleepyWire, place_in, served
+from tests.support.places import LONG, Place, place_in, served
 from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, script, word
 from tests.support.waiting import until
 
@@ -45,12 +45,12 @@ class Moment:
     pause: float
 
 
-class DoomedWire(SleepyWire):
+class DoomedWire(ProcessWire):
     """Kills the server at its moment; what the server had written by then is still read."""
 
     def __init__(self, process: Process, moment: Moment | None) -> None:
         super().__init__(process)
-        self._moment, self.killed = moment, False
+        self._process, self._moment, self.killed = process, moment, False
 
     async def lines(self) -> AsyncIterator[bytes]:
         count = 0

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from protocol.structs import Json
-from tests.support.client import Client, MemoryWire
+from tests.support.client import Client
 from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, script, word
 from tests.support.thread_client import ended, heard, join, say, start, turn
 from tests.support.waiting import until
@@ -25,16 +25,15 @@ async def test_a_client_that_does_not_read_its_answers_holds_up_nobody_elses_req
         world(reply(begins_to_say(), word("one"), hold, says("one"))) as w,
         w.another(buffered=1) as slow,
     ):
-        assert isinstance(slow.wire, MemoryWire)
         thread = await start(w.client)
         begun = await turn(w.client, thread)
         await w.client.expect("item/agentMessage/delta")
-        slow.wire.stop_reading()
+        slow.stop_reading()
         joins = [await slow.send("thread/resume", {"threadId": thread}) for _ in range(3)]
         await anyio.wait_all_tasks_blocked()
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": begun})
         assert (await ended(w.client, begun))["status"] == "interrupted"
-        slow.wire.read_on()
+        slow.read_on()
         for id in joins:
             assert "result" in await slow.answer_to(id)
 
@@ -61,12 +60,10 @@ class Slow:
     thread: str
 
     def stop(self) -> None:
-        assert isinstance(self.client.wire, MemoryWire)
-        self.client.wire.stop_reading()
+        self.client.stop_reading()
 
     def read_on(self) -> None:
-        assert isinstance(self.client.wire, MemoryWire)
-        self.client.wire.read_on()
+        self.client.read_on()
 
     @property
     def unread(self) -> int:

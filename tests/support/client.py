@@ -28,20 +28,10 @@ class Wire(Protocol):
 class MemoryWire:
     def __init__(self, end: MemoryTransport) -> None:
         self._end = end
-        self._reads = anyio.Event()
-        self._reads.set()
-
-    def stop_reading(self) -> None:
-        """Read nothing more until `read_on`."""
-        self._reads = anyio.Event()
-
-    def read_on(self) -> None:
-        self._reads.set()
 
     async def lines(self) -> AsyncIterator[bytes]:
         async for batch in self._end.lines():
             for line in batch:
-                await self._reads.wait()
                 assert isinstance(line, bytes), "the server wrote a line over the limit"
                 yield line
 
@@ -143,6 +133,8 @@ class Client:
     """The server has closed its end."""
     left_early: bool = False
     """The client has left in the middle of something."""
+    _asleep: anyio.Event | None = None
+    """Set when it reads on."""
     _next_id: int = 0
     _position: int = 0
     _arrived: anyio.Event = field(default_factory=anyio.Event)
@@ -152,6 +144,8 @@ class Client:
     async def read(self) -> None:
         """Until the server closes its end."""
         async for line in self.wire.lines():
+            if self._asleep is not None:
+                await self._asleep.wait()
             try:
                 message = json.loads(line)
             except ValueError:
@@ -163,6 +157,14 @@ class Client:
             self._wake()
         self.closed = True
         self._wake()
+
+    def stop_reading(self) -> None:
+        """Read nothing more until `read_on`."""
+        self._asleep = anyio.Event()
+
+    def read_on(self) -> None:
+        if self._asleep is not None:
+            self._asleep.set()
 
     def _wake(self) -> None:
         self._arrived.set()

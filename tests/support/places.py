@@ -51,36 +51,6 @@ os.fsync = fsync
 """A `sitecustomize` that tells of each fsync once it is done."""
 
 
-class SleepyWire(ProcessWire):
-    """Reads only while it is awake."""
-
-    def __init__(self, process: Process) -> None:
-        super().__init__(process)
-        self._process = process
-        self._awake = anyio.Event()
-        self._awake.set()
-
-    def sleep(self) -> None:
-        self._awake = anyio.Event()
-
-    def wake(self) -> None:
-        self._awake.set()
-
-    async def stop_reading(self) -> None:
-        """Close the pipe that the server writes to; closed when this returns."""
-        # anyio's own `aclose` only forbids further reads.
-        process = self._process._process  # type: ignore[attr-defined]
-        pipe = process._transport.get_pipe_transport(1)
-        pipe.close()
-        while pipe._pipe is not None:
-            await anyio.lowlevel.checkpoint()
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        async for line in super().lines():
-            yield line
-            await self._awake.wait()
-
-
 @dataclass(slots=True)
 class Place:
     """A home, a workspace, a model, and what a server there is started with."""
@@ -158,12 +128,21 @@ class Served:
 
     place: Place
     process: Process
-    wire: SleepyWire
+    wire: ProcessWire
     client: Client
     mark: str
 
     async def open(self, **params: Json) -> str:
         return await self.client.open(cwd=str(self.place.workspace), **params)
+
+    async def close_stdout(self) -> None:
+        """Close the pipe that the server writes to; closed when this returns."""
+        # anyio's own `aclose` only forbids further reads.
+        process = self.process._process  # type: ignore[attr-defined]
+        pipe = process._transport.get_pipe_transport(1)
+        pipe.close()
+        while pipe._pipe is not None:
+            await anyio.lowlevel.checkpoint()
 
     async def kill(self) -> None:
         self.process.kill()
@@ -214,7 +193,7 @@ async def served(
     *,
     command: Sequence[str] = OURS,
     initialize: bool = True,
-    wiring: Callable[[Process], SleepyWire] = SleepyWire,
+    wiring: Callable[[Process], ProcessWire] = ProcessWire,
 ) -> AsyncIterator[Served]:
     """A server. When the block is left its client leaves, if the server is there still, and it has to end by
     itself, leaving nothing. A server that the block has killed may leave what it likes."""
@@ -242,7 +221,7 @@ async def served(
             for question in QUESTIONS:
                 client.decide(question, lambda request: None)  # nobody could be told any more
             if process.returncode is None:
-                wire.wake()
+                client.read_on()
                 await wire.close()
                 assert await server.gone() == 0, place.log.read_text()[-2000:]
             group.cancel_scope.cancel()
