@@ -1,24 +1,29 @@
-"""Who uses the first server beside its first client: people who come at any moment, follow the threads that are there,
-do what people do, leave or die in the middle of it, and come again.
+"""Who comes beside the first client. To the same server: people who come at any moment, follow the threads that are
+there, do what people do, leave or die in the middle of it, and come again. One who left and comes back. And a visitor
+with a server of its own on the same home.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
 
 from tests.simulation.connection import Gone
 from tests.simulation.habits import ANSWERS
-from tests.simulation.people import Person
-from tests.simulation.visits import counted
+from tests.simulation.later import is_stored
+from tests.simulation.people import APIS, Person
 
 if TYPE_CHECKING:
     from tests.simulation.sim_world import SimWorld
 
-BETWEEN = (0.4, 0.0, 0.02, 3.0, 20.0)
-"""Seconds between two things that somebody does, if it is not at a sign."""
+BETWEEN, BETWEEN_VISITS = (0.4, 0.0, 0.02, 3.0, 20.0), (0.4, 0.0, 3.0, 60.0)
+"""Seconds between two things that somebody does, if it is not at a sign; and that a visitor does."""
 
 DEEDS = ("interrupt", "steer", "second turn", "settings", "read", "resume", "name", "turn", "turn", "guess")
 """What they do beside what is done in this world; the last: answer under an id that they were not asked under."""
+
+VISITORS_DEEDS = ("read", "name", "fork", "archive", "rollback", "settings")
 
 
 async def keep_company(world: "SimWorld", api: str) -> None:
@@ -80,3 +85,59 @@ async def _some_moment(world: "SimWorld", person: Person) -> None:
     else:
         with anyio.move_on_after(world.draws.pick("between company", BETWEEN)):
             await world.calm.wait()
+
+
+@contextmanager
+def counted(world: "SimWorld") -> Iterator[None]:
+    world.guests += 1
+    try:
+        yield
+    except* Gone:
+        pass
+    finally:
+        world.guests -= 1
+        world.guest_left.set()
+
+
+async def come_back(world: "SimWorld") -> None:
+    """Connect again to a new server and go on with every thread."""
+    with counted(world):
+        async with world.again(world.habits.api) as person:
+            await person.begin()
+            for thread in _threads(world):
+                if await person.history(thread) is not None:
+                    person.go_on(thread)
+                elif thread in _threads(world) and not (world.habits.visitor or world.habits.read_faults):
+                    world.problems.append(f"thread {thread} cannot be resumed by who comes back")
+            world.model.note("somebody came back")
+            await world.calm.wait()
+            await world.all_quiet()
+
+
+async def visit(world: "SimWorld") -> None:
+    """Look at the threads of the first server in another one, and try to go on with them. While they are open there,
+    this is refused.
+    """
+    draws = world.draws
+    with counted(world):
+        async with world.server(draws.pick("api of a visitor", APIS)) as person:
+            await person.begin()
+            for _ in range(draws.pick("visits", (1, 2, 5))):
+                with anyio.move_on_after(draws.seconds("between visits", *BETWEEN_VISITS)):
+                    await world.calm.wait()
+                threads = _threads(world)
+                if not threads or world.calm.is_set():
+                    continue
+                thread = draws.pick("visited thread", threads)
+                if draws.chance("a visitor's deed", 0.5):
+                    await person.do(thread, draws.pick("deed of a visitor", VISITORS_DEEDS), None)
+                elif await person.history(thread) is None:
+                    world.model.note("a thread that is open elsewhere was refused")
+                else:
+                    world.model.note("a visitor took a thread over")
+                    await person.turn(thread)
+
+
+def _threads(world: "SimWorld") -> list[str]:
+    known = dict.fromkeys(world.record.threads)
+    return [each for each in known if each not in world.record.gone and is_stored(world.home, each)]

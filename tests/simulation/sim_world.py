@@ -21,6 +21,7 @@ from app_server.core.config.types import SharingSettings
 from app_server.machine import Machine
 from app_server.server import ClientPlace, Server, ServerSettings, open_server, serve
 from app_server.transport.memory import MemoryTransport, memory_pair
+from tests.simulation.company import come_back
 from tests.simulation.conversation_person import ConversationPerson
 from tests.simulation.draws import Draws
 from tests.simulation.editor_person import EditorPerson
@@ -35,7 +36,6 @@ from tests.simulation.sim_model import SimHttp, SimModel
 from tests.simulation.stored import rollouts
 from tests.simulation.streamed_text import note_what_streams
 from tests.simulation.thread_person import ThreadPerson
-from tests.simulation.visits import come_back
 from tests.support.client import MemoryWire
 
 EPOCH = 1_790_000_000

@@ -26,7 +26,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from tests.simulation.company import keep_company
+from tests.simulation.company import keep_company, visit
 from tests.simulation.coverage import situations_of
 from tests.simulation.draws import Choices, Draws
 from tests.simulation.habits import Habits, draw_habits
@@ -40,7 +40,6 @@ from tests.simulation.sim_disk import reading_fails
 from tests.simulation.sim_model import SimModel
 from tests.simulation.sim_world import SimWorld, arrive, kill
 from tests.simulation.stored import rollouts
-from tests.simulation.visits import visit
 from tests.simulation.watchdog import Spin, step_limit
 
 ROOT = Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
