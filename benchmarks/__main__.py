@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import pstats
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from benchmarks import batch, chart, crowd, growth, inspecting, report, shared, soak
-from benchmarks.aggregate import functions_table, parts_table
+from benchmarks.aggregate import parts_table, shares
 from benchmarks.commands import COMMAND_BENCHMARKS
 from benchmarks.compare import OURS, REFERENCE, REFERENCE_VARIABLE, measure, rows, sides
 from benchmarks.disk import DISK_BENCHMARKS
@@ -100,8 +101,13 @@ async def _profile(args: argparse.Namespace) -> None:
     )
     name = f"profile {args.profile}"
     head = ", ".join(f"{title} {written(seconds, Unit.SECONDS)}" for title, seconds in times)
-    _show(args, name, parts_table(spent.shares, spent.loop), f"One {args.profile}: {head}. {said(where)}")
-    sys.stdout.write("\n" + report.plain(functions_table(spent.shares, spent.loop)))
+    _show(
+        args,
+        name,
+        parts_table(shares(spent.profiler), spent.loop),
+        f"One {args.profile}: {head}. {said(where)}",
+    )
+    pstats.Stats(spent.profiler).sort_stats("tottime").print_stats(25)
 
 
 def _show(args: argparse.Namespace, name: str, table: Table, note: str) -> None:

@@ -1,4 +1,4 @@
-"""A profile, summed up: self time by part of ours and by library, and the functions that take most.
+"""A profile, summed up: self time by part of ours and by library.
 
 What built-in functions take is counted for whoever called them; waiting for sockets is left out.
 """
@@ -9,14 +9,12 @@ import cProfile
 import pstats
 import re
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.report import Table
 
 ROOT = Path(__file__).resolve().parent.parent
-LARGEST = 25
 CORE_DEPTH, DEPTH = 3, 2
 
 Function = tuple[str, int, str]
@@ -24,30 +22,17 @@ Timings = tuple[int, int, float, float]
 """Calls without recursion, calls, self time, time with callees; as `pstats` keeps them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Parts of the whole, largest first; each sums to at most 1."""
-
-    parts: list[tuple[str, float]]
-    functions: list[tuple[str, float]]
+Shares = Sequence[tuple[str, float]]
+"""Parts of the whole by name, largest first; they sum to at most 1."""
 
 
 def shares(profiler: cProfile.Profile) -> Shares:
     by_part: dict[str, float] = defaultdict(float)
-    by_function: dict[str, float] = defaultdict(float)
     for function, seconds in _self_times(profiler):
-        part = part_of(function[0])
-        by_part[part] += seconds
-        by_function[_named(function)] += seconds
+        by_part[part_of(function[0])] += seconds
     whole = sum(by_part.values()) or 1.0
-    return Shares(
-        [(name, seconds / whole) for name, seconds in _largest(by_part)],
-        [(name, seconds / whole) for name, seconds in _largest(by_function)[:LARGEST]],
-    )
-
-
-def _largest(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
-    return sorted(seconds.items(), key=lambda item: -item[1])
+    parts = ((name, seconds / whole) for name, seconds in by_part.items())
+    return sorted(parts, key=lambda part: -part[1])
 
 
 def _self_times(profiler: cProfile.Profile) -> list[tuple[Function, float]]:
@@ -79,27 +64,15 @@ def part_of(file: str) -> str:
     return "generated" if file.startswith("<") else "built-in"
 
 
-def _named(function: Function) -> str:
-    file, line, name = function
-    path = Path(file)
-    short = path.relative_to(ROOT) if path.is_relative_to(ROOT) else Path(*path.parts[-2:])
-    return f"{short}:{line} {name}"
-
-
 def parts_table(found: Shares, whole: float, least: float = 0.01) -> Table:
     """Seconds are shares of `whole`; what is below `least` of it is summed up."""
-    shown = [(name, share) for name, share in found.parts if share >= least]
+    shown = [(name, share) for name, share in found if share >= least]
     rest = 1 - sum(share for _, share in shown)
     rows = [*shown, ("everything else", rest)]
     return [
         ("part", "share", "time"),
         *((name, f"{share:.1%}", _micro(share * whole)) for name, share in rows),
     ]
-
-
-def functions_table(found: Shares, whole: float) -> Table:
-    rows = ((name, f"{share:.1%}", _micro(share * whole)) for name, share in found.functions)
-    return [("function, built-ins it calls included", "share", "time"), *rows]
 
 
 def _micro(seconds: float) -> str:

@@ -11,7 +11,6 @@ import cProfile
 import time
 from dataclasses import dataclass, field
 
-from benchmarks.aggregate import Shares, shares
 from benchmarks.inner import InnerClient, inner_server
 from benchmarks.model import model_process
 from benchmarks.place import temporary_place
@@ -50,7 +49,7 @@ class Spent:
     """CPU time of the event loop's thread, the client of this measurement included."""
     threads: float
     """CPU time of all other threads."""
-    shares: Shares = field(repr=False)
+    profiler: cProfile.Profile = field(repr=False)
 
 
 async def profile(what: str) -> Spent:
@@ -65,7 +64,7 @@ async def profile(what: str) -> Spent:
                 spent = [sum(each) for each in zip(spent, times, strict=True)]
                 await _profiled(client, subject, profiler)
     wall, loop, process = (seconds / (CONVERSATIONS * subject.turns * subject.each) for seconds in spent)
-    return Spent(wall, loop, process - loop, shares(profiler))
+    return Spent(wall, loop, process - loop, profiler)
 
 
 async def _timed(client: InnerClient, subject: Subject) -> list[float]:

@@ -74,8 +74,8 @@ def test_a_profile_is_summed_up_by_part_and_built_ins_count_for_their_caller() -
         replies.counted(1)
     profiler.disable()
     found = shares(profiler)
-    assert {"json", "benchmarks.replies"} <= {name for name, _ in found.parts}
-    assert sum(share for _, share in found.parts) == pytest.approx(1.0)
+    assert {"json", "benchmarks.replies"} <= {name for name, _ in found}
+    assert sum(share for _, share in found) == pytest.approx(1.0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
