@@ -66,6 +66,8 @@ class RunningTask:
         self.task, self.seconds = task, task.budget.seconds or seconds
         self.whole, self.scope = anyio.CancelScope(), anyio.CancelScope()
         """Of the attempt, to interrupt it; and of its work, after which its place is looked at and cleared."""
+        self.passes = anyio.Event()
+        """The request that waits may be sent; a new one for each."""
         self.used_up = ""
         """Which budget it was ended for."""
         self.reached = False
@@ -80,6 +82,13 @@ class RunningTask:
         """End it for a budget; the first one counts."""
         self.used_up = self.used_up or used_up
         self.scope.cancel()
+
+    def answer(self, *, never: bool) -> None:
+        """Take what the coordinator says of the request that waits."""
+        if never:
+            self.end("a budget of the whole batch is used up")
+        else:
+            self.passes.set()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ requests slows down all workers: rates are halved, and grow again slowly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -82,9 +82,9 @@ class Ledger:
         self.limits = limits
         self._tokens = Rate(limits.tokens_per_minute, now)
         self._requests = Rate(limits.requests_per_minute, now)
-        self._waiting: dict[tuple[int, int], Ask] = {}
-        """By worker and number, in their order."""
-        self._leases: dict[tuple[int, int], Ask] = {}
+        self._waiting: dict[str, Ask] = {}
+        """By task, in their order."""
+        self._leases: dict[str, Ask] = {}
         """Requests under way; their sizes are the tokens that are set aside for them."""
         self._largest = 0
         self._sent, self._since = 0, now
@@ -99,9 +99,9 @@ class Ledger:
         """Whether a total is used up."""
         return self._left() <= 0
 
-    def ask(self, worker: int, ask: Ask) -> None:
+    def ask(self, ask: Ask) -> None:
         """Take a request that waits."""
-        self._waiting[worker, ask.number] = ask
+        self._waiting[ask.id] = ask
 
     def wait(self, now: float) -> float:
         """Return the seconds until the next request may be sent; endless where none waits, or another one has to end
@@ -114,37 +114,34 @@ class Ledger:
             return NO_LIMIT
         return max(self._held_until - now, self._requests.wait(now), self._tokens.wait(now))
 
-    def answers(self, now: float) -> Iterator[tuple[int, Ask, Pass]]:
-        """Yield the requests that may be sent now, or never, each with its worker."""
+    def answers(self, now: float) -> Iterator[tuple[Ask, Pass]]:
+        """Yield the requests that may be sent now, or never."""
         while self._waiting and (self.exhausted or self.wait(now) <= 0):
-            never, key = self.exhausted, next(iter(self._waiting))
-            ask = self._waiting.pop(key)
+            never, ask = self.exhausted, self._waiting.pop(next(iter(self._waiting)))
             if not never:
-                lease = self._leases[key] = replace(ask, size=self._size(ask))
+                lease = self._leases[ask.id] = replace(ask, size=self._size(ask))
                 self._requests.take(1)
                 self._tokens.take(lease.size)
                 self._sent += 1
-            yield key[0], ask, Pass(ask.number, never)
+            yield ask, Pass(ask.id, never)
 
-    def over(self, worker: int, over: Over, now: float) -> tuple[str, TaskUsage] | None:
-        """Take what a request used; return its task and that with its cost, None where it was not sent."""
-        key = worker, over.number
-        lease = self._leases.pop(key, None)
+    def over(self, over: Over, now: float) -> TaskUsage | None:
+        """Take what a request used; return that with its cost, None where it was not sent."""
+        lease = self._leases.pop(over.id, None)
         if lease is None:
-            self._waiting.pop(key, None)
+            self._waiting.pop(over.id, None)
             return None
         self._largest = max(self._largest, over.usage.total)
         self._tokens.take(over.usage.total - lease.size)
-        priced = self._spend(over.model, over.usage)
         if over.limited:
             self._slow_down(PAUSE if over.retry_after is None else over.retry_after, now)
-        return lease.id, priced
+        return self._spend(over.model, over.usage)
 
-    def gone(self, worker: int) -> None:
-        """Forget the requests of a worker that died."""
-        for asked in (self._waiting, self._leases):
-            for key in [key for key in asked if key[0] == worker]:
-                del asked[key]
+    def gone(self, ids: Iterable[str]) -> None:
+        """Forget the requests of tasks whose worker died."""
+        for id in ids:
+            self._waiting.pop(id, None)
+            self._leases.pop(id, None)
 
     def _slow_down(self, pause: float, now: float) -> None:
         self._held_until = max(self._held_until, now + pause)

@@ -112,15 +112,14 @@ class Coordinator:
                 self._out.link_threads(node)
             case None:
                 node = self._nodes.pop(worker, "")
-                self._ledger.gone(worker)
+                self._ledger.gone(id for id, each in self._scheduler.running.items() if each.worker == worker)
                 for lost in self._scheduler.gone(worker, now):
                     self._pending.append((messages.Ended(result=replace(lost, node=node)), True))
             case messages.Ask():
-                self._ledger.ask(worker, message)
+                self._ledger.ask(message)
             case messages.Over():
-                if (over := self._ledger.over(worker, message, now)) is not None:
-                    id, usage = over
-                    self._results.took(id, message.model, usage)
+                if (usage := self._ledger.over(message, now)) is not None:
+                    self._results.took(message.id, message.model, usage)
             case messages.Ended(result=result, ending=ending):
                 if ending == "refused":
                     why = result.error.message if result.error else ""
@@ -134,10 +133,10 @@ class Coordinator:
 
     def _let_pass(self) -> None:
         answers = list(self._ledger.answers(self._clock()))
-        reached = [ask.id for _, ask, answer in answers if ask.first and not answer.never]
+        reached = [ask.id for ask, answer in answers if ask.first and not answer.never]
         self._results.reached(reached)  # before it is sent, so that no attempt is forgotten
-        for worker, _, answer in answers:
-            self._workers.send(worker, answer)
+        for ask, answer in answers:
+            self._workers.send(self._scheduler.running[ask.id].worker, answer)
 
     async def _store_in_rounds(self) -> None:
         while True:

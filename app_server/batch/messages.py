@@ -121,9 +121,9 @@ class Run(Struct, frozen=True, tag="run"):
 
 
 class Pass(Struct, frozen=True, tag="pass"):
-    """A request may be sent; or may never be, where a budget of the whole batch is used up."""
+    """The request of a task may be sent; or may never be, where a budget of the whole batch is used up."""
 
-    number: int
+    id: str
     never: bool = False
 
 
@@ -137,18 +137,19 @@ class Ready(Struct, frozen=True, tag="ready"):
 
 
 class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
-    """A request of a task waits: it takes about so many tokens. Of its attempt it may be the first."""
+    """A request of a task waits, of which one follows another: it takes about so many tokens. Of its attempt it may be
+    the first.
+    """
 
-    number: int
     id: str
     size: int
     first: bool
 
 
 class Over(Struct, frozen=True, kw_only=True, tag="over"):
-    """A request is over, or was not sent after all."""
+    """The request of a task is over, or was not sent after all."""
 
-    number: int
+    id: str
     model: str
     usage: TaskUsage
     limited: bool = False

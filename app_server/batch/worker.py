@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import count
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final
@@ -74,24 +73,24 @@ async def work(
         assert isinstance(setup, messages.Setup), "the first message says what the batch does"
         setup = replace(setup, node=node)
         gate = WorkerGate(say)
-        running: set[Attempt] = set()
+        running: dict[str, Attempt] = {}
         async with _parts(setup, environment, gate) as parts:
 
             async def run(task: Task) -> None:
-                attempt = Attempt(task, parts)
-                running.add(attempt)
+                attempt = running[task.id] = Attempt(task, parts)
                 say(await attempt.make())
-                running.remove(attempt)
+                del running[task.id]
 
             say(messages.Ready(setup.node))
             async for message in told:
                 match message:
                     case messages.Run(task=task):
                         group.start_soon(run, task, name=task.id)
-                    case messages.Pass():
-                        gate.told(message)
+                    case messages.Pass(id=id, never=never):
+                        if id in running:  # else it ended meanwhile
+                            running[id].answer(never=never)
                     case messages.InterruptTasks():
-                        for attempt in running:
+                        for attempt in running.values():
                             attempt.whole.cancel()
                     case messages.Setup():
                         pass  # it was the first message
@@ -136,19 +135,9 @@ class WorkerGate:
     """
 
     def __init__(self, send: Callable[[messages.FromWorker], None]) -> None:
-        self._send, self._numbers = send, count()
+        self._send = send
         self.running: dict[str, RunningTask] = {}
         """By thread: whose requests are those of which task."""
-        self._waiting: dict[int, tuple[RunningTask, anyio.Event]] = {}
-
-    def told(self, message: messages.Pass) -> None:
-        """Take what the coordinator says of a request, which may not wait any more."""
-        if (found := self._waiting.get(message.number)) is not None:
-            running, passes = found
-            if message.never:
-                running.end("a budget of the whole batch is used up")
-            else:
-                passes.set()
 
     @asynccontextmanager
     async def passing(self, request: GatedRequest) -> AsyncIterator[None]:
@@ -156,17 +145,14 @@ class WorkerGate:
         if running is None or running.over_budget():
             await anyio.sleep_forever()  # its turn is being interrupted
             return
-        number, passes = next(self._numbers), anyio.Event()
-        self._waiting[number] = running, passes
-        size, first = request.size // BYTES_PER_TOKEN, not running.reached
-        self._send(messages.Ask(number=number, id=running.task.id, size=size, first=first))
+        id, size, running.passes = running.task.id, request.size // BYTES_PER_TOKEN, anyio.Event()
+        self._send(messages.Ask(id=id, size=size, first=not running.reached))
         try:
             with running.waiting():
-                await passes.wait()
+                await running.passes.wait()
             running.reached = True
             yield
         finally:
-            del self._waiting[number]
             used = request.usage or TokenUsage()
             usage = messages.TaskUsage(
                 used.input_tokens, used.cached_input_tokens, used.output_tokens, requests=1
@@ -174,12 +160,8 @@ class WorkerGate:
             running.requests += not request.limited
             running.tokens += usage.total
             running.refused = request.status
-            limited, after = request.limited, request.retry_after
-            self._send(
-                messages.Over(
-                    number=number, model=request.model, usage=usage, limited=limited, retry_after=after
-                )
-            )
+            limited, after, model = request.limited, request.retry_after, request.model
+            self._send(messages.Over(id=id, model=model, usage=usage, limited=limited, retry_after=after))
 
 
 if __name__ == "__main__":

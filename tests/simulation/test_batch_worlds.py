@@ -90,8 +90,7 @@ class SimWorkers(Workers):
         self._world = world
         self._hear: Hear
         self._groups: dict[int, TaskGroup] = {}
-        self._passes: dict[tuple[int, int], Waiting] = {}
-        self._numbers = 0
+        self._passes: dict[tuple[int, str], Waiting] = {}
 
     def connect(self) -> AbstractAsyncContextManager[Transport]:
         raise NotImplementedError
@@ -110,8 +109,8 @@ class SimWorkers(Workers):
             case messages.Run(task=task):
                 if worker in self._groups:
                     self._groups[worker].start_soon(self._attempt, worker, task)
-            case messages.Pass(number=number, never=never):
-                if (waiting := self._passes.get((worker, number))) is not None:
+            case messages.Pass(id=id, never=never):
+                if (waiting := self._passes.get((worker, id))) is not None:
                     waiting.never = never
                     waiting.event.set()
             case _:
@@ -159,11 +158,8 @@ class SimWorkers(Workers):
     async def _request(self, worker: int, task: Task, *, first: bool) -> bool:
         """Send a request; returns whether the provider took it."""
         world = self._world
-        self._numbers += 1
-        number = self._numbers
-        waiting = self._passes[worker, number] = Waiting()
-        ask = messages.Ask(number=number, id=task.id, size=TOKENS, first=first)
-        self._hear(worker, ask)
+        waiting = self._passes[worker, task.id] = Waiting()
+        self._hear(worker, messages.Ask(id=task.id, size=TOKENS, first=first))
         await waiting.event.wait()
         if waiting.never:
             raise OverBudget
@@ -173,7 +169,7 @@ class SimWorkers(Workers):
         limited = begin <= anyio.current_time() < end
         usage = messages.TaskUsage(input_tokens=0 if limited else TOKENS, requests=1)
         self._hear(
-            worker, messages.Over(number=number, model="m", usage=usage, limited=limited, retry_after=2.0)
+            worker, messages.Over(id=task.id, model="m", usage=usage, limited=limited, retry_after=2.0)
         )
         if not limited:
             world.asked[task.id] += 1

@@ -22,9 +22,9 @@ class Screen(io.StringIO):
 
 
 def spend(ledger: Ledger, number: int, now: float) -> None:
-    ledger.ask(0, Ask(number=number, id="t", size=1, first=True))
+    ledger.ask(Ask(id=f"t{number}", size=1, first=True))
     list(ledger.answers(now))
-    ledger.over(0, Over(number=number, model="m", usage=TaskUsage(input_tokens=600, requests=1)), now)
+    ledger.over(Over(id=f"t{number}", model="m", usage=TaskUsage(input_tokens=600, requests=1)), now)
 
 
 def two_of_five(folder: Path, stderr: io.StringIO, prices: dict[str, ModelPrice]) -> Progress:
