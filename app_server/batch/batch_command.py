@@ -19,9 +19,9 @@ import anyio
 from msgspec import Struct
 
 from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.checkout import remove, sweep
+from app_server.batch.checkout import TaskChecker, commit_key, remove
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
-from app_server.batch.local import Workers, local_workers
+from app_server.batch.local import Workers, local_workers, sweep
 from app_server.batch.messages import CHECKOUTS, WORK, Doing, Setup, Status
 from app_server.batch.out_folder import (
     RESULTS,
@@ -35,7 +35,6 @@ from app_server.batch.out_folder import (
     summary,
 )
 from app_server.batch.progress import Progress
-from app_server.batch.repositories import TaskChecker, commit_key
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.secrets import known_secrets, secret_settings, with_secrets, without_secrets
 from app_server.batch.tasks import Numbered, Task, listed, parse_tasks, place_key

@@ -1,5 +1,6 @@
 """Where a task runs: a git worktree of a commit, a copy of a folder, a folder as it is, or an empty one; and the patch
-of what it changed there.
+of what it changed there. And whether there are the folders, repositories and commits that tasks name, asked before
+anything runs.
 
 Nothing of a repository is run. A worktree belongs to a repository of its own, beside it, which has its own settings and
 takes the objects from where they are: a repository on this machine, or one that is fetched once for all tasks. A patch
@@ -9,14 +10,13 @@ a commit of many files is written once, not for each task.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ import anyio
 from msgspec import Struct, msgpack
 
 from app_server.batch.messages import CHECKOUTS, Setup
-from app_server.batch.tasks import Task, file_name, is_url
+from app_server.batch.tasks import Checkout, Numbered, Problem, Task, file_name, is_url
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, config_of, find_repository
 from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
@@ -32,13 +32,10 @@ from app_server.core.git.snapshot import write_worktree
 from app_server.core.git.worktree_files import worktree_file
 from app_server.core.sandbox.plan import PROTECTED_NAMES
 from app_server.core.threads import run_in_thread
-from app_server.places.locks import LockHeld, hold
-from app_server.places.socket_place import make_private_folder
+from app_server.places.locks import hold
 
 SLOW_GIT = 3600.0
 """Seconds for a fetch, a checkout of a large repository, or a copy."""
-DIES_WITHIN = 5.0
-"""Seconds for the worker of a coordinator that was killed to notice that."""
 SPARE = 8
 """Worktrees that wait for another task of their commit; the one that waits longest is removed."""
 RESERVED = frozenset(os.fsencode(name) for name in PROTECTED_NAMES)
@@ -49,6 +46,10 @@ REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 RESTORE = ("reset", "--hard", "--quiet")
 FILE = re.compile(rb"^diff --git ", re.MULTILINE)
 """Begins a file of a patch, and no line of a file."""
+WHOLE_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+AT_ONCE = 4
+"""Repositories that are asked at the same time whether they have a commit."""
+REMOTE_SECONDS = 60.0
 COPY = ("cp", "-a", "--reflink=auto") if sys.platform == "linux" else ("cp", "-Rpc")
 
 
@@ -233,38 +234,6 @@ def repository_at(folder: Path) -> Repository | None:
     return Repository(real, real, real) if bare else None
 
 
-@asynccontextmanager
-async def scratch_folder(work: Path) -> AsyncIterator[Path]:
-    """Make a folder for a worker, and remove it at the end. A lock beside it says whether the worker lives; the folders
-    of those that have died are removed. Raises GitError, OSError and PlaceRefused.
-    """
-    make_private_folder(str(work))
-    await sweep(work, 0.0)
-    scratch = work / f"worker-{os.urandom(4).hex()}"
-    lock = hold(f"{scratch}.lock")  # before there is a folder that another worker could find
-    scratch.mkdir()
-    try:
-        yield scratch
-    finally:
-        with anyio.CancelScope(shield=True):
-            await _remove_scratch(scratch, lock)
-
-
-async def sweep(work: Path, seconds: float = DIES_WITHIN) -> None:
-    """Remove the folders of workers that have died, or do so within some seconds. Raises GitError and OSError."""
-    for folder in sorted(work.glob("worker-????????")):
-        with contextlib.suppress(LockHeld):
-            await _remove_scratch(folder, await run_in_thread(hold, f"{folder}.lock", seconds))
-
-
-async def _remove_scratch(folder: Path, lock: int) -> None:
-    try:
-        await remove(folder)
-        Path(f"{folder}.lock").unlink(missing_ok=True)
-    finally:
-        os.close(lock)
-
-
 async def remove(folder: Path) -> None:
     """Remove a folder with all that is in it, whatever rights its folders have. Raises GitError."""
     try:
@@ -324,3 +293,82 @@ def _digests(folder: Path) -> tuple[bytes, bytes]:
                 shape.update(msgpack.encode((file.path, file.mode, file.bits, file.size)))
     exact.update(shape.digest())
     return exact.digest(), shape.digest()
+
+
+# --- before anything runs
+def commit_key(task: Task) -> str | None:
+    """Return under which name the commit of a task's `ref` is kept; None where it needs none."""
+    return None if task.repo is None else f"{task.repo} {task.ref or 'HEAD'}"
+
+
+class TaskChecker:
+    """Checks tasks before anything runs."""
+
+    def __init__(self, git: Git, base: Path, checkout: Checkout, environment: Mapping[str, str]) -> None:
+        """`base` is what paths are relative to; `environment` that in which other machines are asked."""
+        self._git, self._base, self._checkout, self._environment = git, base, checkout, environment
+
+    async def check(
+        self, tasks: Sequence[Numbered], known: Mapping[str, str]
+    ) -> tuple[Mapping[str, str], list[Problem]]:
+        """Check what is not `known` from an earlier run. Returns the commits, by `commit_key`, and what is wrong."""
+        asked = {key: task for _, task in tasks if (key := commit_key(task)) is not None and key not in known}
+        commits, wrong, limit = dict(known), dict[str, str](), anyio.Semaphore(AT_ONCE)
+
+        async def ask(key: str, task: Task) -> None:
+            async with limit:
+                try:
+                    commits[key] = await self._commit(task)
+                except (GitError, OSError, TimeoutError) as error:
+                    wrong[key] = str(error)
+
+        async with anyio.create_task_group() as group:
+            for key, task in asked.items():
+                group.start_soon(ask, key, task)
+        problems = [(number, wrong[key]) for number, task in tasks if (key := commit_key(task)) in wrong]
+        for number, task in tasks:
+            if task.cwd is not None and not (self._base / task.cwd).is_dir():
+                problems.append((number, f"`cwd` {task.cwd} is no folder"))
+        return commits, problems
+
+    async def _commit(self, task: Task) -> str:
+        """Return the commit that a task begins with; empty where it takes the folder as it is. Raises GitError."""
+        repo, ref = task.repo or "", task.ref or "HEAD"
+        if is_url(repo):
+            return await self._remote_commit(repo, ref)
+        repository = repository_at(self._base / repo)
+        if repository is None:
+            raise GitError(f"`repo` {repo} is no git repository")
+        if self._checkout == "copy" and repository.git_dir != repository.root / ".git":
+            raise GitError(f"`repo` {repo} is bare, or a worktree of another one, and cannot be copied")
+        if self._checkout != "worktree":
+            return ""
+        commit = None if ref.startswith("-") else await self._git.commit(repository, ref)
+        if commit is None:
+            raise GitError(f"`ref` {ref} is no commit of {repo}")
+        if task.ref is None and repository.git_dir != repository.root:
+            await self._require_clean(repo, repository)
+        return commit
+
+    async def _require_clean(self, repo: str, repository: Repository) -> None:
+        with self._git.scratch_folder() as objects:
+            written = objects_in(objects, repository)
+            lies = (await write_worktree(self._git, repository, Path(objects), written)).tree
+        if lies != await self._git.text(repository, ["rev-parse", "HEAD^{tree}"]):
+            raise GitError(
+                f"`repo` {repo} has changes that a checkout of HEAD would not hold: commit them, or name a `ref`"
+            )
+
+    async def _remote_commit(self, url: str, ref: str) -> str:
+        command = GitCommand((*FETCH, "ls-remote", "--", url), self._environment, Path("/"))
+        listed = await run_git(command, timeout=REMOTE_SECONDS)
+        if listed.exit_code != 0:
+            raise GitError(f"`repo` {url} cannot be read as a git repository")
+        pairs = (line.split("\t", 1) for line in listed.stdout.decode(errors="replace").splitlines())
+        ids = {pair[-1]: pair[0] for pair in pairs}
+        for name in (ref, f"refs/heads/{ref}", f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}"):
+            if name in ids:
+                return ids[name]
+        if WHOLE_ID.fullmatch(ref):
+            return ref
+        raise GitError(f"`ref` {ref} is no branch, tag or whole commit id of {url}")

@@ -1,28 +1,36 @@
 """The workers of a batch, wherever they are: started, started again when they die, told what to do. And those of this
-machine, which are processes behind pipes.
+machine, which are processes behind pipes, with the folders that they work in.
 
 They hold no lock of the batch, and end with the coordinator, however that ends, since their stdin does.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from app_server.batch.checkout import remove
 from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, from_worker
 from app_server.client.failures import ServerEnded
 from app_server.client.link import SubprocessConnector
+from app_server.core.threads import run_in_thread
+from app_server.places.locks import LockHeld, hold
+from app_server.places.socket_place import make_private_folder
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
 
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")
 LONGEST_LINE: Final = 1 << 31
+DIES_WITHIN: Final = 5.0
+"""Seconds for the worker of a coordinator that was killed to notice that."""
 STARTS: Final = 3
 """How often a worker may end before it is ready."""
 
@@ -84,6 +92,38 @@ def local_workers(count: int, environment: Mapping[str, str]) -> Workers:
         longest_line=LONGEST_LINE,
     )
     return Workers(count, connector.open)
+
+
+@asynccontextmanager
+async def scratch_folder(work: Path) -> AsyncIterator[Path]:
+    """Make a folder for a worker, and remove it at the end. A lock beside it says whether the worker lives; the folders
+    of those that have died are removed. Raises GitError, OSError and PlaceRefused.
+    """
+    make_private_folder(str(work))
+    await sweep(work, 0.0)
+    scratch = work / f"worker-{os.urandom(4).hex()}"
+    lock = hold(f"{scratch}.lock")  # before there is a folder that another worker could find
+    scratch.mkdir()
+    try:
+        yield scratch
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _remove_scratch(scratch, lock)
+
+
+async def sweep(work: Path, seconds: float = DIES_WITHIN) -> None:
+    """Remove the folders of workers that have died, or do so within some seconds. Raises GitError and OSError."""
+    for folder in sorted(work.glob("worker-????????")):
+        with suppress(LockHeld):
+            await _remove_scratch(folder, await run_in_thread(hold, f"{folder}.lock", seconds))
+
+
+async def _remove_scratch(folder: Path, lock: int) -> None:
+    try:
+        await remove(folder)
+        Path(f"{folder}.lock").unlink(missing_ok=True)
+    finally:
+        os.close(lock)
 
 
 # --- for both sides

@@ -1,6 +1,6 @@
 """The tasks of a batch: lines of JSON, checked whole before anything runs. Pure.
 
-What only the disk knows (whether there is such a repository, commit or folder) is in `repositories`.
+What only the disk knows (whether there is such a repository, commit or folder) is in `checkout`.
 """
 
 from __future__ import annotations

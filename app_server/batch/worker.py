@@ -19,8 +19,8 @@ import anyio
 
 from app_server.batch import messages
 from app_server.batch.attempt import Attempt, RunningTask, WorkerParts
-from app_server.batch.checkout import Checkouts, scratch_folder
-from app_server.batch.local import LONGEST_LINE, heard, sender
+from app_server.batch.checkout import Checkouts
+from app_server.batch.local import LONGEST_LINE, heard, scratch_folder, sender
 from app_server.batch.secrets import known_secrets
 from app_server.batch.tasks import Task
 from app_server.client.app_server import AppServer

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from app_server.batch import checkout, coordinator, out_folder
+from app_server.batch import checkout, coordinator, local, out_folder
 from app_server.batch.out_folder import OutFolder
 from app_server.core.errors import GitError
 from app_server.core.rollout.disk import DiskCalls
@@ -38,26 +38,17 @@ def refusing(first: int, refusal: Reply) -> Author:
 
 
 # --- providers
-async def test_a_provider_that_asks_for_fewer_requests_fails_no_task_and_costs_no_attempt(
+async def test_a_provider_that_asks_for_fewer_requests_fails_no_task_and_costs_neither_attempt_nor_budget(
     batch: BatchWorld,
 ) -> None:
     batch.author = refusing(6, failure(429, {"error": {"message": "slow down"}}, **{"retry-after": "0.2"}))
-    batch.write(*({"id": f"t{n}", "budget": {"seconds": 60}} for n in range(4)))
+    batch.write(*({"id": f"t{n}", "budget": {"seconds": 60, "requests": 1}} for n in range(4)))
     done = await batch.run()
     assert done.status == 0, done.stderr
     assert {line["attempts"] for line in done.lines} == {1}
     assert sum(line["usage"]["requests"] for line in done.lines) == len(batch.requests) == 10
     assert max(line["seconds"]["queued"] for line in done.lines) > 0.2
     assert max(line["seconds"]["turn"] for line in done.lines) < 60
-
-
-async def test_a_provider_that_asks_for_fewer_requests_uses_up_no_budget_of_a_task(batch: BatchWorld) -> None:
-    batch.author = refusing(3, failure(429, {"error": {"message": "slow down"}}, **{"retry-after": "0.1"}))
-    batch.write({"id": "a", "budget": {"requests": 1}})
-    done = await batch.run()
-    line = done.results["a"]
-    assert (done.status, line["status"], line["attempts"]) == (0, "completed", 1), done.stderr
-    assert len(batch.requests) == 4
 
 
 async def test_what_may_pass_is_tried_again_in_a_fresh_place(batch: BatchWorld) -> None:
@@ -205,12 +196,12 @@ async def test_where_no_patch_can_be_made_the_folder_is_kept(
 
 async def test_a_worker_removes_what_dead_ones_have_left_on_its_machine(tmp_path: Path) -> None:
     work = tmp_path / "work"
-    async with checkout.scratch_folder(work) as alive:
+    async with local.scratch_folder(work) as alive:
         dead = work / "worker-0123abcd"
         (dead / "t" / "closed").mkdir(parents=True)
         (dead / "t" / "closed").chmod(0)
         (work / f"{dead.name}.lock").touch()
-        async with checkout.scratch_folder(work) as another:
+        async with local.scratch_folder(work) as another:
             assert {*work.glob("worker-????????")} == {alive, another}
     assert list(work.iterdir()) == []
 

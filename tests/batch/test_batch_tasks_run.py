@@ -157,34 +157,6 @@ async def test_two_tasks_of_one_repository_and_ref_have_folders_of_their_own(bat
         assert (done.out / patch).parent == done.out / "patches"
 
 
-async def test_a_worktree_is_used_again_with_what_its_task_has_changed_put_back(batch: BatchWorld) -> None:
-    repository = batch.repository()
-
-    def author(request: ModelRequest) -> Reply:
-        if request.outputs():
-            return reply(says("done"))
-        text = request.texts()[-1]
-        return reply(
-            script("ls -i b.txt; echo x >> a.txt" if "changes" in text else "ls -i b.txt; cat a.txt")
-        )
-
-    batch.author = author
-    ids = ["looks-1", "looks-2", "changes-1", "looks-3"]
-    batch.write(*({"id": id, "repo": str(repository)} for id in ids))
-    done = await batch.run(jobs=1)
-    assert done.status == 0, done.stderr
-    outputs = [next(iter(request.outputs().values())) for request in batch.requests if request.outputs()]
-    assert len({output.split("b.txt")[0] for output in outputs}) == 1, "the same file"
-    assert "one\\n" in outputs[3]
-    assert "x\\n" not in outputs[3]
-    assert {id: done.results[id]["files"] for id in ids} == {
-        "looks-1": 0,
-        "looks-2": 0,
-        "changes-1": 1,
-        "looks-3": 0,
-    }
-
-
 async def test_a_copy_has_what_lies_in_the_folder_and_the_patch_begins_there(batch: BatchWorld) -> None:
     repository = batch.repository(files={"a.txt": "one\n", ".gitignore": "built\n"})
     (repository / "a.txt").write_text("uncommitted\n")
