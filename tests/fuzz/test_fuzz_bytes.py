@@ -119,6 +119,9 @@ def test_a_line_is_a_message_or_refused(line: bytes) -> None:
     json.loads(answer)
 
 
+LINE_ENDS = b"\n\r:d \xef\xbb\xbf"
+
+
 def frames(pieces: list[bytes]) -> list[SseFrame] | None:
     decoder = SseDecoder()
     try:
@@ -128,7 +131,7 @@ def frames(pieces: list[bytes]) -> list[SseFrame] | None:
 
 
 @thorough
-@given(st.data(), mutated(STREAMS))
+@given(st.data(), mutated(STREAMS) | st.binary(max_size=60).map(lambda raw: raw.translate(LINE_ENDS * 32)))
 def test_frames_are_the_same_in_any_pieces(data: st.DataObject, stream: bytes) -> None:
     assert frames(data.draw(chunks(stream))) == frames([stream])
 
@@ -183,15 +186,20 @@ def test_a_spoiled_rollout_is_read_as_far_as_it_goes(folder: Path, data: bytes) 
 
 
 @thorough
-@given(data=mutated(CONFIGS))
+@given(data=mutated(CONFIGS) | st.binary(max_size=200))
 def test_a_spoiled_configuration_is_used_or_refused_by_name(folder: Path, data: bytes) -> None:
     (folder / "config.toml").write_bytes(data)
-    refused: ConfigError | None = None
+    problem: str | None = None
     try:
         config = load_config(SettingsPlace(home=folder, cwd=folder, environment={"HOME": "/h"}))
     except ConfigError as error:
-        refused = error
-    assert len(str(refused)) < 3000 if refused is not None else config.model
+        problem = str(error)
+    if problem is None:
+        assert config.model
+    else:
+        assert problem.startswith(("failed to load configuration: ", "error deriving config: "))
+        assert "\n" not in problem
+        assert len(problem) < 3000
 
 
 is_known_safe = partial(judge_safe, trusts=lambda program: True)

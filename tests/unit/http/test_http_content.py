@@ -159,15 +159,6 @@ def test_reads_every_form_of_line_and_field() -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.binary(max_size=60).map(lambda raw: raw.translate(b"\n\r:d \xef\xbb\xbf" * 32)),
-    st.lists(st.integers(0, 60)),
-)
-def test_cuts_make_no_difference_to_any_bytes(data: bytes, cuts: list[int]) -> None:
-    assert decode(data, [min(cut, len(data)) for cut in cuts]) == decode(data)
-
-
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_decoding_frames_equals_decoding_the_stream(noise: bytes) -> None:
     data = noise.replace(b"\n", b" ").replace(b"\r", b" ")
