@@ -73,24 +73,20 @@ def redirect_uri(port: int) -> str:
 
 
 def authorize_url(
-    issuer: str, port: int, secrets: LoginSecrets, *, originator: str, workspace_id: str | None = None
+    endpoint: str, client_id: str, redirect: str, secrets: LoginSecrets, more: Mapping[str, str]
 ) -> str:
-    """Return the address that the user opens in the browser."""
+    """Return the address that the user opens in the browser, which asks for a code with PKCE."""
     query = {
         "response_type": "code",
-        "client_id": CLIENT_ID,
-        "redirect_uri": redirect_uri(port),
-        "scope": SCOPE,
+        "client_id": client_id,
+        "redirect_uri": redirect,
         "code_challenge": secrets.challenge,
         "code_challenge_method": "S256",
-        "id_token_add_organizations": "true",
-        "codex_cli_simplified_flow": "true",
         "state": secrets.state,
-        "originator": originator,
+        **more,
     }
-    if workspace_id is not None:
-        query["allowed_workspace_id"] = workspace_id
-    return f"{issuer.rstrip('/')}/oauth/authorize?{urlencode(query, quote_via=quote, safe='')}"
+    joint = "&" if "?" in endpoint else "?"
+    return f"{endpoint}{joint}{urlencode(query, quote_via=quote, safe='')}"
 
 
 def _base64url(data: bytes) -> str:

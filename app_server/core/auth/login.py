@@ -164,12 +164,19 @@ async def open_login(
     issuer = auth.issuer.base_url
     listener, port = await listen_for_browser(ports)
     secrets = browser.new_login_secrets(random)
-    url = browser.authorize_url(
-        issuer, port, secrets, originator=originator, workspace_id=auth.settings.workspace_id
-    )
+    more = {
+        "scope": browser.SCOPE,
+        "id_token_add_organizations": "true",
+        "codex_cli_simplified_flow": "true",
+        "originator": originator,
+    }
+    if auth.settings.workspace_id is not None:
+        more["allowed_workspace_id"] = auth.settings.workspace_id
+    redirect = browser.redirect_uri(port)
+    url = browser.authorize_url(f"{issuer}/oauth/authorize", browser.CLIENT_ID, redirect, secrets, more)
 
     async def redeem(granted: browser.Granted) -> None:
-        tokens = await auth.issuer.exchange_code(granted.code, secrets.verifier, browser.redirect_uri(port))
+        tokens = await auth.issuer.exchange_code(granted.code, secrets.verifier, redirect)
         auth.store_login(tokens, await auth.issuer.exchange_api_key(tokens.id_token))
 
     return LoginFlow(listener, port, secrets.state, url, redeem)
@@ -278,8 +285,9 @@ class McpLogins(Struct, frozen=True):
             raise
         secrets = browser.new_login_secrets(self.random)
         asked = resource.scopes if scopes is None else tuple(scopes)
-        address = oauth_client.browser_url(
-            authorization, client, redirect, secrets, resource=resource.resource, scopes=asked
+        more = {"resource": resource.resource} | ({"scope": " ".join(asked)} if asked else {})
+        address = browser.authorize_url(
+            authorization.authorization_endpoint, client.id, redirect, secrets, more
         )
 
         async def redeem(granted: browser.Granted) -> None:

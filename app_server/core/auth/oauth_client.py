@@ -9,12 +9,12 @@ refused. Every token is asked for one resource (RFC 8707), which is the MCP serv
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
-from app_server.core.auth.browser import LoginSecrets, is_safe_url
+from app_server.core.auth.browser import is_safe_url
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.errors import AuthError
 from app_server.core.http.address import origin
@@ -164,30 +164,6 @@ async def register(http: OAuthHttp, server: AuthorizationServer, redirect: str) 
     if not answer.is_success or id is None:
         raise AuthError(f"the authorization server did not register this client ({answer.outcome})")
     return OAuthClient(id, answer.text("client_secret"))
-
-
-def browser_url(
-    server: AuthorizationServer,
-    client: OAuthClient,
-    redirect: str,
-    secrets: LoginSecrets,
-    *,
-    resource: str,
-    scopes: Sequence[str],
-) -> str:
-    query = {
-        "response_type": "code",
-        "client_id": client.id,
-        "redirect_uri": redirect,
-        "code_challenge": secrets.challenge,
-        "code_challenge_method": "S256",
-        "state": secrets.state,
-        "resource": resource,
-    }
-    if scopes:
-        query["scope"] = " ".join(scopes)
-    joint = "&" if "?" in server.authorization_endpoint else "?"
-    return f"{server.authorization_endpoint}{joint}{urlencode(query, quote_via=quote, safe='')}"
 
 
 async def exchange(

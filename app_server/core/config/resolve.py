@@ -33,37 +33,34 @@ from protocol.policy import (
 )
 from protocol.structs import replace
 
+LOCAL_PORTS = {"oss": 11434, "ollama": 11434, "lmstudio": 1234}
+"""Of the local servers, by their ids."""
+
 
 def built_in_providers(
     env: Mapping[str, str], openai_base_url: str | None = None
 ) -> Mapping[str, types.ProviderConfig]:
-    """Return OpenAI and the two local servers. Environment variables can change their addresses, a setting OpenAI's."""
-    local = env.get("CODEX_OSS_BASE_URL") or None
+    """Return OpenAI and the local servers. Environment variables can change their addresses, a setting OpenAI's."""
+    local = env.get("CODEX_OSS_BASE_URL")
     port = env.get("CODEX_OSS_PORT", "")
     port = port if port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536 else ""
-    return MappingProxyType(
-        {
-            types.OPENAI: types.ProviderConfig(
-                id=types.OPENAI,
-                name="OpenAI",
-                base_url=openai_base_url or env.get("OPENAI_BASE_URL") or None,
-                wire_api=types.WireApi.RESPONSES,
-                env_http_headers=MappingProxyType(
-                    {"OpenAI-Organization": "OPENAI_ORGANIZATION", "OpenAI-Project": "OPENAI_PROJECT"}
-                ),
-                requires_openai_auth=True,
-            ),
-            "oss": _local_server("oss", local or f"http://localhost:{port or 11434}/v1"),
-            "ollama": _local_server("ollama", local or f"http://localhost:{port or 11434}/v1"),
-            "lmstudio": _local_server("lmstudio", local or f"http://localhost:{port or 1234}/v1"),
-        }
+    openai = types.ProviderConfig(
+        id=types.OPENAI,
+        name="OpenAI",
+        base_url=openai_base_url or env.get("OPENAI_BASE_URL") or None,
+        wire_api=types.WireApi.RESPONSES,
+        env_http_headers=MappingProxyType(
+            {"OpenAI-Organization": "OPENAI_ORGANIZATION", "OpenAI-Project": "OPENAI_PROJECT"}
+        ),
+        requires_openai_auth=True,
     )
-
-
-def _local_server(provider_id: str, base_url: str) -> types.ProviderConfig:
-    return types.ProviderConfig(
-        id=provider_id, name="gpt-oss", base_url=base_url, wire_api=types.WireApi.CHAT
-    )
+    local_servers = {
+        id: types.ProviderConfig(
+            id=id, name="gpt-oss", base_url=local or f"http://localhost:{port or usual}/v1"
+        )
+        for id, usual in LOCAL_PORTS.items()
+    }
+    return MappingProxyType({types.OPENAI: openai, **local_servers})
 
 
 def read_providers(
