@@ -67,7 +67,7 @@ async def test_a_thread_that_is_resumed_tells_of_its_servers(world: MakeWorld) -
 
 
 async def test_servers_are_listed_with_what_they_offer(world: MakeWorld) -> None:
-    web = '[mcp_servers.web]\nurl = "http://me:pw@127.0.0.1:9/mcp?key=x"\nbearer_token_env_var = "UNSET"\n'
+    web = '[mcp_servers.web]\nurl = "http://me:pw@[::1]:9/mcp?key=x"\nbearer_token_env_var = "UNSET"\n'
     async with world(tables=table("notes", disabled_tools='["hang"]') + DEAD + OFF + web) as w:
         found = await servers(w)
         assert list(found) == ["dead", "notes", "off", "web"]
@@ -80,7 +80,7 @@ async def test_servers_are_listed_with_what_they_offer(world: MakeWorld) -> None
         assert "No such file" in found["dead"]["toolsError"]
         assert (found["off"]["toolsError"], found["off"]["tools"]) == (None, {})
         assert (found["web"]["httpOrigin"], found["web"]["authStatus"]) == (
-            "http://127.0.0.1:9",
+            "http://[::1]:9",
             "bearerToken",
         )
         assert {each["runtimeStatus"] for each in found.values()} == {None}

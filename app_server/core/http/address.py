@@ -59,8 +59,10 @@ def origin(url: str) -> str | None:
     """
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        host, port = parts.hostname, parts.port
     except ValueError:
+        return None
+    if not host:
         return None
     shown = "" if port in (None, 0, DEFAULT_PORTS.get(parts.scheme)) else f":{port}"
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{shown}"

@@ -273,6 +273,7 @@ def test_what_is_no_address(url: str) -> None:
         ("https://h.test:443/v1", "https://h.test"),
         ("http://[::1]:8080/v1", "http://[::1]:8080"),
         ("http://h:port/", None),
+        ("nonsense", None),
     ],
 )
 def test_only_the_origin_of_a_url_is_shown(url: str, shown: str | None) -> None:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -22,6 +21,7 @@ from app_server.apis.v2.services import ThreadServices, loaded
 from app_server.core.auth.credentials import LoginOutcome
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
+from app_server.core.http.address import origin
 from app_server.core.mcp.offer import ConnectionState, ServerStatus
 from app_server.core.mcp.requests import McpRequests
 from app_server.rpc.errors import invalid_field, invalid_request
@@ -42,10 +42,11 @@ STATES: Final[Mapping[ConnectionState, wire.McpServerConnectionStatus]] = {
 
 def shown_server(status: ServerStatus, *, of_thread: bool) -> wire.McpServerStatus:
     """Show a server; a connection that was only made to look has no state of its own."""
+    transport = status.config.transport
     return wire.McpServerStatus(
         name=status.config.name,
         runtime_status=STATES[status.state] if of_thread else None,
-        http_origin=_origin(status.config),
+        http_origin=origin(transport.url) if isinstance(transport, McpHttpTransport) else None,
         server_info=_info(status.introduction.info),
         server_capabilities=status.introduction.capabilities,
         tools={tool.tool: read(wire.ListedTool, tool.definition.to_value()) for tool in status.tools},
@@ -77,18 +78,6 @@ def _info(raw: Json) -> wire.McpServerInfo | None:
         return read(wire.McpServerInfo, raw)
     except ValidationError:
         return None
-
-
-def _origin(config: McpServerConfig) -> str | None:
-    """Return the address without path and query, which may hold a credential."""
-    if not isinstance(config.transport, McpHttpTransport):
-        return None
-    try:
-        address = urlsplit(config.transport.url)
-        port = "" if address.port is None else f":{address.port}"
-    except ValueError:
-        return None
-    return f"{address.scheme}://{address.hostname}{port}" if address.hostname else None
 
 
 @asynccontextmanager
