@@ -28,7 +28,7 @@ from app_server.core.config.safe_file import (
     write_file_atomically,
 )
 from app_server.core.config.types import LoginSettings
-from app_server.core.errors import AuthError
+from app_server.core.errors import AuthError, describe
 from protocol.structs import Discreet, Json, replace
 
 API_KEY = "OPENAI_API_KEY"
@@ -242,7 +242,7 @@ def write_credentials_file(path: Path, content: Mapping[str, Json]) -> None:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file_atomically(path, json.dumps(content, indent=2).encode(), FILE_MODE)
     except OSError as error:
-        problem = remedies.home_unwritable(str(home), (error.strerror or "unknown error").lower())
+        problem = remedies.home_unwritable(str(home), describe(error))
         raise AuthError(f"credentials cannot be stored in {path}: {problem}") from error
 
 

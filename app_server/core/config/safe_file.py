@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app_server.beneath import TooLarge, read_up_to
+from app_server.core.errors import describe
 
 STAGED = ".staged-"
 """Between the name of a file and random characters, in the name of its next content."""
@@ -36,7 +37,7 @@ def read_regular_file(path: Path, limit: int, *, private: bool = False) -> bytes
             raise UnreadableFileError("it is a link to a file that does not exist") from None
         return None
     except OSError as error:
-        raise UnreadableFileError((error.strerror or "it cannot be opened").lower()) from error
+        raise UnreadableFileError(describe(error)) from error
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
@@ -49,7 +50,7 @@ def read_regular_file(path: Path, limit: int, *, private: bool = False) -> bytes
     except TooLarge:
         raise UnreadableFileError(f"it is larger than {limit:,} bytes") from None
     except OSError as error:
-        raise UnreadableFileError((error.strerror or "it cannot be read").lower()) from error
+        raise UnreadableFileError(describe(error)) from error
     finally:
         os.close(descriptor)
 

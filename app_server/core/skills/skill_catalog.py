@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
-from app_server.core.errors import ConfigError
+from app_server.core.errors import ConfigError, describe
 from app_server.core.git.repository import belongs_to_another, project_folders
 from app_server.core.injected_messages import SKILL_HEAD
 from app_server.core.real_path import real_path
@@ -270,4 +270,4 @@ def read_skill_file(
     except RefusedName as refused:
         raise UnreadableSkill(f"it is {refused.strerror}") from refused
     except OSError as error:
-        raise UnreadableSkill((error.strerror or "it cannot be read").lower()) from error
+        raise UnreadableSkill(describe(error)) from error

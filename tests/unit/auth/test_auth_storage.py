@@ -32,6 +32,8 @@ LOGIN = StoredAuth(
 
 
 def test_an_api_key_is_stored_alone_and_private(tmp_path: Path) -> None:
+    (tmp_path / "auth.json").write_text("{}")
+    (tmp_path / "auth.json").chmod(0o644)
     write_auth(tmp_path, StoredAuth(api_key="sk"))
     assert json.loads((tmp_path / "auth.json").read_text()) == {"OPENAI_API_KEY": "sk"}
     assert stat.S_IMODE((tmp_path / "auth.json").stat().st_mode) == 0o600
@@ -59,13 +61,6 @@ def test_a_time_with_nanoseconds_is_read(tmp_path: Path) -> None:
     stored = read_auth(tmp_path)
     assert stored is not None
     assert stored.last_refresh == datetime(2025, 11, 20, 10, 11, 12, 123457, UTC)
-
-
-def test_a_readable_file_becomes_private_when_written(tmp_path: Path) -> None:
-    (tmp_path / "auth.json").write_text("{}")
-    (tmp_path / "auth.json").chmod(0o644)
-    write_auth(tmp_path, LOGIN)
-    assert stat.S_IMODE((tmp_path / "auth.json").stat().st_mode) == 0o600
 
 
 def test_credentials_are_never_written_through_a_link(tmp_path: Path) -> None:

@@ -182,27 +182,13 @@ def test_a_client_writes_only_where_the_user_said_so(tmp_path: Path) -> None:
     load(tmp_path, FENCE, RequestOverrides(cwd="/"))  # where nothing can be written
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *(
-            "notify",
-            "mcp_servers.e",
-            '"notify"',
-            "approval_policy",
-            "sandbox_mode",
-            "profile",
-            "profiles.p.model",
-        ),
-        *(
-            "sandbox_workspace_write.writable_roots",
-            "model_providers.x.base_url",
-            "projects",
-            "hooks",
-            "features.x",
-        ),
-    ],
+STARTING = (
+    'notify mcp_servers.e "notify" approval_policy sandbox_mode profile profiles.p.model projects hooks'
 )
+GRANTING = "sandbox_workspace_write.writable_roots model_providers.x.base_url features.x"
+
+
+@pytest.mark.parametrize("key", f"{STARTING} {GRANTING}".split())
 def test_a_client_writes_no_setting_that_starts_or_grants_something(tmp_path: Path, key: str) -> None:
     (tmp_path / "config.toml").write_text(FENCE)
     place = SettingsPlace(home=tmp_path, cwd=tmp_path, cli=CliOverrides(), environment={})

@@ -31,13 +31,17 @@ from protocol.structs import Json
 WITH_PROFILE = '# mine\nmodel = "m"\n\n[profiles.p]\nmodel = "of-p"\n'
 
 
-def home(folder: Path, text: str = WITH_PROFILE) -> SettingsPlace:
+def home(folder: Path, text: str = WITH_PROFILE, cli: CliOverrides | None = None) -> SettingsPlace:
     (folder / "config.toml").write_text(text)
-    return SettingsPlace(home=folder, cwd=folder, cli=CliOverrides(), environment={})
+    return SettingsPlace(home=folder, cwd=folder, cli=cli or CliOverrides(), environment={})
+
+
+def edit(key: str, value: Json, *, merge: bool = False) -> SettingEdit:
+    return setting_edit(key, value, merge=merge)
 
 
 def write(place: SettingsPlace, key: str, value: Json, version: str | None = None) -> WriteOutcome:
-    return write_settings(place, [setting_edit(key, value, merge=False)], version)
+    return write_settings(place, [edit(key, value)], version)
 
 
 def text(place: SettingsPlace) -> str:
@@ -118,18 +122,16 @@ def test_a_mistake_that_is_there_already_can_be_corrected(tmp_path: Path) -> Non
 
 
 def test_what_is_only_right_with_the_command_line_can_be_edited(tmp_path: Path) -> None:
-    home(tmp_path, 'model_provider = "local"\n')
     cli = CliOverrides(settings=(("model_providers.local", '{ name = "L" }'),))
-    place = SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli, environment={})
+    place = home(tmp_path, 'model_provider = "local"\n', cli)
     write(place, "model", "n")
     assert tomli.loads(text(place))["model"] == "n"
 
 
 def test_a_batch_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     place = home(tmp_path)
-    edits = [setting_edit("model", "half", merge=False), setting_edit("sandbox_mode", "zzz", merge=False)]
     with pytest.raises(InvalidSettings):
-        write_settings(place, edits)
+        write_settings(place, [edit("model", "half"), edit("sandbox_mode", "zzz")])
     assert text(place) == WITH_PROFILE
 
 
@@ -143,16 +145,11 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_the_overriding_layer_is_named(
     tmp_path: Path, cli: CliOverrides, kind: LayerKind, value: str
 ) -> None:
-    home(tmp_path)
-    outcome = write(SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli, environment={}), "model", "n")
-    assert outcome.overridden is not None
-    assert (outcome.overridden.layer.kind, outcome.overridden.value) == (kind, value)
-    assert (
-        write(
-            SettingsPlace(home=tmp_path, cwd=tmp_path, cli=cli, environment={}), "review_model", "n"
-        ).overridden
-        is None
-    )
+    place = home(tmp_path, cli=cli)
+    found = write(place, "model", "n").overridden
+    assert found is not None
+    assert (found.layer.kind, found.value) == (kind, value)
+    assert write(place, "review_model", "n").overridden is None
 
 
 def test_a_broken_file_is_left_alone(tmp_path: Path) -> None:
@@ -251,10 +248,6 @@ def written(text: str, *edits: SettingEdit) -> str:
     new = edited_text(text, before, after)
     assert tomli.loads(new) == after
     return new
-
-
-def edit(key: str, value: Json, *, merge: bool = False) -> SettingEdit:
-    return setting_edit(key, value, merge=merge)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +364,7 @@ def test_edits_are_made_in_their_order() -> None:
 )
 def test_what_no_setting_can_be_is_refused(key: str, value: Json, problem: str) -> None:
     with pytest.raises(InvalidSettings, match=problem):
-        setting_edit(key, value, merge=False)
+        edit(key, value)
 
 
 def test_a_value_nested_too_deeply_is_refused() -> None:
@@ -379,7 +372,7 @@ def test_a_value_nested_too_deeply_is_refused() -> None:
     for _ in range(40):
         value = [value]
     with pytest.raises(InvalidSettings, match="nested too deeply"):
-        setting_edit("a", value, merge=False)
+        edit("a", value)
 
 
 def test_a_setting_below_a_value_is_refused() -> None:

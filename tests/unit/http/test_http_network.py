@@ -121,21 +121,13 @@ def test_the_variables(url: str, env: dict[str, str], proxy: str | None) -> None
     assert proxy_for(url, env) == proxy
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *("localhost", "LOCALHOST", "localhost.", "deep.localhost", "127.0.0.1", "127.8.9.1", "0.0.0.0"),
-        *(
-            "[::1]",
-            "[::]",
-            "[::ffff:127.0.0.1]",
-            "localhost:8000",
-            "127.0.0.1:1",
-            "[::1]:1",
-            "me:pass@localhost",
-        ),
-    ],
+HERE = (
+    "localhost LOCALHOST localhost. deep.localhost 127.0.0.1 127.8.9.1 0.0.0.0 [::1] [::] [::ffff:127.0.0.1]"
 )
+HERE_BY_PORT = "localhost:8000 127.0.0.1:1 [::1]:1 me:pass@localhost"
+
+
+@pytest.mark.parametrize("host", f"{HERE} {HERE_BY_PORT}".split())
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_this_machine_is_never_asked_through_one(scheme: str, host: str) -> None:
     env = {"http_proxy": P, "https_proxy": P, "all_proxy": P}
