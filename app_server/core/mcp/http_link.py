@@ -24,7 +24,7 @@ from app_server.core.http.exchange import HttpFailure, HttpRequest, HttpResponse
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.mcp import faults
-from app_server.core.mcp.interfaces import LoadTokens
+from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_client import McpLink, OnMessage
 from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
 from app_server.core.threads import YieldBudget
@@ -220,13 +220,12 @@ def display_url(url: str) -> str:
 
 
 @asynccontextmanager
-async def open_http(
-    name: str, transport: McpHttpTransport, user: Mapping[str, str], tokens: LoadTokens | None = None
-) -> AsyncIterator[HttpLink]:
-    """Open a session. `tokens`: of logins, for a server whose settings name no token of their own.
+async def open_http(name: str, transport: McpHttpTransport, runtime: McpRuntime) -> AsyncIterator[HttpLink]:
+    """Open a session. A server whose settings name no token of their own gets that of a login.
 
     Raises McpFailure if the server's settings need something that is missing.
     """
+    user, tokens = runtime.environment, runtime.tokens
     try:
         address(transport.url)
     except ValueError:

@@ -38,14 +38,6 @@ class ElicitationResult(Struct, frozen=True):
 Elicit = Callable[[ElicitationRequest], Awaitable[ElicitationResult]]
 
 
-LoadTokens = Callable[[], "McpTokenSource"]
-OnState = Callable[[McpServerStateChanged], None]
-
-
-def ignore_state(change: McpServerStateChanged) -> None:
-    """Do nothing with it."""
-
-
 class McpRuntime(Discreet, frozen=True, kw_only=True):
     """Surroundings that the servers of a conversation need to start."""
 
@@ -63,7 +55,7 @@ class McpRuntime(Discreet, frozen=True, kw_only=True):
     """Of this program, for the handshake."""
     elicit: Elicit | None = None
     """Sends a server's question to the user; without it, every elicitation is declined."""
-    tokens: LoadTokens | None = None
+    tokens: Callable[[], McpTokenSource] | None = None
     """Gives those of logins at servers, which only servers over HTTP need."""
-    on_state: OnState = ignore_state
+    on_state: Callable[[McpServerStateChanged], None] | None = None
     """Called when a server starts, has started, or failed to start; not when it is started again after it died."""

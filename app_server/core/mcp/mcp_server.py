@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 
@@ -18,7 +18,7 @@ import anyio
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.lazy import Lazy
 from app_server.core.mcp import faults
-from app_server.core.mcp.interfaces import LoadTokens, McpRuntime, ignore_state
+from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed
 from app_server.core.mcp.offer import SERVER_NAME, ServerIntroduction, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
@@ -69,7 +69,7 @@ class McpServer:
         """Report that another server takes its place, if it has not started yet."""
         if not self.settled.is_set():
             self._report(McpServerState.CANCELLED)
-            self._runtime = replace(self._runtime, on_state=ignore_state)
+            self._runtime = replace(self._runtime, on_state=None)
 
     async def request(self, method: str, params: Json) -> Json:
         """Return the result of one request, within the configured timeout. Raises McpRequestFailed."""
@@ -144,14 +144,12 @@ class McpServer:
             self._report(McpServerState.READY if self.failure is None else McpServerState.FAILED)
 
     def _report(self, state: McpServerState) -> None:
-        failure = self.failure
-        change = McpServerStateChanged(
-            self.config.name,
-            state,
-            None if failure is None else failure.message,
-            login_required=failure is not None and failure.auth_required,
-        )
-        self._runtime.on_state(change)
+        failure, tell = self.failure, self._runtime.on_state
+        if tell is None:
+            return
+        error = None if failure is None else failure.message
+        login = failure is not None and failure.auth_required
+        tell(McpServerStateChanged(self.config.name, state, error, login_required=login))
 
 
 async def _list_tools(client: McpClient) -> list[Json]:
@@ -164,9 +162,7 @@ async def _list_tools(client: McpClient) -> list[Json]:
         raise
 
 
-OpenHttp = Callable[
-    [str, McpHttpTransport, Mapping[str, str], LoadTokens | None], AbstractAsyncContextManager[McpLink]
-]
+OpenHttp = Callable[[str, McpHttpTransport, McpRuntime], AbstractAsyncContextManager[McpLink]]
 
 _OPEN_HTTP: Lazy[OpenHttp] = Lazy(lambda: import_module("app_server.core.mcp.http_link").open_http)
 
@@ -178,7 +174,7 @@ def _open(config: McpServerConfig, runtime: McpRuntime) -> AbstractAsyncContextM
         )
     if isinstance(config.transport, McpStdioTransport):
         return open_stdio(config.name, config.transport, runtime)
-    return _OPEN_HTTP.get()(config.name, config.transport, runtime.environment, runtime.tokens)
+    return _OPEN_HTTP.get()(config.name, config.transport, runtime)
 
 
 def _reason(error: Exception) -> str:
