@@ -1,7 +1,6 @@
 """`app-server proxy` over a server that says what the test wants: bytes, ends, and who is served by whom."""
 
 import fcntl
-import hashlib
 import json
 import os
 import signal
@@ -26,7 +25,9 @@ from tests.support.proxied import (
     NO,
     YES,
     Listening,
+    Proxy,
     listening,
+    met,
     proxy,
     received,
 )
@@ -67,7 +68,6 @@ def test_a_server_that_leaves_before_it_answers_is_asked_again(home: Path) -> No
             server.accept().close()
         connection, _ = server.greeted()
         connection.sendall(b"{}\n")
-        assert client.stdout is not None
         assert client.stdout.readline() == b"{}\n"
 
 
@@ -75,12 +75,8 @@ def test_nothing_is_imported_that_takes_long(home: Path) -> None:
     bare = subprocess.run(
         [sys.executable, "-P", "-c", "import sys; print(*sys.modules)"], stdout=subprocess.PIPE, check=True
     )
-    with listening(home) as server, proxy(home, command=MODULES_COMMAND) as client:
-        connection, _ = server.greeted()
-        assert client.stdin is not None
-        assert client.stderr is not None
-        client.stdin.write(b"{}\n")
-        client.stdin.flush()
+    with met(home, command=MODULES_COMMAND) as (client, connection):
+        client.say(b"{}\n")
         assert received(connection, 3) == b"{}\n"
         connection.sendall(b"{}\n")
         connection.shutdown(socket.SHUT_WR)
@@ -96,10 +92,8 @@ def test_nothing_is_imported_that_takes_long(home: Path) -> None:
 
 
 def test_a_proxy_is_small(home: Path) -> None:
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
+    with met(home) as (client, connection):
         connection.sendall(b"{}\n")
-        assert client.stdout is not None
         client.stdout.readline()
         assert memory(client.pid) <= MOST_MEMORY
         assert len(os.listdir(f"/proc/{client.pid}/task")) == 1
@@ -154,13 +148,13 @@ def test_the_same_bytes_arrive(home: Path, tmp_path: Path, data: bytes, way: str
         if way == "files":
             with proxy(home, stdin=given, stdout=out) as client:
                 thread = echo(server)
-                assert client.wait(PATIENCE) == 0
+                assert client.ended() == 0
             heard = (tmp_path / "out").read_bytes()
         elif way == "pipes":
             with proxy(home) as client:
                 thread = echo(server)
-                heard, _ = client.communicate(data, PATIENCE)
-                assert client.returncode == 0
+                heard, _ = client.process.communicate(data, PATIENCE)
+                assert client.process.returncode == 0
         else:
             ours, theirs = socket.socketpair()
             with ours, proxy(home, stdin=theirs.fileno(), stdout=theirs.fileno()) as client:
@@ -169,21 +163,17 @@ def test_the_same_bytes_arrive(home: Path, tmp_path: Path, data: bytes, way: str
                 writer = threading.Thread(target=send_all_and_end, args=(ours, data))
                 writer.start()
                 heard = received(ours, len(data))
-                assert client.wait(PATIENCE) == 0
+                assert client.ended() == 0
                 writer.join()
         thread.join()
-    assert hashlib.sha256(heard).digest() == hashlib.sha256(data).digest()
+    assert (len(heard), heard == data) == (len(data), True)
 
 
 def test_single_bytes_arrive_as_they_come(home: Path) -> None:
     data = b'{"a":"\x00"}\nrest'
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
-        assert client.stdin is not None
-        assert client.stdout is not None
+    with met(home) as (client, connection):
         for byte in data:
-            client.stdin.write(bytes((byte,)))
-            client.stdin.flush()
+            client.say(bytes((byte,)))
             assert received(connection, 1) == bytes((byte,))
         for byte in data:
             connection.sendall(bytes((byte,)))
@@ -193,66 +183,52 @@ def test_single_bytes_arrive_as_they_come(home: Path) -> None:
 
 
 def test_a_websocket_client_waits_for_no_line_end(home: Path) -> None:
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
-        assert client.stdin is not None
-        assert client.stdout is not None
-        client.stdin.write(b"GET / HTTP/1.1\r\n")
-        client.stdin.flush()
+    with met(home) as (client, connection):
+        client.say(b"GET / HTTP/1.1\r\n")
         assert received(connection, 16) == b"GET / HTTP/1.1\r\n"
         connection.sendall(b"\x81\x02")
         assert client.stdout.read(2) == b"\x81\x02"
 
 
+def filled(send: Callable[[int], int]) -> int:
+    """How much can be sent until nothing goes on; `send` is told how much was sent before."""
+    sent = 0
+
+    def is_stuck() -> bool:
+        nonlocal sent
+        before = sent
+        try:
+            while True:
+                sent += send(sent)
+        except BlockingIOError:
+            return sent == before
+
+    wait_until(is_stuck, meanwhile=lambda: time.sleep(0.1))
+    return sent
+
+
 def test_a_client_that_does_not_read_is_felt_by_the_server_and_loses_nothing(home: Path) -> None:
     line = b"x" * 1023 + b"\n"
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
+    with met(home) as (client, connection):
         connection.setblocking(False)
-        sent = 0
-
-        def is_stuck() -> bool:
-            nonlocal sent
-            before = sent
-            try:
-                while True:
-                    sent += connection.send(line[sent % 1024 :])
-            except BlockingIOError:
-                return sent == before
-
-        wait_until(is_stuck, meanwhile=lambda: time.sleep(0.1))
+        sent = filled(lambda sent: connection.send(line[sent % 1024 :]))
         assert sent < 4 << 20
         assert memory(client.pid) <= MOST_MEMORY
         connection.setblocking(True)
         connection.sendall(line[sent % 1024 :] if sent % 1024 else b"")
         connection.shutdown(socket.SHUT_WR)
-        assert client.stdout is not None
         heard = client.stdout.read()
         assert heard == line * -(-sent // 1024)
-        assert client.wait(PATIENCE) == 0
+        assert client.ended() == 0
 
 
 def test_a_server_that_does_not_read_is_felt_by_the_client(home: Path) -> None:
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
-        assert client.stdin is not None
+    with met(home) as (client, connection):
         fd = client.stdin.fileno()
         os.set_blocking(fd, False)
-        sent = 0
-
-        def is_stuck() -> bool:
-            nonlocal sent
-            before = sent
-            try:
-                while True:
-                    sent += os.write(fd, b"x" * 1024)
-            except BlockingIOError:
-                return sent == before
-
-        wait_until(is_stuck, meanwhile=lambda: time.sleep(0.1))
+        sent = filled(lambda _: os.write(fd, b"x" * 1024))
         assert sent < 4 << 20
         connection.sendall(b"{}\n")  # the other way goes on
-        assert client.stdout is not None
         assert client.stdout.readline() == b"{}\n"
         client.stdin.close()
         received(connection, sent)
@@ -282,105 +258,90 @@ def test_descriptors_of_the_client_keep_their_flags(home: Path, kind: str) -> No
             while b"]" not in shown:  # a terminal echoes
                 shown += os.read(outer_out, 100)
             assert [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in ends] == before
-            assert client.poll() is None
+            assert client.process.poll() is None
     finally:
         for fd in set(ends):
             os.close(fd)
 
 
 # --- ends
-def said_by(client: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+def said_by(client: Proxy) -> tuple[bytes, bytes]:
     """What a proxy that has ended has left in its pipes; its stdin is open still."""
-    assert client.stdout is not None
-    assert client.stderr is not None
     return client.stdout.read(), client.stderr.read()
 
 
 def test_a_server_that_is_killed_in_the_middle_of_a_line_leaves_whole_lines_only(home: Path) -> None:
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
+    with met(home) as (client, connection):
         connection.sendall(b'{"a":1}\n{"b":')
         connection.close()  # what the system does for a process that is killed
-        assert client.wait(PATIENCE) == 1
+        assert client.ended() == 1
         assert said_by(client) == (b'{"a":1}\n', DIED)
 
 
 def test_a_server_that_is_killed_with_unread_input_is_no_other_case(home: Path) -> None:
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
-        assert client.stdin is not None
-        client.stdin.write(b"x" * 1000)
-        client.stdin.flush()
+    with met(home) as (client, connection):
+        client.say(b"x" * 1000)
         received(connection, 1)
         connection.sendall(b"{}\n")
         connection.close()
-        assert client.wait(PATIENCE) == 1
+        assert client.ended() == 1
         assert said_by(client) == (b"{}\n", DIED)
 
 
 def test_what_a_server_says_before_it_ends_in_order_is_passed_on(home: Path) -> None:
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
+    with met(home) as (client, connection):
         connection.sendall(b'{"a":1}\nlast words')
         connection.shutdown(socket.SHUT_WR)
-        assert client.wait(PATIENCE) == 0
+        assert client.ended() == 0
         assert said_by(client) == (b'{"a":1}\nlast words', b"")
 
 
 def test_what_a_server_says_after_its_client_has_ended_is_passed_on(home: Path) -> None:
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
-        assert client.stdin is not None
+    with met(home) as (client, connection):
         client.stdin.write(b"bye\n")
         client.stdin.close()
         assert received(connection, 4) == b"bye\n"
         assert connection.recv(1) == b""
         connection.sendall(b"so long\n")
         connection.close()
-        assert client.stdout is not None
         assert client.stdout.read() == b"so long\n"
-        assert client.wait(PATIENCE) == 0
+        assert client.ended() == 0
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 def test_nobody_reads_any_more(home: Path, kind: str) -> None:
     ours, theirs = socket.socketpair() if kind == "socket" else (None, None)
     stdout = subprocess.PIPE if theirs is None else theirs.fileno()
-    with listening(home) as server, proxy(home, stdout=stdout) as client:
-        connection, _ = server.greeted()
+    with met(home, stdout=stdout) as (client, connection):
         if ours is None or theirs is None:
-            assert client.stdout is not None
             client.stdout.close()
         else:
             theirs.close()
             ours.close()
-        assert client.wait(PATIENCE) == 0  # told by the system, without a write
+        assert client.ended() == 0  # told by the system, without a write
         assert connection.recv(1) == b""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_a_proxy_that_is_ended_is_gone_for_the_server(home: Path, number: signal.Signals) -> None:
-    with listening(home) as server, proxy(home) as client:
-        connection, _ = server.greeted()
+    with met(home) as (client, connection):
         connection.sendall(b"{}\n")
-        assert client.stdout is not None
         client.stdout.readline()
-        client.send_signal(number)
+        client.process.send_signal(number)
         assert connection.recv(1) == b""
-        assert client.wait(PATIENCE) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+        assert client.ended() == (-signal.SIGKILL if number == signal.SIGKILL else 0)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams_are_no_others(home: Path, closed: str) -> None:
     command = ("bash", "-c", f'exec "$@" {closed}', "bash", SCRIPT, "proxy")
-    with listening(home) as server, proxy(home, command=command) as client:
-        connection, _ = server.greeted()
+    with met(home, command=command) as (client, connection):
         if "<" in closed:
             assert connection.recv(1) == b""
         if ">&- " in f"{closed} ".replace("2>&-", ""):
             connection.sendall(b"{}\n")
         connection.close() if "<" in closed else connection.shutdown(socket.SHUT_WR)
-        assert client.wait(PATIENCE) == 0
+        assert client.ended() == 0
 
 
 # --- no server to be had
@@ -430,8 +391,8 @@ def test_where_no_server_serves_it_the_client_is_served_alone(
             assert client.log.read_text() == f"app-server: this client is served alone: {why}\n"
             client.leave()
             assert client.status() == 0
-            assert refused.communicate(b"", PATIENCE) == (b"", f"app-server: {why}\n".encode())
-            assert refused.returncode == 1
+            assert refused.process.communicate(b"", PATIENCE) == (b"", f"app-server: {why}\n".encode())
+            assert refused.process.returncode == 1
         server.socket.shutdown(socket.SHUT_RDWR)
     for each in accepted:
         each.close()
@@ -443,18 +404,20 @@ def test_a_server_that_is_being_started_may_take_longer(home: Path) -> None:
         lock = hold(place_of_home(str(home)).startup_lock)
         connection = server.accept()
         time.sleep(ANSWERS_WITHIN + 0.5)
-        assert client.poll() is None
+        assert client.process.poll() is None
         connection.sendall(YES)
         os.close(lock)
         connection.sendall(b"{}\n")
-        assert client.stdout is not None
         assert client.stdout.readline() == b"{}\n"
 
 
 def test_without_a_server_none_is_started_against_the_wish_of_the_user(home: Path) -> None:
     with proxy(home, "--no-start") as client:
-        assert client.communicate(b"", PATIENCE) == (b"", b"app-server: no shared server is running\n")
-        assert client.returncode == 1
+        assert client.process.communicate(b"", PATIENCE) == (
+            b"",
+            b"app-server: no shared server is running\n",
+        )
+        assert client.process.returncode == 1
     assert list(home.iterdir()) == []
 
 
@@ -462,5 +425,5 @@ def test_a_client_alone_speaks_the_same_api(home: Path) -> None:
     with listening(home) as server, proxy(home, "acp") as client:
         server.greeted(NO)
         ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
-        heard, _ = client.communicate(json.dumps(ask).encode() + b"\n", PATIENCE)
+        heard, _ = client.process.communicate(json.dumps(ask).encode() + b"\n", PATIENCE)
         assert json.loads(heard)["result"]["protocolVersion"] == 1

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from app_server.places.socket_place import place_of_home
 from protocol.structs import Json
@@ -54,6 +54,31 @@ def listening(home: Path) -> Iterator[Listening]:
         yield server
 
 
+class Proxy:
+    """A proxy, and the pipes of its client."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process, self.pid = process, process.pid
+        self.stdin: Any = process.stdin
+        self.stdout: Any = process.stdout
+        self.stderr: Any = process.stderr
+
+    def say(self, data: bytes) -> None:
+        self.stdin.write(data)
+        self.stdin.flush()
+
+    def ended(self) -> int:
+        """Its exit status, once it has ended by itself."""
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def met(home: Path, *words: str, **given: Any) -> Iterator[tuple[Proxy, socket.socket]]:
+    """A proxy, and the connection on which its server has accepted it."""
+    with listening(home) as server, proxy(home, *words, **given) as client:
+        yield client, server.greeted()[0]
+
+
 @contextmanager
 def proxy(
     home: Path,
@@ -62,7 +87,7 @@ def proxy(
     stdout: int | IO[bytes] = subprocess.PIPE,
     command: Sequence[str] = (SCRIPT, "proxy"),
     environment: dict[str, str] | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[Proxy]:
     """A proxy that is killed at the end if it has not ended by itself."""
     process = subprocess.Popen(
         (*command, *words),
@@ -73,7 +98,7 @@ def proxy(
         cwd=home,
     )
     try:
-        yield process
+        yield Proxy(process)
     finally:
         process.kill()
         process.wait()

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
-import pytest
 
 from app_server.rpc.connection import LINES_AT_ONCE, Connection, LaneName, RpcReply, ServerLanes
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, not_found, overloaded
@@ -174,17 +173,14 @@ async def test_a_line_that_had_no_room_beside_those_of_others_may_be_sent_again(
     async def lines() -> AsyncIterator[list[Oversized]]:
         yield [Oversized(7, crowded=True)]
 
-    told: list[bytes] = []
-
-    async def write(data: bytes) -> None:
-        told.append(data)
-
-    outgoing = Outgoing(write, 1000)
+    server, client = memory_pair()
+    outgoing = Outgoing(server.write, 1000)
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
         await Connection(lines(), outgoing, Echo(), 10).serve()
         await outgoing.finish()
-    error = json.loads(b"".join(told))["error"]
+        await client.receive_some()
+    error = json.loads(client.unread)["error"]
     assert (error["code"], error["data"]) == (-32001, {"kind": "overloaded", "retryable": True})
     assert "7 bytes" in error["message"]
 
@@ -284,7 +280,7 @@ async def test_responses_of_the_client_resolve_its_requests() -> None:
 
     async def what(t: Talk) -> None:
         async def request(method: str) -> None:
-            replies[method] = await t.outgoing.request(method, b"{}")
+            replies[method] = await t.outgoing.request(method, b'{"a": 1}')
 
         async with anyio.create_task_group() as group:
             group.start_soon(request, "first")
@@ -297,8 +293,13 @@ async def test_responses_of_the_client_resolve_its_requests() -> None:
                 {"id": 0, "error": {"code": -1, "message": "no"}},
             )
 
-    await talk(what)
+    talked = await talk(what)
+    assert talked.answers == [
+        {"id": 0, "method": "first", "params": {"a": 1}},
+        {"id": 1, "method": "second", "params": {"a": 1}},
+    ]
     assert replies == {"first": ClientReply(error="no"), "second": ClientReply(result={"a": 1})}
+    assert len(talked.outgoing.pending) == 0
 
 
 def test_an_error_has_a_code_and_a_kind_and_names_what_was_not_found() -> None:
@@ -311,59 +312,17 @@ def test_an_error_has_a_code_and_a_kind_and_names_what_was_not_found() -> None:
     assert not_found("file", "x").args == (-32600, "file not found: x", {"kind": "file_not_found"})
 
 
-async def test_ids_count_from_zero() -> None:
+async def test_a_response_resolves_its_own_request_once_and_no_other() -> None:
     pending = PendingRequests()
-    assert [pending.register().id for _ in range(3)] == [0, 1, 2]
-    assert len(pending) == 3
-
-
-async def test_a_response_resolves_its_own_request_once() -> None:
-    pending = PendingRequests()
-    first, second = pending.register(), pending.register()
+    first, second, forgotten = (pending.register() for _ in range(3))
+    pending.forget(forgotten)
+    for id in ("0", 7, -1, forgotten.id):
+        assert not pending.resolve(id, ClientReply())
     assert pending.resolve(second.id, ClientReply(2))
     assert not pending.resolve(second.id, ClientReply(3))
     assert (await second.wait()).result == 2
     assert len(pending) == 1
     assert pending.resolve(first.id, ClientReply(1))
-
-
-@pytest.mark.parametrize("id", ["0", 7, -1])
-async def test_a_response_with_another_id_resolves_nothing(id: int | str) -> None:
-    pending = PendingRequests()
-    pending.register()
-    assert not pending.resolve(id, ClientReply())
-    assert len(pending) == 1
-
-
-async def test_a_forgotten_request_is_no_longer_pending() -> None:
-    pending = PendingRequests()
-    kept, forgotten = pending.register(), pending.register()
-    pending.forget(forgotten)
-    assert not pending.resolve(forgotten.id, ClientReply())
-    assert pending.resolve(kept.id, ClientReply())
-
-
-async def test_a_request_is_sent_with_its_id_and_parameters() -> None:
-    sent: list[bytes] = []
-
-    async def write(data: bytes) -> None:
-        sent.append(data)
-
-    outgoing = Outgoing(write, 1000)
-    replies: list[ClientReply] = []
-
-    async def request() -> None:
-        replies.append(await outgoing.request("m", b'{"a": 1}'))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.write_queued)
-        group.start_soon(request)
-        await anyio.wait_all_tasks_blocked()
-        assert json.loads(b"".join(sent)) == {"id": 0, "method": "m", "params": {"a": 1}}
-        assert outgoing.pending.resolve(0, ClientReply("yes"))
-        await outgoing.finish()
-    assert replies == [ClientReply("yes")]
-    assert len(outgoing.pending) == 0
 
 
 def test_a_long_response_is_shortened_for_the_log() -> None:

@@ -2,14 +2,9 @@
 
 import anyio
 import pytest
-from websockets.client import ClientProtocol
-from websockets.frames import CloseCode
-from websockets.protocol import State
-from websockets.uri import parse_uri
 
 from app_server.transport.framing import LineDecoder, Oversized
 from app_server.transport.sockets import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room, StreamTransport
-from app_server.transport.websocket import WebSocketTransport, server_protocol
 from tests.support.byte_streams import MemoryByteStream, byte_pair
 from tests.support.virtual_time import in_virtual_time
 
@@ -97,7 +92,7 @@ def lines(stream: MemoryByteStream, room: Room) -> StreamTransport:
     return StreamTransport(stream, LIMIT, room=room)
 
 
-async def read(transport: StreamTransport | WebSocketTransport) -> list[bytes | Oversized]:
+async def read(transport: StreamTransport) -> list[bytes | Oversized]:
     return [line async for batch in transport.lines() for line in batch]
 
 
@@ -120,64 +115,5 @@ def test_a_long_line_beside_too_many_is_dropped_and_what_follows_it_is_read() ->
                 await client.aclose()
         whole = [LONG + b"y", b"next"]
         assert heard == [whole, whole, [Oversized(len(LONG) + 1, crowded=True), b"next"]]
-
-    in_virtual_time(play)
-
-
-@pytest.mark.parametrize("fin", [True, False], ids=["in a frame", "in a fragment"])
-def test_a_long_message_of_a_websocket_beside_too_many_closes_it_with_a_reason(fin: bool) -> None:
-    async def play() -> None:
-        messages = LongMessages(ALL_BYTES)
-        holder = messages.connection()
-        assert await is_there_room(holder)
-        server, client = byte_pair()
-        transport = WebSocketTransport(
-            server, server_protocol(ALL_BYTES, State.OPEN), room=messages.connection()
-        )
-        peer = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN)
-        peer.send_text(LONG, fin=fin)
-        sent = b"".join(peer.data_to_send())
-        heard: list[bytes | Oversized] = []
-
-        async def hear() -> None:
-            heard.extend(await read(transport))
-            await server.aclose()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(hear)
-            await client.send(sent[:-1] if fin else sent)
-            peer.receive_data(await client.receive_all())
-            assert anyio.current_time() >= PATIENCE
-            assert peer.close_rcvd is not None
-            assert peer.close_rcvd.code == CloseCode.TRY_AGAIN_LATER
-            assert "others are sending long messages" in peer.close_rcvd.reason
-            await client.aclose()
-        assert heard == []
-
-    in_virtual_time(play)
-
-
-def test_a_websocket_gives_its_place_back_when_its_message_has_come() -> None:
-    async def play() -> None:
-        messages = LongMessages(ALL_BYTES)
-        server, client = byte_pair()
-        transport = WebSocketTransport(
-            server, server_protocol(ALL_BYTES, State.OPEN), room=messages.connection()
-        )
-        peer = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN)
-        peer.send_text(LONG)
-        [sent] = peer.data_to_send()
-        async with anyio.create_task_group() as group:
-            group.start_soon(read, transport)
-            await client.send(sent[:-1])
-            await anyio.sleep(1)
-            waiting = messages.connection()
-            with anyio.move_on_after(1) as waited:
-                await is_there_room(waiting)
-            assert waited.cancelled_caught
-            await client.send(sent[-1:])
-            assert await is_there_room(waiting)
-            assert anyio.current_time() == 2
-            await client.aclose()
 
     in_virtual_time(play)

@@ -16,6 +16,7 @@ from websockets.uri import parse_uri
 
 from app_server.transport import websocket
 from app_server.transport.framing import Oversized, TransportClosed
+from app_server.transport.sockets import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room
 from app_server.transport.websocket import MessageDecoder, WebSocketTransport
 from tests.support.byte_streams import MemoryByteStream, byte_pair
 from tests.support.virtual_time import in_virtual_time
@@ -55,11 +56,16 @@ class Peer:
 
 
 def opened(
-    *, unread: bytes = b"", to_server: float = math.inf, to_client: float = math.inf
+    *,
+    unread: bytes = b"",
+    to_server: float = math.inf,
+    to_client: float = math.inf,
+    limit: int = LIMIT,
+    room: Room | None = None,
 ) -> tuple[WebSocketTransport, Peer]:
     server, client = byte_pair(to_first=to_server, to_second=to_client)
-    protocol = ServerProtocol(state=State.OPEN, max_size=LIMIT)
-    return WebSocketTransport(server, protocol, unread=unread), Peer(client)
+    protocol = ServerProtocol(state=State.OPEN, max_size=limit)
+    return WebSocketTransport(server, protocol, unread=unread, room=room), Peer(client)
 
 
 async def read(transport: WebSocketTransport) -> list[bytes | Oversized]:
@@ -165,6 +171,53 @@ async def test_what_a_refused_client_still_sends_is_read_until_it_leaves() -> No
         for _ in range(3):
             await peer.stream.send(b"more of what was refused")
         await peer.stream.aclose()
+
+
+LONG = b"x" * (SHORT_BYTES + 1)
+
+
+@pytest.mark.parametrize("fin", [True, False], ids=["in a frame", "in a fragment"])
+def test_a_long_message_beside_too_many_closes_with_a_reason(fin: bool) -> None:
+    async def play() -> None:
+        messages = LongMessages(ALL_BYTES)
+        assert await messages.connection().is_enough_for(len(LONG))
+        transport, peer = opened(limit=ALL_BYTES, room=messages.connection())
+        peer.protocol.send_text(LONG, fin=fin)
+        sent = b"".join(peer.protocol.data_to_send())
+        await peer.stream.send(sent[:-1] if fin else sent)
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, transport)
+            assert (await peer.receive()).opcode is Opcode.CLOSE
+            assert anyio.current_time() == PATIENCE
+            close = peer.protocol.close_rcvd
+            assert close is not None
+            assert close.code == CloseCode.TRY_AGAIN_LATER
+            assert "others are sending long messages" in close.reason
+            await peer.stream.aclose()
+
+    in_virtual_time(play)
+
+
+def test_a_long_message_gives_its_place_back_when_it_has_come() -> None:
+    async def play() -> None:
+        messages = LongMessages(ALL_BYTES)
+        transport, peer = opened(limit=ALL_BYTES, room=messages.connection())
+        peer.protocol.send_text(LONG)
+        [sent] = peer.protocol.data_to_send()
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, transport)
+            await peer.stream.send(sent[:-1])
+            await anyio.sleep(1)
+            waiting = messages.connection()
+            with anyio.move_on_after(1) as waited:
+                await waiting.is_enough_for(len(LONG))
+            assert waited.cancelled_caught
+            await peer.stream.send(sent[-1:])
+            assert await waiting.is_enough_for(len(LONG))
+            assert anyio.current_time() == 2
+            await peer.stream.aclose()
+
+    in_virtual_time(play)
 
 
 async def test_a_client_that_closes_is_answered() -> None:
