@@ -11,11 +11,12 @@ import os
 import pkgutil
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from types import CodeType
 
 import anyio
 import anyio.lowlevel
@@ -127,30 +128,6 @@ def _modules_of(name: str) -> Iterator[str]:
             yield found.name
 
 
-PROGRAMS = {
-    WRITER: ("app_server.core.patch.write_steps",),
-    APPLY_PATCH: (
-        *("app_server.beneath", "app_server.core.errors", "app_server.core.patch.atomic_writer"),
-        *("app_server.core.patch.disk_files", "app_server.core.patch.hunks", "app_server.core.patch.parse"),
-        *("app_server.core.patch.planner", "app_server.core.patch.write_steps"),
-        *("app_server.core.real_path", "protocol.engine.errors", "protocol.light_dataclasses"),
-    ),
-    READER: (
-        *("app_server.beneath", "app_server.core.files.ignore", "app_server.core.files.walk"),
-        *("app_server.core.real_path", "protocol.light_dataclasses"),
-    ),
-    LAUNCHER: (
-        *("app_server.core.launcher.descendants", "app_server.core.launcher.enforce"),
-        *("app_server.core.launcher.light", "app_server.core.launcher.namespaces"),
-        *("app_server.core.launcher.placeholder_dirs", "app_server.core.launcher.prepared"),
-        *("app_server.core.launcher.seccomp", "app_server.core.launcher.socket_broker"),
-        *("app_server.core.launcher.sockets", "app_server.core.launcher.supervisor"),
-        *("app_server.core.launcher.syscalls", "app_server.core.launcher.wire"),
-        "protocol.light_dataclasses",
-    ),
-}
-"""What each imports of this package and of `protocol`."""
-
 UNPACKS = """\
 import binascii, marshal, sys, zlib
 class Carried:
@@ -174,21 +151,41 @@ sys.meta_path.insert(0, Carried)
 def read_programs() -> dict[str, str]:
     """Return the code of each program: a script that can import its modules, without any file."""
     read = {}
-    for name, parts in PROGRAMS.items():
-        code = {part: _code_of(part) for part in (*_packages((name, *parts)), name, *parts)}
-        packed = binascii.b2a_base64(zlib.compress(marshal.dumps(code)), newline=False).decode()
+    for name in (WRITER, APPLY_PATCH, READER, LAUNCHER):
+        packed = binascii.b2a_base64(zlib.compress(marshal.dumps(code_of(name))), newline=False).decode()
         read[name] = UNPACKS.format(packed=packed)
     return read
 
 
-def _packages(names: Sequence[str]) -> list[str]:
-    return sorted({name[:end] for name in names for end, char in enumerate(name) if char == "."})
+def code_of(program: str) -> dict[str, tuple[str | None, CodeType | None]]:
+    """Return the files and the code of a program, of all that it imports of ours, and of the packages of all of them,
+    which have no code.
+    """
+    found: dict[str, tuple[str | None, CodeType | None]] = {}
+    waiting = [program]
+    while waiting:
+        name = waiting.pop()
+        spec = None if name in found else find_spec(name)
+        if spec is None:
+            continue
+        assert isinstance(spec.loader, InspectLoader), name
+        is_package = spec.submodule_search_locations is not None
+        found[name] = spec.origin, None if is_package else spec.loader.get_code(name)
+        waiting += _imported(found[name][1])
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+    return found
 
 
-def _code_of(name: str) -> tuple[str | None, object]:
-    """Return the file and the code of a module; no code for a package."""
-    spec = find_spec(name)
-    assert spec is not None
-    assert isinstance(spec.loader, InspectLoader), name
-    is_package = spec.submodule_search_locations is not None
-    return spec.origin, None if is_package else spec.loader.get_code(name)
+def _imported(code: object) -> Iterator[str]:
+    """Yield the names of our modules that code imports, inside of its functions, too. Of a package any name may be a
+    module.
+    """
+    if isinstance(code, CodeType):
+        for name in code.co_names:
+            if name.startswith(("app_server.", "protocol.")):
+                yield name
+                if (spec := find_spec(name)) is not None and spec.submodule_search_locations is not None:
+                    yield from (f"{name}.{part}" for part in code.co_names if "." not in part)
+        for constant in code.co_consts:
+            yield from _imported(constant)

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from app_server import __version__
@@ -18,7 +19,7 @@ from app_server.proxy.meeting import NUMBER
 from app_server.server import ClientPlace
 from app_server.startup.launch import parse_launch
 from app_server.startup.overrides import cli_overrides
-from protocol.structs import Json, replace
+from protocol.structs import Discreet, Json, replace
 
 STATUS: Final = "status"
 STOP: Final = "stop"
@@ -36,6 +37,19 @@ class Question(Struct, frozen=True):
     now: bool = False
 
 
+class Brought(Discreet, frozen=True):
+    """A preface of a proxy, with the surroundings that its client brings."""
+
+    HIDDEN = ("env",)
+
+    preface: int
+    api: Literal["acp"] | None
+    cwd: str
+    env: dict[str, str]
+    options: dict[str, str | list[str]]
+    all_threads: bool = False
+
+
 def parse_preface(line: bytes, home: Path, above: CliOverrides) -> ClientPlace | Question:
     """Return what the client of a proxy brings, or what is asked. `above` are the overrides of the server. Raises
     BadPreface.
@@ -49,38 +63,28 @@ def parse_preface(line: bytes, home: Path, above: CliOverrides) -> ClientPlace |
             raise BadPreface(f"the server understands prefaces of form {NUMBER}, not {number}")
         case {"preface": int(), "ask": str(ask)}:
             return Question(ask, now=said.get("now") is True)
-        case {"preface": int(), "api": None | "acp", "cwd": str(cwd), "env": dict(environment)}:
-            return _place(said, Path(cwd), environment, home, above)
         case _:
-            raise BadPreface("the preface lacks something, or has what it should not have")
+            return _place(said, home, above)
 
 
-def _place(
-    said: Json, cwd: Path, environment: Mapping[str, Json], home: Path, above: CliOverrides
-) -> ClientPlace:
-    if not all(isinstance(value, str) for value in environment.values()):
-        raise BadPreface("the environment has values that are no text")
-    options = said.get("options")
-    if not isinstance(options, dict) or not all(map(_is_option, options.values())) or not cwd.is_absolute():
-        raise BadPreface("the preface has no options, or no absolute working directory")
+def _place(said: Json, home: Path, above: CliOverrides) -> ClientPlace:
     try:
-        own = cli_overrides(parse_launch(options, environment))
+        brought = msgspec.convert(said, Brought)
+        own = cli_overrides(parse_launch(brought.options, brought.env))
+    except msgspec.ValidationError as error:
+        raise BadPreface(f"the preface lacks something, or has what it should not have: {error}") from None
     except (ValueError, TypeError) as error:
         raise BadPreface(f"its options cannot be used: {error}") from None
+    if not os.path.isabs(brought.cwd):
+        raise BadPreface("the preface has no absolute working directory")
     return ClientPlace(
         home=home,
-        cwd=cwd,
-        environment=dict(environment),
+        cwd=Path(brought.cwd),
+        environment=brought.env,
         cli=replace(own, above=above),
-        acp=said["api"] == "acp",
+        acp=brought.api == "acp",
         shared=True,
-        hears_all=said.get("all_threads") is True,
-    )
-
-
-def _is_option(value: Json) -> bool:
-    return isinstance(value, str) or (
-        isinstance(value, list) and all(isinstance(each, str) for each in value)
+        hears_all=brought.all_threads,
     )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, PROGRAMS, server_modules
+from app_server.core.own_programs import APPLY_PATCH, LAUNCHER, READER, WRITER
+from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, code_of, server_modules
 from tests.support.loading import modules_loaded_by
 from tests.test_architecture import imports, inside, modules, reachable
 
@@ -31,8 +32,9 @@ def test_a_server_that_has_loaded_everything_has_no_front_end() -> None:
 
 def test_programs_are_carried_with_all_that_they_import() -> None:
     graph = {name: imports(name) & modules().keys() for name in modules()}
-    for program, parts in PROGRAMS.items():
-        assert reachable(graph, program) == set(parts), program
+    for program in (WRITER, APPLY_PATCH, READER, LAUNCHER):
+        carried = {name for name, (_, code) in code_of(program).items() if code is not None}
+        assert carried == {program, *reachable(graph, program)}, program
 
 
 EXTRAS = ("ray", "rich", "prompt_toolkit", "starlette", "uvicorn", "opentelemetry", "shtab", "httpx")

@@ -72,10 +72,10 @@ def test_the_daemon_asks_over_a_preface() -> None:
         (said(cwd=None), "lacks something"),
         (said(cwd="relative"), "no absolute working directory"),
         (said(env=[]), "lacks something"),
-        (said(env={"A": 1}), "no text"),
-        (said(options=None), "no options"),
+        (said(env={"A": 1}), "lacks something"),
+        (said(options=None), "lacks something"),
         (said(options={"config": "a=1"}), "cannot be used"),
-        (said(options={"config": [1]}), "no options"),
+        (said(options={"config": [1]}), "lacks something"),
         (said(options={"config": ["a"]}), "expected key=value"),
         (said(options={"ask_for_approval": "maybe"}), "cannot be used"),
         (said(env={"APP_SERVER_MAX_REQUESTS": "many"}), "APP_SERVER_MAX_REQUESTS expects a number"),
@@ -118,3 +118,6 @@ def test_a_proxy_understands_the_answers() -> None:
 
 def test_an_environment_is_not_shown() -> None:
     assert "hunter2" not in repr(place_of(said(env={"KEY": "hunter2"})))
+    with pytest.raises(BadPreface) as told:
+        place_of(said(env={"KEY": ["hunter2"]}))
+    assert "hunter2" not in str(told.value)
