@@ -204,8 +204,6 @@ class Attempt(RunningTask):
         server, result = self._parts.server, self._result
         settings = asdict(self.task.settings).items()
         chosen = {name: value for name, value in settings if name != "effort" and value is not None}
-        if (policy := self._parts.setup.doing.overrides.approval_policy) is not None:
-            chosen.setdefault("approval_policy", policy.value)
         config = ALONE | NEVER_UNDONE if place.own else ALONE
         options: Any = {"cwd": place.folder, "config": config, **chosen}
 

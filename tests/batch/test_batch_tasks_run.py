@@ -248,6 +248,13 @@ async def test_what_would_need_an_approval_is_declined_counted_and_named(batch: 
     assert done.results["b"].keys() == FIELDS
 
 
+async def test_nobody_is_asked_whatever_the_settings_of_the_user_say(batch: BatchWorld) -> None:
+    batch.author = writes("touch made")
+    batch.write({"id": "a"})
+    done = await batch.run(config={"sandbox_mode": "workspace-write", "approval_policy": "untrusted"})
+    assert (done.status, done.results["a"]["declined"]) == (0, 0), done.stderr
+
+
 async def test_a_time_limit_ends_the_task_and_keeps_its_patch(batch: BatchWorld) -> None:
     repository = batch.repository()
     batch.author = writes("echo begun >> a.txt; sleep 1000")
