@@ -7,7 +7,6 @@ they interrupted one: a conversation that is resumed with an active goal waits f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
@@ -173,14 +172,6 @@ class GoalKeeper(Struct):
             goal = replace(goal, status=GoalStatus.BUDGET_LIMITED)
         self.goal = goal
         return goal
-
-
-class TurnGoals(Struct, frozen=True):
-    """The goal for the tools of a turn."""
-
-    keeper: GoalKeeper
-    now: Callable[[], int]
-    """Seconds since 1970."""
 
 
 def _spent(used: TokenUsage) -> int:

@@ -5,16 +5,12 @@ Whether one is to begin is decided by `GoalKeeper`; here its changes are emitted
 
 from __future__ import annotations
 
-from app_server.core.goals import TurnGoals, budget_spent_message, goal_turn_message
+from app_server.core.goals import budget_spent_message, goal_turn_message
 from app_server.core.session.services import Services, Turn
 from app_server.core.turn.items import UserWords
 from protocol.engine.errors import TurnError
 from protocol.engine.events import Goal, GoalStatus, GoalUpdated
 from protocol.events.notices import WarningEvent
-
-
-def goals_for_tools(services: Services) -> TurnGoals:
-    return TurnGoals(services.state.goals, lambda: int(services.sources.wall_clock()))
 
 
 def turn_begins(services: Services, *, asked_for: bool) -> None:

@@ -13,7 +13,7 @@ from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.session.commands import TurnWishes
 from app_server.core.session.compaction import compact
-from app_server.core.session.goal_turns import count_reply, goals_for_tools
+from app_server.core.session.goal_turns import count_reply
 from app_server.core.session.model_calls import model_call, shape_of, tool_turn_of
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
@@ -51,7 +51,7 @@ class RegularTask(SessionTask, TurnSteps):
         self._tool_turn = tool_turn_of(turn, relative_diff=wishes.relative_diff)
         self._tool_turn.strict_pictures = wishes.checks_pictures
         if wishes.goals and turn.services.conversation.rollout_path is not None:
-            self._tool_turn.goals = goals_for_tools(turn.services)
+            self._tool_turn.goals = turn.services.state.goals
         self._tools: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
         self._loop: TurnLoop | None = None

@@ -21,7 +21,7 @@ from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.caller import CurrentCaller
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.goals import TurnGoals
+from app_server.core.goals import GoalKeeper
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
@@ -209,7 +209,7 @@ class ToolTurn(Struct, eq=False):
     diffs: TurnDiffTracker
     sources: ClockAndIds
     telemetry: ConversationTelemetry = NO_TELEMETRY
-    goals: TurnGoals | None = None
+    goals: GoalKeeper | None = None
     """Set in turns of APIs that know goals."""
     strict_pictures: bool = True
     """Whether a picture with a wrong checksum is a broken one."""

@@ -82,16 +82,17 @@ def _use_goal(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     """Read, set or judge the goal of the thread."""
     if (goals := turn.goals) is None:
         raise ToolFailure("this conversation has no goals")
+    now = int(turn.sources.wall_clock())
     try:
         match call.name:
             case "create_goal":
                 new = schemas.parse_arguments(call.arguments, schemas.NewGoal)
-                goal = goals.keeper.create(new.objective, new.token_budget, goals.now())
+                goal = goals.create(new.objective, new.token_budget, now)
             case "update_goal":
                 report = schemas.parse_arguments(call.arguments, schemas.GoalReport)
-                goal = goals.keeper.update(GoalStatus(report.status.value), goals.now())
+                goal = goals.update(GoalStatus(report.status.value), now)
             case _:
-                return _answer(goals.keeper.goal)
+                return _answer(goals.goal)
     except (GoalRefused, NoGoal) as error:
         raise ToolFailure(str(error)) from error
     turn.emit(GoalUpdated(goal))
