@@ -35,7 +35,7 @@ from app_server.core.turn.items import UserWords
 from protocol.engine.events import SettingsChanged, TurnKind
 from protocol.engine.settings import Settings, SettingsChange
 from protocol.events.review import ReviewRequest
-from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, ReasoningSummary
+from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningEffort, ReasoningSummary
 
 SETTINGS = Settings(
     cwd="/w",
@@ -90,6 +90,27 @@ async def test_the_settings_of_a_turn_that_has_to_wait_hold_when_it_begins() -> 
     assert [pending.id for pending in actor.tasks.active.postponed] == ["1"]
 
 
+CHANGES: dict[str, Any] = {
+    "cwd": "/elsewhere",
+    "approval_policy": AskForApproval.UNTRUSTED,
+    "sandbox_policy": DangerFullAccess(),
+    "model": "n",
+    "effort": None,
+    "summary": ReasoningSummary.NONE,
+}
+
+
+@given(st.sets(st.sampled_from(sorted(CHANGES))))
+def test_a_change_of_settings_touches_what_it_names_and_nothing_else(names: set[str]) -> None:
+    changed = SETTINGS.changed(SettingsChange(**{name: CHANGES[name] for name in names}))
+    expected = {name: CHANGES[name] if name in names else getattr(SETTINGS, name) for name in CHANGES}
+    assert {name: getattr(changed, name) for name in CHANGES} == expected
+
+
+def test_every_setting_can_be_changed() -> None:
+    assert set(SettingsChange.__struct_fields__) == set(Settings.__struct_fields__)
+
+
 def queue() -> OperationQueue:
     ids = iter(f"turn-{n}" for n in range(100))
     return OperationQueue(ids.__next__)
@@ -120,8 +141,7 @@ class Scene:
     """A queue, and a task that is said to run."""
 
     def __init__(self) -> None:
-        ids = iter(f"turn-{n}" for n in range(100))
-        self.queue = OperationQueue(ids.__next__)
+        self.queue = queue()
         self.tasks = SimpleNamespace(active=None)
         self.turns = TurnControl(self.queue, cast("Any", self.tasks))
 

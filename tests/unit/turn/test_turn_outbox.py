@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -22,10 +21,8 @@ from protocol.engine.events import (
     SessionEvent,
 )
 from protocol.engine.items import AgentMessage
-from protocol.engine.settings import Settings, SettingsChange
 from protocol.events.notices import BackgroundEventEvent
 from protocol.events.turn import TokenUsage
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningEffort, ReasoningSummary
 
 
 class Disk(RolloutWriter):
@@ -178,33 +175,3 @@ def test_an_estimate_changes_what_is_in_context_and_not_what_was_paid() -> None:
     assert counts.in_context == 50
     assert counts.info.total_token_usage.total_tokens == 300
     assert counts.info.model_context_window == 1000
-
-
-SETTINGS = Settings(
-    cwd="/w",
-    approval_policy=AskForApproval.NEVER,
-    sandbox_policy=ReadOnly(),
-    model="m",
-    effort=ReasoningEffort.HIGH,
-    summary=ReasoningSummary.AUTO,
-)
-
-CHANGES: dict[str, Any] = {
-    "cwd": "/elsewhere",
-    "approval_policy": AskForApproval.UNTRUSTED,
-    "sandbox_policy": DangerFullAccess(),
-    "model": "n",
-    "effort": None,
-    "summary": ReasoningSummary.NONE,
-}
-
-
-@given(st.sets(st.sampled_from(sorted(CHANGES))))
-def test_a_change_of_settings_touches_what_it_names_and_nothing_else(names: set[str]) -> None:
-    changed = SETTINGS.changed(SettingsChange(**{name: CHANGES[name] for name in names}))
-    expected = {name: CHANGES[name] if name in names else getattr(SETTINGS, name) for name in CHANGES}
-    assert {name: getattr(changed, name) for name in CHANGES} == expected
-
-
-def test_every_setting_can_be_changed() -> None:
-    assert set(SettingsChange.__struct_fields__) == set(Settings.__struct_fields__)
