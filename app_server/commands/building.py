@@ -25,6 +25,7 @@ def _generate(args: argparse.Namespace) -> int:
 
 OUT: Final = option("--out", "-o", required=True, metavar="DIR", help="the folder, which is made")
 EXPERIMENTAL: Final = flag("--experimental", "with what a client has to ask for, in DIR/v2")
+
 COMMANDS: Final = (
     Subcommand(
         "inspect",

@@ -31,6 +31,7 @@ LISTEN: Final = option(
     help="listen there, too: unix:///PATH or ws://127.0.0.1:PORT",
 )
 NOW: Final = flag("--now", "interrupt the turns that run")
+
 COMMANDS: Final = (
     Subcommand(
         "app-server",

@@ -1,4 +1,4 @@
-"""`app-server config …` and `app-server mcp …`: their arguments."""
+"""The commands `app-server config …` and `app-server mcp …`."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def _print_path(args: argparse.Namespace) -> int:
 
 KEY: Final = option("key", metavar="KEY", help="a dotted key, as in profiles.fast.model")
 NAME: Final = option("name", metavar="NAME", help="its name in config.toml")
+
 COMMANDS: Final = (
     Subcommand(
         "mcp list",

@@ -1,4 +1,4 @@
-"""`app-server threads …`: their arguments."""
+"""The commands `app-server threads …`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from app_server.commands.options import (
 
 THREAD: Final = option("thread", metavar="THREAD", help="its id, or its name")
 THREADS: Final = option("threads", nargs="+", metavar="THREAD", help="their ids, or their names")
+
 COMMANDS: Final = (
     Subcommand(
         "threads list",

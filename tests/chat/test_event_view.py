@@ -2,10 +2,9 @@
 and out."""
 
 import argparse
-import builtins
 import io
 import re
-from collections.abc import Mapping, Sequence
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.console import Console
 
 from app_server.chat.chat_command import INSTALL_EXTRA, MISSING_EXTRA, run_chat
 from app_server.chat.event_view import EventView
@@ -23,12 +23,8 @@ from protocol.structs import Json
 from tests.support.chat_worlds import chat_of_lines
 from tests.support.scripted_model import Reply, reply, runs, says
 
-pytest.importorskip("rich")
-
 
 def shown(*events: ServerEvent, terminal: bool = True) -> str:
-    from rich.console import Console  # noqa: PLC0415  an extra
-
     text = io.StringIO()
     view = EventView(
         Console(file=text, width=60, highlight=False, force_terminal=terminal, color_system=None)
@@ -295,19 +291,6 @@ async def test_threads_are_listed_with_numbers(tmp_path: Path) -> None:
 def test_without_its_libraries_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = builtins.__import__
-
-    def without_rich(
-        name: str,
-        globals: Mapping[str, Json] | None = None,
-        locals: Mapping[str, Json] | None = None,
-        fromlist: Sequence[str] = (),
-        level: int = 0,
-    ) -> object:
-        if name.startswith("rich"):
-            raise ImportError(name)
-        return real(name, globals, locals, fromlist, level)
-
-    monkeypatch.setattr(builtins, "__import__", without_rich)
-    assert run_chat(argparse.Namespace(demo=False, cd=None, resume=None)) == 2
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert run_chat(argparse.Namespace(plain=False)) == 2
     assert capsys.readouterr().err == f"app-server chat: {MISSING_EXTRA}\n→ {INSTALL_EXTRA}\n"
