@@ -23,7 +23,7 @@ from app_server.chat.open_questions import OpenQuestions, PendingQuestion
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
 from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRequest
-from app_server.client.command_line import InvalidCommandLine
+from app_server.client.command_line import InvalidCommandLine, images
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
@@ -277,12 +277,10 @@ def opening_of(args: argparse.Namespace) -> Opening:
             )
     elif again and not args.last:
         chooses = ["/resume" if again == "resume" else "/fork ?"]
-    try:
-        attached = [image(path) for path in args.image or ()]
-    except InvalidArgument as error:
-        raise InvalidCommandLine(f"--image: {error}") from None
     lines = [*chooses, *([" ".join(words)] if words else [])]
-    return Opening(thread=thread, last=args.last, fork=again == "fork", lines=lines, attached=attached)
+    return Opening(
+        thread=thread, last=args.last, fork=again == "fork", lines=lines, attached=images(args.image or ())
+    )
 
 
 async def _newest(server: AppServer, cwd: Path) -> str:

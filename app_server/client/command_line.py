@@ -1,5 +1,5 @@
-"""What frontends with a command line share: the working directory, signals, text of others that is safe to print, the
-marks of a plan.
+"""What frontends with a command line share: the working directory, pictures, signals, text of others that is safe to
+print, the marks of a plan.
 """
 
 from __future__ import annotations
@@ -7,14 +7,16 @@ from __future__ import annotations
 import os
 import signal
 import unicodedata
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 
-from app_server.client.failures import AppServerError, RequestRefused
+from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
+from app_server.client.options import image
+from protocol.v2.item_parts import UserInput
 from protocol.v2.turn import TurnPlanStepStatus
 
 
@@ -40,6 +42,14 @@ def working_folder(named: str | None) -> Path:
             "rename it, or name another folder with --cd",
         )
     return folder
+
+
+def images(paths: Iterable[str]) -> list[UserInput]:
+    """Return the pictures that `--image` names. Raises InvalidCommandLine."""
+    try:
+        return [image(path) for path in paths]
+    except InvalidArgument as error:
+        raise InvalidCommandLine(f"--image: {error}") from None
 
 
 def is_utf8(argument: str) -> bool:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from msgspec import Struct
 
-from app_server.client.command_line import InvalidCommandLine, is_utf8, working_folder
-from app_server.client.failures import InvalidArgument
-from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions, image
+from app_server.client.command_line import InvalidCommandLine, images, is_utf8, working_folder
+from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions
 from app_server.client.prices import ModelPrice
 from app_server.core.lazy import Lazy
 from app_server.headless.exec_limits import ExecLimits
@@ -85,11 +84,11 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
         launch = parse_launch({**given, "ask_for_approval": approval}, os.environ)
     except ValueError as error:  # a limit in the environment
         raise InvalidCommandLine(str(error)) from None
-    images = [_image(path) for path in args.image or ()]
+    pictures = images(args.image or ())
     schema = None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema))
     last_message = None if args.output_last_message is None else message_file(args.output_last_message)
     return ExecOptions(
-        prompt=(_words(args.prompt, stdin, stderr), *images),
+        prompt=(_words(args.prompt, stdin, stderr), *pictures),
         cwd=cwd,
         launch=launch,
         json=args.json,
@@ -143,13 +142,6 @@ def _piped(stdin: TextIO, stderr: TextIO) -> str:
         return piped.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidCommandLine(f"stdin is not UTF-8 at byte {error.start}") from None
-
-
-def _image(path: str) -> UserInput:
-    try:
-        return image(path)
-    except InvalidArgument as error:
-        raise InvalidCommandLine(f"--image: {error}") from None
 
 
 def _load_output_schema() -> type[OutputSchema]:

@@ -13,7 +13,7 @@ from app_server.chat.open_questions import SEEN_AFTER
 from tests.support.screen_captures import DOCS, RECORDING, capture
 from tests.support.terminal import Terminal
 from tests.support.waiting import PATIENCE
-from tests.support.world import PATH, SCRIPT
+from tests.support.world import PATH, SCRIPT, user_environment
 
 pytestmark = pytest.mark.process
 
@@ -27,12 +27,8 @@ def say_when_read(t: Terminal, word: str) -> None:
     t.say(word)
 
 
-def surroundings(home: Path, **more: str) -> dict[str, str]:
-    return {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TMPDIR": str(home), **more}
-
-
 def started(t: Terminal, home: Path, *arguments: str, **more: str) -> Terminal:
-    return t.start((SCRIPT, "chat", *arguments), environment=surroundings(home, **more), cwd=home)
+    return t.start((SCRIPT, "chat", *arguments), environment=user_environment(home, **more), cwd=home)
 
 
 def test_the_demo_from_its_start_to_its_end(tmp_path: Path) -> None:
@@ -80,7 +76,9 @@ def test_the_demo_from_its_start_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_also_while_it_waits_for_a_line(tmp_path: Path, number: signal.Signals) -> None:
     command = (SCRIPT, "chat", "--demo")
-    with Popen(command, env=surroundings(tmp_path), stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as chat:
+    with Popen(
+        command, env=user_environment(tmp_path), stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True
+    ) as chat:
         assert chat.stdout is not None
         assert "/help" in chat.stdout.readline()
         chat.send_signal(number)

@@ -1,12 +1,11 @@
-"""The folders of a test of `app-server exec`."""
-
 from pathlib import Path
 
 import pytest
 
+from tests.support.world import make_folders
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for folder in ("home", "workspace", "user"):
-        (tmp_path / folder).mkdir()
+    make_folders(tmp_path)
     return tmp_path

@@ -27,7 +27,7 @@ from protocol.v2.items import AgentMessageThreadItem
 from protocol.v2.turn import TurnStatus
 from tests.support.library import connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says, script
-from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO
+from tests.support.world import SCRIPT, WHOLE_SCENARIO, user_environment
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ async def run(
 
 @pytest.mark.process
 def test_the_final_message_alone_is_on_stdout(tmp_path: Path) -> None:
-    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    environment = user_environment(tmp_path)
     command = (SCRIPT, "exec", "--demo", "please", "check", "-o", "last.txt")
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     message = "That did not work. Say `repair`, and I propose a patch."
@@ -88,7 +88,7 @@ async def test_what_the_command_line_says_counts_as_configured(root: Path) -> No
 
 @pytest.mark.process
 def test_ctrl_c_interrupts_the_turn_and_is_its_exit_status(tmp_path: Path) -> None:
-    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": str(tmp_path)}
+    environment = user_environment(tmp_path)
     command = (SCRIPT, "exec", "--demo", "--json", "think")
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -157,25 +157,22 @@ async def test_a_stored_thread_is_gone_on_with(root: Path) -> None:
     ],
 )
 def test_a_command_line_that_cannot_be_used_says_what_was_expected(
-    tmp_path: Path, arguments: list[str], problem: str
+    root: Path, arguments: list[str], problem: str
 ) -> None:
-    (tmp_path / "workspace").mkdir()
-    (tmp_path / "wrong").write_text('{"type": "text"}')
+    (root / "wrong").write_text('{"type": "text"}')
     with pytest.raises(InvalidCommandLine, match=problem):
-        options_of(tmp_path, *(each.format(wrong=tmp_path / "wrong") for each in arguments))
+        options_of(root, *(each.format(wrong=root / "wrong") for each in arguments))
 
 
 def test_a_limit_that_is_no_number_is_told_before_the_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "workspace").mkdir()
     monkeypatch.setenv("APP_SERVER_MAX_REQUESTS", "many")
     with pytest.raises(InvalidCommandLine, match="APP_SERVER_MAX_REQUESTS expects a number of at least 1"):
-        options_of(tmp_path, "hi")
+        options_of(root, "hi")
 
 
-def test_what_is_piped_is_added_to_the_words(tmp_path: Path) -> None:
-    (tmp_path / "workspace").mkdir()
+def test_what_is_piped_is_added_to_the_words(root: Path) -> None:
     words, block = "What is this?", "\n\n<stdin>\none\ntwo\n</stdin>"
     for arguments, piped, expected in (
         ([words], "one\ntwo\n", words + block),
@@ -185,14 +182,14 @@ def test_what_is_piped_is_added_to_the_words(tmp_path: Path) -> None:
         (["two", "words"], "", "two words"),
         ([words], " \n", words),
     ):
-        assert options_of(tmp_path, *arguments, stdin=piped).prompt == (expected,)
+        assert options_of(root, *arguments, stdin=piped).prompt == (expected,)
     with pytest.raises(InvalidCommandLine, match="stdin is not UTF-8 at byte 3"):
-        options_of(tmp_path, words, stdin="caf\udce9")
+        options_of(root, words, stdin="caf\udce9")
     with (
         open("/dev/zero") as endless,
         pytest.raises(InvalidCommandLine, match="stdin has more than 4194304 bytes"),
     ):
-        exec_options(parse(["exec", "--cd", str(tmp_path), words]).args, endless, io.StringIO())
+        exec_options(parse(["exec", "--cd", str(root), words]).args, endless, io.StringIO())
 
 
 async def test_a_stored_thread_gives_no_rights(root: Path) -> None:

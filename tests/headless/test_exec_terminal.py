@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminal import Terminal
-from tests.support.world import PATH, SCRIPT
+from tests.support.world import PATH, SCRIPT, user_environment
 
 pytestmark = pytest.mark.process
 
 
 def started(folder: Path, *command: str) -> Terminal:
-    environment = {"PATH": f"{Path(SCRIPT).parent}:{PATH}", "HOME": str(folder), "LANG": "C.UTF-8"}
+    environment = user_environment(folder, PATH=f"{Path(SCRIPT).parent}:{PATH}")
     return Terminal(columns=100).start(command, environment=environment, cwd=folder)
 
 

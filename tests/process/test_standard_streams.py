@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,11 @@ import pytest
 from protocol.structs import Json
 from tests.support.pipes import Piped
 from tests.support.terminal import Terminal
-from tests.support.world import PATH, SCRIPT
+from tests.support.world import SCRIPT, user_environment
 
 EXEC = ("exec", "--demo", "hello")
 COMMANDS = (EXEC, ("exec", "--demo", "--json", "hello"), ("doctor",), ("doctor", "--json"), ("demo", "--yes"))
 CANNOT = "app-server: cannot write to stdout: "
-
-
-def environment(root: Path, **more: str) -> Mapping[str, str]:
-    return {"PATH": PATH, "HOME": str(root), "LANG": "C.UTF-8", "TMPDIR": str(root), **more}
 
 
 def run_in_shell(root: Path, script: str, *arguments: str, **more: str) -> tuple[int, str]:
@@ -31,7 +26,7 @@ def run_in_shell(root: Path, script: str, *arguments: str, **more: str) -> tuple
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=environment(root, **more),
+        env=user_environment(root, **more),
         cwd=root,
         check=False,
         text=True,
@@ -50,7 +45,7 @@ def test_nobody_reads(command: tuple[str, ...], tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=writing,
         stderr=subprocess.PIPE,
-        env=environment(tmp_path),
+        env=user_environment(tmp_path),
         cwd=tmp_path,
         check=False,
         text=True,
@@ -100,7 +95,7 @@ def test_a_working_folder_that_a_server_cannot_be_told(command: str, tmp_path: P
             ("bash", "-c", each, "bash", *(("hi",) if command == "exec" else ())),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            env=environment(tmp_path),
+            env=user_environment(tmp_path),
             cwd=tmp_path,
             check=False,
         )
@@ -118,7 +113,7 @@ def test_a_character_that_the_encoding_has_not_is_escaped(tmp_path: Path) -> Non
         printed = subprocess.run(
             (Path(SCRIPT).parent / "python", "-c", code),
             stdout=subprocess.PIPE,
-            env=environment(tmp_path, PYTHONIOENCODING=encoding),
+            env=user_environment(tmp_path, PYTHONIOENCODING=encoding),
             check=True,
         )
         assert printed.stdout == expected
@@ -129,7 +124,7 @@ def test_ctrl_c_before_the_turn_has_begun_says_nothing(tmp_path: Path) -> None:
         (SCRIPT, "exec"),
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment(tmp_path),
+        env=user_environment(tmp_path),
         cwd=tmp_path,
         text=True,
     ) as process:
@@ -140,9 +135,9 @@ def test_ctrl_c_before_the_turn_has_begun_says_nothing(tmp_path: Path) -> None:
 
 
 def test_whoever_types_it_in_a_terminal_is_told_what_it_is(tmp_path: Path) -> None:
-    with Terminal().start((SCRIPT,), environment=environment(tmp_path), cwd=tmp_path) as terminal:
+    with Terminal().start((SCRIPT,), environment=user_environment(tmp_path), cwd=tmp_path) as terminal:
         terminal.wait_for("app-server chat")
-    with Terminal().start((SCRIPT, "exec"), environment=environment(tmp_path), cwd=tmp_path) as terminal:
+    with Terminal().start((SCRIPT, "exec"), environment=user_environment(tmp_path), cwd=tmp_path) as terminal:
         terminal.wait_for("type the prompt, and Ctrl-D at its end")
 
 

@@ -193,6 +193,11 @@ def plain_environment(home: Path, **more: str) -> dict[str, str]:
     }
 
 
+def user_environment(root: Path, **more: str) -> dict[str, str]:
+    """The variables of a user whose only folder that is."""
+    return {"PATH": PATH, "HOME": str(root), "LANG": "C.UTF-8", "TMPDIR": str(root)} | more
+
+
 def server_environment(root: Path, **more: str) -> dict[str, str]:
     """The variables of a server whose folders `make_folders` made."""
     return plain_environment(root / "home", HOME=str(root / "user"), LANG="C.UTF-8", **more)
