@@ -197,19 +197,20 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
         return COMPLETED
     workers = workers or _workers(plan, len(left))
-    tasks = {task.id: replace(task, ref=commits.get(commit_key(task) or "") or None) for _, task in mine}
+    plan = replace(plan, batch=replace(plan.batch, commits=commits))
     with OutFolder(out, home) as folder:
-        folder.begin(replace(plan.batch, commits=commits), plan.raw, plan.again)
-        return await _run(plan, workers, folder, limits, tasks)
+        folder.begin(plan.batch, plan.raw, plan.again)
+        return await _run(plan, workers, folder, limits, {task.id: task for _, task in mine})
 
 
 async def _run(
     plan: BatchPlan, workers: Workers, out: OutFolder, limits: SharedLimits, tasks: Mapping[str, Task]
 ) -> int:
-    args, doing, results = plan.args, plan.batch.doing, Results(out.path, tasks)
+    args, doing, commits, results = plan.args, plan.batch.doing, plan.batch.commits, Results(out.path, tasks)
     ledger = Ledger(limits, anyio.current_time(), results.spent)
+    left = (task for id, task in tasks.items() if id not in results.final)
     scheduler = Scheduler(
-        [task for id, task in tasks.items() if id not in results.final],
+        (replace(task, ref=commits.get(commit_key(task) or "") or None) for task in left),
         lambda task: place_key(task, doing.checkout),
         retries=args.retries,
         stop_after=args.stop_after,
