@@ -29,6 +29,8 @@ SHOWN_ROWS: Final = 5
 
 
 class CommandOutputs:
+    """Output of commands while they run, and all of the last one. In bounds: the beginning of much is gone."""
+
     def __init__(self) -> None:
         self._running: dict[str, str] = {}
         """What each command has printed so far, by its item."""

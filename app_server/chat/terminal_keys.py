@@ -119,6 +119,8 @@ CLIPBOARDS: Final = (("pbcopy",), ("wl-copy",), ("xclip", "-selection", "clipboa
 
 
 class LentTerminal:
+    """Programs of the user that show what the chat has: a pager, which is lent the terminal, and a clipboard."""
+
     def __init__(self, keys: RawInput, output: Output, environment: Mapping[str, str]) -> None:
         self._keys, self._output, self._environment = keys, output, environment
 
