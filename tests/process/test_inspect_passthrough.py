@@ -16,10 +16,8 @@ from app_server.cli import main
 from app_server.inspector import inspect_command
 from protocol.structs import Json
 from tests.support.inspected import BROKEN
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import SCRIPT
-
-PATIENCE = 60.0
 
 ECHO = "import os\nwhile data := os.read(0, 1 << 16):\n    os.write(1, data)\n"
 HUGE = b"x" * (3 << 20)
@@ -29,10 +27,13 @@ def inspected(record: Path, *server: str) -> Sequence[str]:
     return (SCRIPT, "inspect", "--record", str(record), "--", *server)
 
 
+def inspect(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = (SCRIPT, "inspect", *words)
+    return subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE, check=False)
+
+
 def run(record: Path, *server: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        inspected(record, *server), input=given, capture_output=True, timeout=PATIENCE, check=False
-    )
+    return inspect("--record", str(record), "--", *server, given=given)
 
 
 def recorded(record: Path) -> tuple[Json, list[Json]]:
@@ -153,15 +154,13 @@ def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_a_replay_says_where_to_look(tmp_path: Path) -> None:
     run(tmp_path / "record", sys.executable, "-c", ECHO, given=b'{"id":1,"method":"x"}\n')
     again = tmp_path / "again"
-    command = (SCRIPT, "inspect", "--replay", str(tmp_path / "record"), "--record", str(again), "--", "true")
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    replayed = ("--replay", str(tmp_path / "record"), "--record")
+    done = inspect(*replayed, str(again), "--", "true")
     assert done.returncode == 1
     assert done.stderr.endswith(
         told("not as recorded", f"`app-server inspect --open {again}` shows what went on")
     )
-    nowhere = subprocess.run(
-        [*command[:5], str(again / "below"), *command[6:]], capture_output=True, timeout=PATIENCE, check=False
-    )
+    nowhere = inspect(*replayed, str(again / "below"), "--", "true")
     what = f"cannot write {again / 'below'}: Not a directory"
     assert (nowhere.returncode, nowhere.stderr) == (2, told(what, "name a file in a folder of yours"))
 
@@ -232,8 +231,8 @@ def test_a_recorded_client_is_played_again(tmp_path: Path) -> None:
     server = (sys.executable, BROKEN)
     asked = {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "x", "version": "1"}}}
     run(tmp_path / "record", *server, given=json.dumps(asked).encode() + b"\n")
-    command = (SCRIPT, "inspect", "--replay", str(tmp_path / "record"), "--record", str(tmp_path / "again"))
-    done = subprocess.run((*command, "--", *server), capture_output=True, timeout=PATIENCE, check=False)
+    replayed = ("--replay", str(tmp_path / "record"), "--record", str(tmp_path / "again"))
+    done = inspect(*replayed, "--", *server)
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"rule_10_nothing_follows_the_end_of_a_turn" in done.stderr
     first, again = (
@@ -246,8 +245,7 @@ def test_a_recorded_client_is_played_again(tmp_path: Path) -> None:
 def test_a_file_that_is_no_session_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello\n")
     for name, complaint in (("file", b"the first line must be"), ("missing", b"cannot open")):
-        command = (SCRIPT, "inspect", "--replay", str(tmp_path / name), "--", "server")
-        done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+        done = inspect("--replay", str(tmp_path / name), "--", "server")
         assert done.returncode == 2
         assert complaint in done.stderr
 

@@ -48,11 +48,7 @@ def violated_invariants(
     """All of them. A client that left early did not hear how things ended."""
     log = client.log
     received = client.received()
-    broken = [f"a line of stdout is no message: {line[:100]!r}" for line in client.garbage]
-    broken += [
-        f"{problem}: {json.dumps(m.message)[:300]}" for m in log for problem in departures(m.message, log)
-    ]
-    broken += [] if client.left_early else unanswered(log)
+    broken = _unpublished(client)
     broken += too_early(log)
     broken += unasked(received)
     broken += violated_thread_invariants(log, left_early=client.left_early)
@@ -79,13 +75,17 @@ def violated_by_client(client: Client, *, acp: bool = False) -> list[str]:
     if acp:  # turns of other clients are shown outside of its own prompts
         broken = violated_session_invariants(client)
         return [each for each in broken if not each.startswith("session_06_updates_belong_to_a_prompt")]
+    return _unpublished(client) + violated_thread_invariants(client.log, left_early=True)
+
+
+def _unpublished(client: Client) -> list[str]:
+    """What is no message of the schema, and requests that are not answered once."""
     log = client.log
     broken = [f"a line is no message: {line[:100]!r}" for line in client.garbage]
     broken += [
         f"{problem}: {json.dumps(m.message)[:300]}" for m in log for problem in departures(m.message, log)
     ]
-    broken += [] if client.left_early else unanswered(log)
-    return broken + violated_thread_invariants(log, left_early=True)
+    return broken + ([] if client.left_early else unanswered(log))
 
 
 def conversations(received: Sequence[Json]) -> list[str]:
