@@ -12,7 +12,8 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -179,8 +180,10 @@ def _config(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    def install_signal_handlers(self) -> None:
-        """Leave signals to others."""
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to others: who presses Ctrl-C waits for no page."""
+        yield
 
 
 def _announce(url: str, url_file: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+import httpx
 import pytest
 
 from app_server.cli import main
@@ -18,6 +19,7 @@ from protocol.structs import Json
 from tests.support.inspected import BROKEN
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import SCRIPT
+from tests.unit.inspector.recorded_turn import TURN_WITH_APPROVAL, as_file
 
 ECHO = "import os\nwhile data := os.read(0, 1 << 16):\n    os.write(1, data)\n"
 HUGE = b"x" * (3 << 20)
@@ -115,6 +117,23 @@ def test_the_file_with_the_address_is_the_users_alone_and_follows_no_link(tmp_pa
     assert other.read_text() == "mine"
     running.communicate(timeout=PATIENCE)
     assert running.returncode == 0
+
+
+def test_who_looks_at_a_file_leaves_at_once_though_its_page_is_open(tmp_path: Path) -> None:
+    pytest.importorskip("starlette", reason="no extra `inspect`")
+    url = tmp_path / "url"
+    (tmp_path / "session").write_text(as_file(TURN_WITH_APPROVAL))
+    command = (SCRIPT, "inspect", "--open", str(tmp_path / "session"), "--url-file", str(url))
+    running = subprocess.Popen(command, stderr=subprocess.PIPE)
+    wait_until(url.exists)
+    with httpx.Client(base_url=url.read_text().strip(), trust_env=False, timeout=PATIENCE) as page:
+        view = page.post("sessions/0/views", json={}).json()["view"]
+        with page.stream("GET", f"sessions/0/views/{view}/events") as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            running.send_signal(signal.SIGINT)
+            said = running.communicate(timeout=PATIENCE)[1].decode()
+    assert (running.returncode, said.count("\n")) == (130, 1), "it does not wait until the page has left"
 
 
 def test_words_after_the_dashes_are_the_servers(tmp_path: Path) -> None:
