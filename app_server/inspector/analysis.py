@@ -206,7 +206,6 @@ class SessionEntry(Struct, frozen=True):
             "thread": subject.thread,
             "turn": subject.turn,
             "item": subject.item,
-            "itemKind": subject.kind,
             "phase": subject.phase,
             "wrong": [list(each) for each in self.violations],
             "cut": len(record.text) > longest,
@@ -225,8 +224,6 @@ class SessionEntry(Struct, frozen=True):
         row |= {name: value for name, value in found.items() if value}
         if self.request >= 0:
             row |= {"request": self.request, "latency": round(self.latency, 3)}
-        if self.withdraws >= 0:
-            row["withdraws"] = self.withdraws
         return row
 
 
