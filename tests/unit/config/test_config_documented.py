@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import tomli
+from msgspec.structs import fields
 
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES
@@ -31,21 +32,8 @@ WORD = re.compile(r"`(?:\[\[?)?([a-z][a-z0-9_]+)(?:\.[^`]*)?\]?`")
 
 SWITCH_NOTHING = {name for name, feature in FEATURES.items() if not feature.doc}
 DOCUMENT = (ROOT / "docs/configuration.md").read_text()
-CLASSES = (
-    types.Config,
-    types.ModelSettings,
-    types.PermissionSettings,
-    types.InstructionSettings,
-    types.LoginSettings,
-    types.SettingsNotices,
-    types.ProviderConfig,
-    types.McpStdioTransport,
-    types.McpHttpTransport,
-    types.McpServerConfig,
-    types.ShellEnvironmentPolicy,
-    types.HistoryConfig,
-    types.OtelConfig,
-)
+CLASSES = {part.of for part in SETTINGS if part.of not in (None, QuestionKinds)} | {types.SettingsNotices}
+"""Some kinds of questions do not exist here."""
 
 
 def section(pattern: re.Pattern[str]) -> str:
@@ -126,7 +114,7 @@ def test_every_setting_is_used_by_somebody() -> None:
         if isinstance(node, ast.Attribute)
     }
     assert {
-        f"{each.__name__}.{one}" for each in CLASSES for one in each.__struct_fields__ if one not in used
+        f"{each.__name__}.{one.name}" for each in CLASSES for one in fields(each) if one.name not in used
     } == set()
 
 

@@ -19,6 +19,13 @@ from tests.support.waiting import until
 from tests.unit.mcp.conftest import USER, Rig, fake, gone
 
 ECHO = "mcp__fake__echo"
+
+
+def content(text: str) -> str:
+    """What the model is given of a result with this text."""
+    return f'[{{"text":"{text}","type":"text"}}]'
+
+
 CALL_FAILED = "tool call error: tool call failed for `fake/echo`\n\nCaused by:\n    "
 
 
@@ -28,7 +35,7 @@ async def test_a_tool_is_offered_and_works(rig: Rig) -> None:
         assert (tool.server, tool.tool, tool.description) == ("fake", "echo", "Echo a text.")
         assert tool.input_schema == {"type": "object", "properties": {"text": {"type": "string"}}}
         outcome = await mcp.requests.call(ECHO, {"text": "hello"})
-        assert outcome.payload().content == '[{"text":"hello","type":"text"}]'
+        assert outcome.payload().content == content("hello")
         assert not outcome.is_error
         (handshake,) = rig.received("initialize")
         assert handshake["params"]["capabilities"] == {"roots": {}}
@@ -127,9 +134,7 @@ async def test_a_program_that_cannot_be_started_causes_one_message(rig: Rig) -> 
 )
 async def test_noise_is_passed_over(rig: Rig, mode: str) -> None:
     async with rig.fake(mode) as mcp:
-        assert (
-            await mcp.requests.call(ECHO, {"text": "heard"})
-        ).payload().content == '[{"text":"heard","type":"text"}]'
+        assert (await mcp.requests.call(ECHO, {"text": "heard"})).payload().content == content("heard")
 
 
 async def test_requests_of_the_server_are_refused_or_answered(rig: Rig) -> None:
@@ -188,20 +193,17 @@ async def test_a_call_that_is_interrupted_is_cancelled_at_the_server(rig: Rig) -
 async def test_the_first_answer_is_the_answer(rig: Rig) -> None:
     async with rig.fake("double") as mcp:
         for _ in range(3):
-            assert (await mcp.requests.call(ECHO, {})).payload().content == '[{"text":"first","type":"text"}]'
+            assert (await mcp.requests.call(ECHO, {})).payload().content == content("first")
 
 
 async def test_a_server_that_died_is_started_again_once(rig: Rig) -> None:
     async with rig.fake("crash-once") as mcp:
         assert (await mcp.requests.call(ECHO, {"text": "x"})).is_error
-        assert (
-            await mcp.requests.call(ECHO, {"text": "again"})
-        ).payload().content == '[{"text":"again","type":"text"}]'
+        assert (await mcp.requests.call(ECHO, {"text": "again"})).payload().content == content("again")
         os.kill(rig.pids()[-1], signal.SIGKILL)
         assert await gone(rig.pids())
-        assert (
-            await mcp.requests.call(ECHO, {})
-        ).error == f"{CALL_FAILED}tools/call failed: Transport closed"
+        dead = await mcp.requests.call(ECHO, {})
+        assert dead.error == f"{CALL_FAILED}tools/call failed: Transport closed"
         assert len(rig.pids()) == 2
         assert rig.told == []
 
@@ -217,7 +219,7 @@ async def test_calls_at_the_same_time_share_one_restart(rig: Rig) -> None:
         async with anyio.create_task_group() as group:
             for text in "abc":
                 group.start_soon(call, text)
-        assert sorted(outputs) == [f'[{{"text":"{text}","type":"text"}}]' for text in "abc"]
+        assert sorted(outputs) == [content(text) for text in "abc"]
         assert len(rig.pids()) == 2
 
 
@@ -229,10 +231,10 @@ async def test_an_enormous_result_is_cut_at_bounded_cost(rig: Rig) -> None:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        content = outcome.payload().content
-        assert content.startswith('[{"text":"aaaa')
-        assert "cut here: the answer had 50000" in content
-        assert len(content) < 2_000_000
+        given = outcome.payload().content
+        assert given.startswith('[{"text":"aaaa')
+        assert "cut here: the answer had 50000" in given
+        assert len(given) < 2_000_000
         assert peak < 100_000_000
 
 
