@@ -83,8 +83,8 @@ class ConversationManager:
             opened.forked_from,
             brings_tools=isinstance(origin, NewConversation),
         )
-        if opened.stored is not None:
-            live.subscriptions.so_far.ids = opened.stored.ids
+        if opened.stored is not None and opened.stored.turns is not None:
+            live.subscriptions.so_far.ids = opened.stored.turns.ids
         live.untold += self._untold.pop(id, ())
         if self.outlasts_clients:
             opened.session.store_identity()

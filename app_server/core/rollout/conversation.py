@@ -33,8 +33,7 @@ from app_server.core.rollout.lines import (
 from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_events import StoredTurns
-from app_server.core.rollout.turn_fold import ItemIds, WholeHistory
-from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.writer import RolloutWriter
 from protocol import responses
 from protocol.engine.events import Goal
@@ -101,9 +100,7 @@ class StoredConversation(Struct, frozen=True):
     messages: tuple[EventMsg, ...]
     """Empty where they were not wanted."""
     turns: WholeHistory | None
-    """None where they were not wanted, and where one pass does not find them."""
-    ids: ItemIds
-    """Of all items, also of those that were taken back; of none where turns were not wanted."""
+    """None where they were not wanted."""
 
 
 def read_rollout(
@@ -113,8 +110,8 @@ def read_rollout(
     `RolloutUnreadable`; its text never has anything of the file. Slow for long files: use a thread."""
     with opened(path, whole=True) as fd, without_collector():
         found = _collected(_Collector(path.name, messages=messages, turns=turns), fd, keeps)
-        if found.taken_back:
-            again = _Collector(path.name, messages=messages, taken_back=found.taken_back)
+        if found.taken_back or (turns and found.turns is None and found.meta is not None):
+            again = _Collector(path.name, messages=messages, turns=turns, before=found)
             found = _collected(again, fd, found.lines)
         leftover = leftover_of(path, fd) if keeps is None else NOTHING
         for number, line in enumerate(leftover.lines(), found.lines):
@@ -122,17 +119,9 @@ def read_rollout(
                 found.take(number, record)
         if found.meta is None:
             raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
-        id = conversation_of(path.name, found.meta.id)
-        whole = None if found.turns is None else found.turns.finish()
-        if whole is not None:
-            ids = whole.ids
-        elif turns:
-            ids = TurnIndexes().of(fd, id, leftover.lines()).ids
-        else:
-            ids = ItemIds()
         return StoredConversation(
             path=path,
-            meta=replace(found.meta, id=id),
+            meta=replace(found.meta, id=conversation_of(path.name, found.meta.id)),
             items=tuple(found.items),
             leftover=leftover,
             last_model=found.last_model(),
@@ -141,18 +130,15 @@ def read_rollout(
             goal=goal_in(found.goal),
             usage=usage_in(found.counts),
             messages=tuple(found.messages()),
-            turns=whole,
-            ids=ids,
+            turns=None if found.turns is None else found.turns.finish(),
         )
 
 
 def _collected(found: _Collector, fd: int, most: int | None) -> _Collector:
     """Collect from so many lines."""
-    without = found.taken_back if found.taken_back else ()
     for raw in islice(raw_lines(fd), most):
         found.lines = raw.number + 1
-        record = None if raw.number in without else read_record(raw.data)
-        if record is not None:
+        if (record := read_record(raw.data)) is not None:
             found.take(raw.number, record)
     found.validate_batch()
     return found
@@ -162,23 +148,31 @@ class _Collector:
     """Collects what counts, in the order of the file."""
 
     def __init__(
-        self, file_name: str, *, messages: bool, turns: bool = False, taken_back: TakenBack | None = None
+        self, file_name: str, *, messages: bool, turns: bool, before: _Collector | None = None
     ) -> None:
-        """`taken_back`: lines that do not count, where they are known."""
+        """`before`: one that has read the file, and knows now which lines do not count and whose conversation it is."""
         self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
         self.lines = 0
-        self.taken_back = taken_back or TakenBack()
+        self.taken_back: TakenBack = TakenBack() if before is None else before.taken_back
         self.meta: SessionMetaLine | None = None
         self.items: list[HistoryLine] = []
         self.goal: Json = None
         """The last line about one."""
         self.counts: list[StoredRecord] = []
         self.turns: StoredTurns | None = None
+        if before is not None and before.meta is not None:
+            self._begin_turns(before.meta)
         self._messages: list[StoredRecord] = []
         self._pending: list[StoredRecord] = []
         self._turn_context: StoredRecord | None = None
 
     def take(self, number: int, record: StoredRecord) -> None:
+        if number not in self.taken_back:
+            self._collect(number, record)
+        if self.turns is not None:
+            self.turns.take(number, record)
+
+    def _collect(self, number: int, record: StoredRecord) -> None:
         match record.kind:
             case "response_item" if record.name in ITEM_NAMES:
                 self._pending.append(record)
@@ -194,10 +188,12 @@ class _Collector:
                 self.items += () if compacted is None else (compacted,)
             case "session_meta" if self.meta is None:
                 self.meta = _validated(SessionMetaLine, record)
-                if self.meta is not None and self._wants_turns and number == 0:
-                    self.turns = StoredTurns(conversation_of(self._file_name, self.meta.id))
-        if self.turns is not None:
-            self.turns.take(number, record)
+                if self.meta is not None and number == 0 and self.turns is None:
+                    self._begin_turns(self.meta)
+
+    def _begin_turns(self, meta: SessionMetaLine) -> None:
+        if self._wants_turns:
+            self.turns = StoredTurns(conversation_of(self._file_name, meta.id), self.taken_back)
 
     def _event(self, number: int, record: StoredRecord) -> None:
         if record.name == "token_count":

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from app_server.core.rollout.lines import parse_event_msg
-from app_server.core.rollout.record import StoredRecord, text_of
+from app_server.core.rollout.record import StoredRecord, TakenBack, text_of
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
 from protocol.engine import events, items
@@ -79,13 +79,20 @@ OF_TURNS: Final = frozenset(
 
 
 class StoredTurns:
-    """All turns of a conversation in one pass over its records."""
+    """All turns of a conversation in one pass over its records, also over those that were taken back."""
 
-    def __init__(self, conversation_id: str) -> None:
+    def __init__(self, conversation_id: str, taken_back: TakenBack) -> None:
+        self._conversation_id, self._taken_back = conversation_id, taken_back
         self._reader, self._fold = TurnReader(conversation_id), TurnFold()
+        self._gone: TurnReader | None = None
 
     def take(self, number: int, record: StoredRecord) -> None:
-        self._fold.apply_all(self._reader.take(number, record))
+        if number in self._taken_back:
+            self._gone = self._gone or TurnReader(self._conversation_id)
+            self._fold.ids.pass_over(self._gone.take(number, record))
+        else:
+            self._gone = None
+            self._fold.apply_all(self._reader.take(number, record))
 
     def finish(self) -> WholeHistory:
         self._fold.apply_all(self._reader.finish())

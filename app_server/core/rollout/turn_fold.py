@@ -59,6 +59,12 @@ class ItemIds(Struct):
         del self._open[id]
         return unique
 
+    def pass_over(self, gone: Iterable[SessionEvent | TurnRenamed]) -> None:
+        """Count the items of events that were taken back: they have been shown under their ids."""
+        for event in gone:
+            if isinstance(event, SessionEvent) and isinstance(event.event, events.ItemCompleted):
+                self.end(event.event.item.id)
+
 
 class WholeHistory(Struct, frozen=True):
     turns: tuple[TurnRecord, ...]

@@ -64,8 +64,6 @@ class TurnPlaces(Struct, frozen=True):
     places: tuple[TurnPlace, ...]
     taken_back: TakenBack
     """Lines between them that do not count."""
-    ids: ItemIds
-    """Of all items, also of those that were taken back."""
     behind: tuple[RawLine, ...] = ()
     """Lines that a crash kept from the file, as if they stood at its end."""
 
@@ -98,23 +96,20 @@ class TurnIndex(Struct):
         self.lines, self.size = raw.number + 1, raw.end
         record = read_record(raw.data)
         if raw.number in self.taken_back:
-            # Items that were taken back have been shown under these ids.
             self._gone = self._gone or TurnReader(self.conversation_id)
-            for event in () if record is None else self._gone.take(raw.number, record):
-                if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
-                    self.ids.end(event.event.item.id)
+            self.ids.pass_over(() if record is None else self._gone.take(raw.number, record))
         elif record is not None:
             self._gone = None
             before = self._reader.copy()
             for event in self._reader.take(raw.number, record):
                 self._take_event(event, raw, before)
 
-    def closed(self, rest: Sequence[RawLine]) -> tuple[tuple[TurnPlace, ...], ItemIds]:
-        """Return the places and ids as the end of the file leaves them, where `rest` are lines that may not stay: a
+    def closed(self, rest: Sequence[RawLine]) -> tuple[TurnPlace, ...]:
+        """Return the places as the end of the file leaves them, where `rest` are lines that may not stay: a
         last one without an end, and those that a crash left over. This index stays as it is, and can take more.
         """
         if not rest and not self._reader.copy().finish():
-            return self.places, self.ids.copy()
+            return self.places
         other = replace(
             self,
             _places={place.id: replace(place, items=[*place.items]) for place in self.places},
@@ -128,7 +123,7 @@ class TurnIndex(Struct):
         before = other._reader.copy()
         for event in other._reader.finish():
             other._take_event(event, end, before, to_the_end=True)
-        return other.places, other.ids
+        return other.places
 
     def _take_event(
         self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
@@ -188,8 +183,7 @@ class TurnIndexes:
             self._keep(fd, key, index)
             number, end = (rest[-1].number + 1, rest[-1].end) if rest else (index.lines, index.size)
             behind_end = tuple(lines_behind(number, end, leftover))
-            places, ids = index.closed([*rest, *behind_end])
-            return TurnPlaces(places, index.taken_back, ids, behind_end)
+            return TurnPlaces(index.closed([*rest, *behind_end]), index.taken_back, behind_end)
 
     def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
         index, sample = self._kept.pop(key, (None, b""))

@@ -19,7 +19,7 @@ from app_server.core.rollout.disk import opened
 from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import ItemRow, Page, PageRequest, choose, with_rows
-from app_server.core.rollout.record import MARK, RawLine, TakenBack, read_record
+from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
@@ -28,7 +28,7 @@ from protocol.engine.events import SessionEvent, TurnRecord, TurnRenamed
 from protocol.engine.items import EnteredReview, UserMessage
 from protocol.structs import replace
 
-NO_TURNS: Final = TurnPlaces((), TakenBack(), ItemIds())
+NO_TURNS: Final = TurnPlaces((), TakenBack())
 
 
 class TurnHistory:
@@ -52,25 +52,19 @@ class TurnHistory:
         return self._fd is not None
 
     def all_turns(self) -> tuple[TurnRecord, ...]:
-        found = None if self._running is not None else self._in_one_pass()
-        return self._records(self._ids) if found is None else found.turns
+        return self._records(self._ids) if self._running is not None else self.whole().turns
 
     def whole(self) -> WholeHistory:
-        """Return all turns, and the ids of all items."""
-        found = self._in_one_pass()
-        return WholeHistory(self._records(self._ids), self._stored.ids) if found is None else found
-
-    def _in_one_pass(self) -> WholeHistory | None:
-        """Read from the begin to the end, where an index would take another pass; None for files that need one."""
+        """Return all turns that are stored, and the ids of all items. Reads from the begin to the end, where an index
+        would take another pass.
+        """
         if self._fd is None:
-            return None
-        turns, count = StoredTurns(self._conversation_id), 0
+            return WholeHistory((), ItemIds())
+        taken_back, count = find_reverts(raw_lines(self._fd), TakenBack()) or TakenBack(), 0
+        turns = StoredTurns(self._conversation_id, taken_back)
         for raw in raw_lines(self._fd):
-            if MARK in raw.data:
-                return None  # a line may take others back
             count = raw.number + 1
-            record = read_record(raw.data)
-            if record is not None:
+            if (record := read_record(raw.data)) is not None:
                 turns.take(raw.number, record)
         for number, line in enumerate(self._leftover, count):
             if (record := read_record(line)) is not None:

@@ -22,8 +22,11 @@ from app_server.core.rollout.conversation import (
 )
 from app_server.core.rollout.journal import NOTHING
 from app_server.core.rollout.lines import BLOCK, MOST_KEPT, last_turn_context, lines_from_the_end
+from app_server.core.rollout.pages import PageRequest
 from app_server.core.rollout.record import REVERTED, TakenBack, revert_line
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
+from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.core.rollout.turn_pages import open_history
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.responses import (
     CustomToolCall,
@@ -200,6 +203,20 @@ def test_lines_that_were_taken_back_are_not_copied(tmp_path: Path) -> None:
     reopened.writer.close()
     assert texts(read_rollout(copy_of(path, tmp_path / "other")).items) == ["kept", "new"]
     assert texts(read_rollout(path, 3).items) == ["kept", "gone"], "before the line that takes it back"
+
+
+@pytest.mark.parametrize("head", [b"", b"no record\n"])
+def test_turns_are_those_of_pages_where_lines_were_taken_back(tmp_path: Path, head: bytes) -> None:
+    """Also where the metadata are not in the first line."""
+    path = store(tmp_path, [*conversation("one"), *conversation("two")])
+    path.write_bytes(head + path.read_bytes())
+    reopened = reopen(path, now, revert=revert_line(5 + bool(head), 1), turns=True)
+    reopened.writer.close()
+    with open_history(path, conversation_id(1), TurnIndexes()) as history:
+        assert reopened.stored.turns == history.whole()
+        [turn] = history.turns(PageRequest()).rows
+        assert history.whole().turns == (turn,)
+        assert len(history.whole().ids._times) == 4, "also those that were taken back"
 
 
 def test_what_a_crash_left_over_is_copied_with_its_outputs_and_stays_where_it_was(tmp_path: Path) -> None:

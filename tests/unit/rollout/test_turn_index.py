@@ -165,19 +165,19 @@ def test_a_late_name_of_an_unknown_turn_changes_nothing() -> None:
 # --- the end of the file
 def test_the_end_of_the_file_ends_a_turn_and_the_index_goes_on() -> None:
     index = indexed(META, begin("a"), image("i", "a"))
-    [place], _ = index.closed(())
+    [place] = index.closed(())
     assert (place.to_the_end, place.end, place.items) == (True, index.size, ["i"])
     assert [each.to_the_end for each in index.places] == [False]
     for line in raw(image("j", "a"), end("a"), after=index):
         index.take(line)
-    [place], _ = index.closed(())
+    [place] = index.closed(())
     assert (place.to_the_end, place.items) == (False, ["i", "j"])
 
 
 def test_a_last_line_without_an_end_counts_until_it_is_written_on() -> None:
     index = indexed(META, begin("a"), image("i", "a"))
     [rest] = raw(image("i", "a"), after=index)
-    [place], _ = index.closed([rest])
+    [place] = index.closed([rest])
     assert (place.items, place.end) == (["i", "i-2"], rest.end)
     assert index.places[0].items == ["i"]
     assert index.ids.begin("i") == "i-2"
@@ -187,13 +187,13 @@ def test_a_last_line_without_an_end_counts_until_it_is_written_on() -> None:
 def test_reasoning_at_the_end_of_the_file_is_an_item() -> None:
     index = indexed(begin("a"), {"type": "agent_reasoning", "text": "x", "item_id": "r", "turn_id": "a"})
     assert [place.items for place in index.places] == [[]]
-    assert [(place.items, place.to_the_end) for place in index.closed(())[0]] == [(["r"], True)]
+    assert [(place.items, place.to_the_end) for place in index.closed(())] == [(["r"], True)]
 
 
 def test_a_closed_index_is_its_own_where_a_turn_was_named_late() -> None:
     index = indexed(said())
     [rest] = raw(begin("a", late=True), after=index)
-    [place], _ = index.closed([rest])
+    [place] = index.closed([rest])
     assert (place.id, index.places[0].id != "a") == ("a", True)
     assert index.places[0].names == ()
 
@@ -284,12 +284,6 @@ def test_an_index_is_continued_only_with_the_lines_that_are_new(
     assert (taken, place.items) == ([3, 4], ["i", "i-2"])
     assert ids(file.places(TurnIndexes())) == ["a"]
     assert taken == [3, 4, 0, 1, 2, 3, 4]
-
-
-def test_the_ids_of_all_items_are_known_with_the_places(tmp_path: Path) -> None:
-    file, indexes = File(tmp_path / "r", META, begin("a"), image("i", "a")), TurnIndexes()
-    assert file.places(indexes).ids.begin("i") == "i-2"
-    assert file.places(indexes).ids.begin("i") == "i-2"
 
 
 @pytest.mark.parametrize("at", [5, -5], ids=["begin", "end"])

@@ -181,13 +181,12 @@ async def _reopen(
     live, opened = await context.conversations.open(context.client, config, origin)
     stored = opened.stored
     async with live.opened():
-        found = (stored.turns if stored else None) or await context.reading.whole(live)
         live.subscriptions.adapter(context.make_adapter, context.client)
         live.unloads = True
         live.opened_with(API, params)
     status = thread_status(live.status)
     context.to_audience(live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
-    return live, () if found is None else found.turns
+    return live, () if stored is None or stored.turns is None else stored.turns.turns
 
 
 @contextmanager
