@@ -80,6 +80,6 @@ def is_none(value: object) -> bool:
     return value is None
 
 
-def omit_none(description: str | None = None) -> Any:
+def omit_none() -> Any:
     """Declare an optional field that is left out, rather than null, when it has no value."""
-    return Field(default=None, exclude_if=is_none, description=description)
+    return Field(default=None, exclude_if=is_none)

@@ -252,14 +252,14 @@ def dump_error(id: RequestId | None, code: int, message: str, data: Json = None)
     return b'{"id":' + (b"null" if id is None else _dump_id(id)) + b',"error":' + body + b"}"
 
 
-def shortened(text: str, limit: int = ECHO_LIMIT) -> str:
-    """`text`, cut so that it takes at most `limit` bytes; for echoing what a client sent."""
-    if len(text) <= limit // 4:
+def shortened(text: str) -> str:
+    """`text`, cut so that it takes at most `ECHO_LIMIT` bytes; for echoing what a client sent."""
+    if len(text) <= ECHO_LIMIT // 4:
         return text
     raw = text.encode("utf-8", "replace")
-    if len(raw) <= limit:
+    if len(raw) <= ECHO_LIMIT:
         return raw.decode("utf-8")
-    return raw[: limit - 3].decode("utf-8", "ignore") + "…"
+    return raw[: ECHO_LIMIT - 3].decode("utf-8", "ignore") + "…"
 
 
 def _dump_id(id_: RequestId) -> bytes:

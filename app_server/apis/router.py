@@ -94,6 +94,11 @@ def constant(row: ClientRequest[P, R], result: R) -> Route:
     return Route(row, handle)
 
 
+def experimental(what: str) -> RpcError:
+    """Refuse what a client has to opt in to."""
+    return invalid_request(f"{what} requires experimentalApi capability", "experimental_api_required")
+
+
 def _written(result: Written | None) -> bytes:
     return (NoResult() if result is None else result).to_json()
 
@@ -206,9 +211,7 @@ class MethodRouter:
         if not self._client.initialized and request.method != INITIALIZE:
             raise invalid_request("Not initialized", "not_initialized")
         if route.row.experimental and not self._client.experimental_api:
-            raise invalid_request(
-                f"{request.method} requires experimentalApi capability", "experimental_api_required"
-            )
+            raise experimental(request.method)
         self._require_running(request.method)
         reply = await route.handle(params)
         self.repeats.served(request)

@@ -119,19 +119,12 @@ class ConversationManager:
 
     async def hand_over_all(self) -> None:
         """End every conversation because it goes on elsewhere. Nobody is told of an end."""
-        async with anyio.create_task_group() as group:
-            for live in list(self._live.values()):
-                group.start_soon(live.hand_over)
+        await self._end(LiveConversation.hand_over)
 
     @property
     def busy(self) -> bool:
         """Whether anything runs or is about to, or waits for an answer."""
         return any(live.busy for live in self._live.values())
-
-    def interrupt_all(self) -> None:
-        """End what runs, in every conversation; it is told and stored."""
-        for live in self._live.values():
-            live.interrupt()
 
     def find(self, id: str) -> LiveConversation | None:
         return self._live.get(id)
@@ -194,15 +187,16 @@ class ConversationManager:
 
     async def end_all(self) -> None:
         """End every conversation in good order, all at once."""
-        async with anyio.create_task_group() as group:
-            for live in list(self._live.values()):
-                group.start_soon(live.shut_down)
+        await self._end(LiveConversation.shut_down)
 
     async def end_when_settled(self) -> None:
         """End each conversation once no turn of it runs or is about to."""
+        await self._end(LiveConversation.end_when_settled)
+
+    async def _end(self, way: Callable[[LiveConversation], Coroutine[None, None, None]]) -> None:
         async with anyio.create_task_group() as group:
-            for live in list(self._live.values()):
-                group.start_soon(live.end_when_settled)
+            for live in self.all():
+                group.start_soon(way, live)
 
     async def _run(self, live: LiveConversation) -> None:
         try:

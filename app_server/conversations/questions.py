@@ -140,7 +140,8 @@ class Questions:
             asked = opened.event.event
             if isinstance(asked, ToolCallQuestion) and not opened.copies and not self._may_run_tools():
                 self._close(opened)
-                self._do(_of_a_tool_that_left(asked) if self._tools_left else _refusal(asked))
+                left = Answer(asked.call_id, ToolCallAnswer(False, (InputText(text=TOOL_LEFT),)))
+                self._do(left if self._tools_left else _refusal(asked))
 
     def decline_all(self) -> None:
         """Answer what is open with no."""
@@ -275,7 +276,3 @@ def _refusal(asked: EngineEvent) -> Command:
             return Answer(id, None)
         case _:
             raise TypeError(f"this asks nothing: {asked!r}")
-
-
-def _of_a_tool_that_left(call: ToolCallQuestion) -> Answer:
-    return Answer(call.call_id, ToolCallAnswer(False, (InputText(text=TOOL_LEFT),)))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field, StrictInt
 from typing_extensions import TypeAliasType
 
-from protocol.base import WireModel, is_none
+from protocol.base import WireModel
 from protocol.fields import Count
 from protocol.structs import Json
 
@@ -41,14 +41,9 @@ Experimental: Final = Field(json_schema_extra={EXPERIMENTAL: True})
 """Marks a field of a struct as one of the experimental API."""
 
 
-def experimental(default: Any = None, *, alias: str | None = None, omit: bool = False) -> Any:
-    """Declare an optional field of the experimental API, null or (with `omit`) left out when it has no value."""
-    return Field(
-        default=default,
-        alias=alias,
-        exclude_if=is_none if omit else None,
-        json_schema_extra={EXPERIMENTAL: True},
-    )
+def experimental(default: Any = None) -> Any:
+    """Declare an optional field of the experimental API."""
+    return Field(default=default, json_schema_extra={EXPERIMENTAL: True})
 
 
 def experimental_fields(model: type[BaseModel]) -> Mapping[str, str]:

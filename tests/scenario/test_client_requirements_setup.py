@@ -9,7 +9,7 @@ import pytest
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, done, patches, reply, says, script
-from tests.support.thread_client import ended, items, notified, start, talk, turn, words
+from tests.support.thread_client import ended, items, notified, say, start, talk, turn
 from tests.support.world import MakeWorld, World
 
 
@@ -74,8 +74,7 @@ async def test_an_answer_follows_the_schema_that_was_given_for_the_turn(world: M
     opted = {"optOutNotificationMethods": ["thread/tokenUsage/updated", "no/such/method"]}
     async with world(reply(says("{}")), reply(says("b")), capabilities=opted) as w:
         thread = await start(w.client)
-        given = {"threadId": thread, "input": words("hi"), "outputSchema": schema}
-        await ended(w.client, (await w.client.call("turn/start", given))["turn"]["id"])
+        await say(w.client, thread, outputSchema=schema)
         await ended(w.client, await turn(w.client, thread))
         first, second = (request.body for request in w.model.requests)
         assert first["text"]["format"]["schema"] == schema
@@ -188,10 +187,8 @@ async def test_long_lines_and_unknown_fields_are_taken(world: MakeWorld) -> None
         )
         text = "é" * 300_000
         input = [{"type": "text", "text": text, "future": True}]
-        started = await w.client.call(
-            "turn/start", {"threadId": begun["thread"]["id"], "input": input, "future": "x"}
-        )
-        assert (await ended(w.client, started["turn"]["id"]))["status"] == "completed"
+        id = await turn(w.client, begun["thread"]["id"], input=input, future="x")
+        assert (await ended(w.client, id))["status"] == "completed"
         assert text in w.model.requests[0].body["input"][-1]["content"][0]["text"]
 
 
@@ -228,8 +225,7 @@ async def test_the_input_of_a_turn_comes_back_as_it_was_sent(world: MakeWorld) -
     sent = {"type": "text", "text": "see @a.txt", "text_elements": [element]}
     async with world(reply(says("a"))) as w:
         thread = await start(w.client)
-        params = {"threadId": thread, "input": [sent], "clientUserMessageId": "mine-1"}
-        await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
+        await say(w.client, thread, input=[sent], clientUserMessageId="mine-1")
         shown = items(w, kind="userMessage")[0]
         assert (shown["content"], shown["clientId"]) == ([sent], "mine-1")
         assert w.model.requests[0].texts() == ["see @a.txt"]
@@ -293,8 +289,7 @@ async def test_a_turn_without_words_lets_the_model_go_on(world: MakeWorld) -> No
     async with world(reply(says("one")), reply(says("two"))) as w:
         thread = await start(w.client)
         await ended(w.client, await turn(w.client, thread))
-        started = await w.client.call("turn/start", {"threadId": thread, "input": []})
-        done_turn = await ended(w.client, started["turn"]["id"])
+        done_turn = await ended(w.client, await turn(w.client, thread, input=[]))
         assert (done_turn["status"], done_turn["items"][0]["text"]) == ("completed", "two")
         assert [item["type"] for item in items(w)] == ["userMessage", "agentMessage", "agentMessage"]
         assert w.model.requests[1].texts() == ["hi"]

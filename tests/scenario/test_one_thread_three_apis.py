@@ -183,8 +183,7 @@ async def test_a_question_of_the_model_is_put_to_who_can_show_it(world: MakeWorl
             await t.editor_joins()
             await planner.call("thread/resume", {"threadId": t.thread})
             mode: Json = {"mode": "plan", "settings": {"model": "scripted"}}
-            given: Json = {"threadId": t.thread, "input": [{"type": "text", "text": "plan"}]}
-            await planner.call("turn/start", {**given, "collaborationMode": mode})
+            await turn(planner, t.thread, "plan", collaborationMode=mode)
             asked = await planner.expect("item/tool/requestUserInput")
             await planner.answer(asked, {"answers": {"colour": {"answers": ["Red"]}}})
             await planner.expect("turn/completed")
@@ -196,9 +195,8 @@ async def test_a_question_of_the_model_is_put_to_who_can_show_it(world: MakeWorl
 async def test_settings_of_one_show_in_the_editor(world: MakeWorld) -> None:
     async with three(world, reply(says("a"))) as t:
         await t.editor_joins()
-        change: Json = {"threadId": t.thread, "input": [], "approvalPolicy": "on-request"}
-        await t.threads.call("turn/start", {**change, "sandboxPolicy": {"type": "readOnly"}})
-        await t.threads.expect("turn/completed")
+        change: Json = {"approvalPolicy": "on-request", "sandboxPolicy": {"type": "readOnly"}}
+        await say(t.threads, t.thread, input=[], **change)
         await until(
             lambda: [each["currentModeId"] for each in t.updates("current_mode_update")] == ["read-only"]
         )

@@ -165,8 +165,7 @@ async def test_a_broken_picture_costs_one_message(world: MakeWorld, wire: str) -
             {"type": "localImage", "path": str(w.workspace / "broken.png"), "detail": None},
             {"type": "image", "url": picture_url(PNG), "detail": None},
         ]
-        begun = await w.client.call("turn/start", {"threadId": thread, "input": sent})
-        await ended(w.client, begun["turn"]["id"])
+        await say(w.client, thread, input=sent)
         await say(w.client, thread)
         assert items(w)[0]["content"] == sent, "clients are shown what was sent"
         assert "imageView" not in [item["type"] for item in items(w)]

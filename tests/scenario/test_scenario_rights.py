@@ -62,9 +62,7 @@ async def test_a_stored_root_that_is_relative_is_none(world: MakeWorld) -> None:
     async with world(reply(says("ok"))) as w:
         thread = await start(w.client)
         policy = workspace("/var/empty")
-        words = [{"type": "text", "text": "go"}]
-        begun = {"threadId": thread, "input": words, "sandboxPolicy": policy}
-        await ended(w.client, (await w.client.call("turn/start", begun))["turn"]["id"])
+        await say(w.client, thread, sandboxPolicy=policy)
         await w.client.call("thread/archive", {"threadId": thread})
         await w.client.call("thread/unarchive", {"threadId": thread})
         [stored] = w.home.glob("sessions/**/rollout-*.jsonl")

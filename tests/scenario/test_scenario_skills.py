@@ -11,7 +11,7 @@ from protocol.v2.item_parts import SkillUserInput
 from tests.support.client import Refused
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import reply, says
-from tests.support.thread_client import ended, notified, say, start, words
+from tests.support.thread_client import notified, say, start, turn
 from tests.support.world import MakeWorld, World
 
 
@@ -32,9 +32,7 @@ def path(w: World, name: str) -> str:
 
 
 async def run(w: World, thread: str, *input: Json) -> None:
-    started = await w.client.call("turn/start", {"threadId": thread, "input": list(input)})
-    ended = await w.client.expect("turn/completed")
-    assert ended["params"]["turn"]["id"] == started["turn"]["id"]
+    await say(w.client, thread, input=list(input))
 
 
 def text(words: str) -> Json:
@@ -92,7 +90,7 @@ async def test_a_conversation_of_the_other_api_is_not_told(world: MakeWorld) -> 
 
 async def test_a_client_hands_over_a_skill(world: MakeWorld) -> None:
     async with world(reply(says("done")), files=in_home("greet")) as w:
-        thread = (await w.client.call("thread/start"))["thread"]["id"]
+        thread = await start(w.client)
         handed = {"type": "skill", "name": "greet", "path": path(w, "greet")}
         mention = {"type": "mention", "name": "notes", "path": "/tmp/notes.md"}
         await run(w, thread, text("do it"), handed, mention)
@@ -110,7 +108,7 @@ async def test_a_client_hands_over_a_skill(world: MakeWorld) -> None:
 
 async def test_a_skill_may_be_all_that_a_client_sends(world: MakeWorld) -> None:
     async with world(reply(says("a")), reply(says("b")), files=in_home("greet")) as w:
-        thread = (await w.client.call("thread/start"))["thread"]["id"]
+        thread = await start(w.client)
         handed = {"type": "skill", "name": "greet", "path": path(w, "greet")}
         await run(w, thread, handed)
         assert messages(w)[-1][1].startswith("<skill>\n<name>greet</name>")
@@ -137,7 +135,7 @@ async def test_a_file_that_is_no_skill_that_is_on_is_not_read(library: MakeLibra
 
 async def test_a_skill_is_switched_off_and_on(world: MakeWorld) -> None:
     async with world(reply(says("a")), reply(says("b")), files=in_home("greet", "other")) as w:
-        thread = (await w.client.call("thread/start"))["thread"]["id"]
+        thread = await start(w.client)
         await run(w, thread, text("one"))
         written = await w.client.call("skills/config/write", {"name": "greet", "enabled": False})
         assert written == {"effectiveEnabled": False}
@@ -169,7 +167,7 @@ async def test_further_folders_of_the_client(world: MakeWorld, tmp_path: Path) -
 
 async def test_a_client_that_listed_hears_of_a_new_skill_with_the_next_turn(world: MakeWorld) -> None:
     async with world(reply(says("a")), reply(says("b"))) as w:
-        thread = (await w.client.call("thread/start"))["thread"]["id"]
+        thread = await start(w.client)
         await listed(w)
         await run(w, thread, text("one"))
         assert "skills/changed" not in [m.get("method") for m in w.client.received()]
@@ -188,8 +186,7 @@ def sent(w: World) -> list[Json]:
 async def test_what_the_client_says_reaches_the_model_and_comes_back(world: MakeWorld, effort: str) -> None:
     async with world(reply(says("a")), reply(says("b")), reply(says("c"))) as w:
         thread = await start(w.client)
-        params = {"threadId": thread, "input": words("hi"), "effort": effort}
-        await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
+        await say(w.client, thread, effort=effort)
         [changed] = notified(w, "thread/settings/updated")
         assert changed["threadSettings"]["effort"] == effort
         await say(w.client, thread)
@@ -211,8 +208,7 @@ async def test_ultra_is_a_word_of_clients(world: MakeWorld) -> None:
     async with world(reply(says("a")), reply(says("b"))) as w:
         for model in ("scripted", "gpt-5.1"):
             thread = await start(w.client, model=model)
-            params = {"threadId": thread, "input": words("hi"), "effort": "ultra"}
-            await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
+            await say(w.client, thread, effort="ultra")
         assert [each["threadSettings"]["effort"] for each in notified(w, "thread/settings/updated")] == [
             "ultra",
             "ultra",
@@ -223,8 +219,7 @@ async def test_ultra_is_a_word_of_clients(world: MakeWorld) -> None:
 async def test_a_stored_effort_holds_after_a_resume(world: MakeWorld) -> None:
     async with world(reply(says("a")), reply(says("b"))) as w:
         thread = await start(w.client)
-        params = {"threadId": thread, "input": words("hi"), "effort": "max"}
-        await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
+        await say(w.client, thread, effort="max")
         await w.client.call("thread/archive", {"threadId": thread})
         await w.client.call("thread/unarchive", {"threadId": thread})
         resumed = await w.client.call("thread/resume", {"threadId": thread})
@@ -255,7 +250,7 @@ async def test_an_effort_has_a_length(world: MakeWorld, effort: str) -> None:
     async with world() as w:
         thread = await start(w.client)
         with pytest.raises(Refused, match="1 to 64 characters"):
-            await w.client.call("turn/start", {"threadId": thread, "input": words("hi"), "effort": effort})
+            await turn(w.client, thread, effort=effort)
 
 
 def kinds(result: TurnResult[None]) -> list[str]:

@@ -13,7 +13,7 @@ from app_server.core.rollout.summary import NAMES_FILE
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
-from tests.support.thread_client import ended, notified, say, start, talk, turn
+from tests.support.thread_client import ended, notified, say, start, talk, told_of, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, Transport, World
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
@@ -156,9 +156,7 @@ async def test_a_turn_that_runs_ends_first(world: MakeWorld, method: str, done: 
     async with world(reply(script("sleep 60")), reply(says("never"))) as w:
         thread = await start(w.client)
         id = await turn(w.client, thread)
-        await w.client.expect(
-            lambda m: m.get("method") == "item/started" and m["params"]["item"]["type"] == "commandExecution"
-        )
+        await told_of(w.client, "commandExecution", "item/started")
         since = len(w.client.received())
         await w.client.call(f"thread/{method}", {"threadId": thread})
         end = await ended(w.client, id)

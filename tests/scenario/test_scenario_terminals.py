@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from protocol.structs import Json
-from tests.support.client import Client, Refused
+from tests.support.client import Refused
 from tests.support.scripted_model import Hold, calls, failure, reply, says
-from tests.support.thread_client import items, say, start
+from tests.support.thread_client import items, say, start, told_of, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 UNIFIED = "[features]\nunified_exec = true\n"
@@ -59,7 +59,7 @@ async def test_an_id_that_comes_again_while_its_command_goes_on(world: MakeWorld
     async with world(*script, tables=UNIFIED) as w:
         thread = await start(w.client)
         await say(w.client, thread)
-        outputs = [item for item in items(w) if item["type"] == "commandExecution"]
+        outputs = items(w, kind="commandExecution")
         assert len({item["id"] for item in outputs}) == 2
         assert [item["aggregatedOutput"] for item in outputs] == ["second\r\n", "hello\r\nsaid:hello\r\n"]
     sent = [item["call_id"] for item in w.model.requests[-1].input if item["type"] == "function_call"]
@@ -114,14 +114,6 @@ def looks(call_id: str, chars: str = "", session: int = 0) -> Json:
     return calls("write_stdin", {"session_id": session, "chars": chars, "yield_time_ms": 60_000}, call_id)
 
 
-async def command_ended(client: Client) -> Json:
-    """The params of the next end of a command."""
-    found = await client.expect(
-        lambda m: m.get("method") == "item/completed" and m["params"]["item"]["type"] == "commandExecution"
-    )
-    return found["params"]
-
-
 async def listed(w: World, thread: str, **params: Json) -> Json:
     return await w.client.call(f"{TERMINALS}/list", {"threadId": thread, **params})
 
@@ -145,7 +137,7 @@ async def test_output_and_end_are_told_when_they_happen(world: MakeWorld) -> Non
             "echo up; cat gate; exit 3",
         )
         await w.open_gate("gate")
-        end = await command_ended(w.client)
+        end = await told_of(w.client, "commandExecution")
         assert (end["turnId"], end["item"]["id"], end["item"]["exitCode"]) == (first, "c1", 3)
         assert "go" in end["item"]["aggregatedOutput"]
         assert (await listed(w, thread))["data"] == []
@@ -196,11 +188,11 @@ async def test_terminals_are_listed_by_pages_and_ended(world: MakeWorld) -> None
         assert ([each["processId"] for each in rest["data"]], rest["nextCursor"]) == (["2"], None)
         end: Json = {"threadId": thread, "processId": "1"}
         assert await w.client.call(f"{TERMINALS}/terminate", end) == {"terminated": True}
-        told = await command_ended(w.client)
+        told = await told_of(w.client, "commandExecution")
         assert (told["item"]["id"], told["item"]["exitCode"]) == ("c1", 137)
         assert await w.client.call(f"{TERMINALS}/terminate", end) == {"terminated": False}
         assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
-        assert {(await command_ended(w.client))["item"]["id"] for _ in range(2)} == {"c0", "c2"}
+        assert {(await told_of(w.client, "commandExecution"))["item"]["id"] for _ in range(2)} == {"c0", "c2"}
         assert (await listed(w, thread))["data"] == []
 
 
@@ -226,7 +218,7 @@ async def test_what_a_terminal_uses_is_listed(world: MakeWorld, sandbox: str) ->
         assert running["rssKb"] > 0
         assert running["cpuPercent"] >= 0
         assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
-        await command_ended(w.client)
+        await told_of(w.client, "commandExecution")
 
 
 async def test_wrong_numbers_are_refused(world: MakeWorld) -> None:
@@ -250,19 +242,14 @@ async def test_an_interrupt_tells_the_end_once(world: MakeWorld) -> None:
     script = [reply(opens("sleep 1000")), reply(hold)]
     async with world(*script, tables=UNIFIED, capabilities=EXPERIMENTAL) as w:
         thread = await start(w.client)
-        words = {"threadId": thread, "input": [{"type": "text", "text": "hi"}]}
-        id = (await w.client.call("turn/start", words))["turn"]["id"]
+        id = await turn(w.client, thread)
         await hold.reached.wait()
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
-        told = await command_ended(w.client)
+        told = await told_of(w.client, "commandExecution")
         assert (told["item"]["id"], told["item"]["status"]) == ("c1", "failed")
         await w.client.expect("turn/completed")
         assert (await listed(w, thread))["data"] == []
-    ends = [
-        m for m in w.client.received()
-        if m.get("method") == "item/completed" and m["params"]["item"]["type"] == "commandExecution"
-    ]  # fmt: skip
-    assert len(ends) == 1
+    assert len(items(w, kind="commandExecution")) == 1
 
 
 async def test_the_conversation_api_is_told_outside_of_turns(world: MakeWorld) -> None:

@@ -13,7 +13,7 @@ from app_server.core.rollout.summary import ThreadNotes
 from protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
-from tests.support.thread_client import ended, items, notified, say, start, turn
+from tests.support.thread_client import ended, items, notified, say, start, told_of, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 UNKNOWN = "01990000-0000-7000-8000-000000000000"
@@ -215,11 +215,7 @@ async def test_a_running_turn_is_taken_back(world: MakeWorld) -> None:
     replies = reply(says("a")), reply(begins_to_say(), word("b"), hold), reply(says("c"))
     async with world(*replies) as w:
         thread, _ = await talk(w, "1")
-        settings = {"model": "other", "effort": "high"}
-        started = await w.client.call(
-            "turn/start", {"threadId": thread, "input": [{"type": "text", "text": "2"}], **settings}
-        )
-        id = started["turn"]["id"]
+        id = await turn(w.client, thread, "2", model="other", effort="high")
         await w.client.expect("item/agentMessage/delta")
         await w.client.call("thread/revert", {"threadId": thread, "beforeTurnId": id})
         assert (await ended(w.client, id))["status"] == "interrupted"
@@ -308,11 +304,7 @@ async def test_a_thread_that_is_not_stored(world: MakeWorld) -> None:
         assert (await w.client.call("thread/loaded/list", {}))["data"] == [thread]
         assert (await w.client.call("thread/list", {}))["data"] == []
         await w.client.call("thread/compact/start", {"threadId": thread})
-        await w.client.expect(
-            lambda m: (
-                m.get("method") == "item/completed" and m["params"]["item"]["type"] == "contextCompaction"
-            )
-        )
+        await told_of(w.client, "contextCompaction")
         await w.client.expect("turn/completed")
         await say(w.client, thread, "more")
         assert items(w)[-1]["text"] == "b"

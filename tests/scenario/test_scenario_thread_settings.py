@@ -5,7 +5,7 @@ import pytest
 from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says, script
-from tests.support.thread_client import ended, items, notified, start, turn, words
+from tests.support.thread_client import ended, items, notified, say, start, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 APPROVAL = "item/commandExecution/requestApproval"
@@ -108,9 +108,8 @@ async def test_a_sandbox_can_be_chosen_by_its_name(world: MakeWorld) -> None:
             {"permissions": ":workspace", "sandboxPolicy": {"type": "readOnly"}},
         ):
             with pytest.raises(Refused, match="permission"):
-                await w.client.call("turn/start", {**thread, "input": words("x"), **wrong})
-        chosen = {**thread, "input": words("x"), "permissions": ":workspace"}
-        await ended(w.client, (await w.client.call("turn/start", chosen))["turn"]["id"])
+                await turn(w.client, opened["thread"]["id"], **wrong)
+        await say(w.client, opened["thread"]["id"], permissions=":workspace")
         assert (w.workspace / "a").exists()
         resumed = await w.client.call("thread/resume", {**thread, "excludeTurns": True})
         assert resumed["activePermissionProfile"] == {"id": ":workspace", "extends": None}
@@ -138,8 +137,7 @@ async def test_the_roots_of_a_clients_workspace_are_writable(world: MakeWorld) -
         third.mkdir()
 
         async def written(thread: str, **params: Json) -> list[str]:
-            asked_for = {"threadId": thread, "input": words("hi"), **params}
-            await ended(w.client, (await w.client.call("turn/start", asked_for))["turn"]["id"])
+            await say(w.client, thread, **params)
             made = [folder / "made" for folder in (w.workspace, more, third)]
             found = [each.parent.name for each in made if each.exists()]
             for each in made:
@@ -171,6 +169,5 @@ async def test_the_roots_of_a_workspace_have_its_working_directory(world: MakeWo
         with pytest.raises(Refused, match=refused):
             await w.client.call("thread/start", {"runtimeWorkspaceRoots": roots})
         thread = await start(w.client)
-        given = {"threadId": thread, "input": words("hi"), "runtimeWorkspaceRoots": roots}
         with pytest.raises(Refused, match=refused):
-            await w.client.call("turn/start", given)
+            await turn(w.client, thread, runtimeWorkspaceRoots=roots)

@@ -10,7 +10,7 @@ from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.editor import Editor
 from tests.support.scripted_model import Reply, done, patches, reply, says, script
-from tests.support.thread_client import ended, start, turn
+from tests.support.thread_client import ended, start, talk, turn
 from tests.support.world import MakeWorld, World
 
 LOGIN = {"requires_openai_auth": True}
@@ -85,10 +85,7 @@ async def test_limits_of_the_account_are_told_once_for_all_threads(world: MakeWo
     replies = [reply(says("a"), headers=headers) for _ in range(3)]
     async with world(*replies) as w:
         for _ in range(3):
-            thread = (await w.client.call("thread/start", {}))["thread"]["id"]
-            words = [{"type": "text", "text": "hi"}]
-            await w.client.call("turn/start", {"threadId": thread, "input": words})
-            await w.client.expect("turn/completed")
+            await talk(w.client)
     (one,) = told(w, "account/rateLimits/updated")
     assert one[1]["rateLimits"]["primary"]["usedPercent"] == 12
 
@@ -231,10 +228,8 @@ async def test_the_setting_of_the_address_moves_the_built_in_provider(world: Mak
     async with world(reply(says("a")), before=move, environment={"OPENAI_API_KEY": "sk-mine"}) as w:
         started = await w.client.call("thread/start", {"modelProvider": "openai"})
         assert started["modelProvider"] == "openai"
-        words = [{"type": "text", "text": "hi"}]
-        await w.client.call("turn/start", {"threadId": started["thread"]["id"], "input": words})
-        ended = await w.client.expect("turn/completed")
-        assert ended["params"]["turn"]["status"] == "completed"
+        done = await ended(w.client, await turn(w.client, started["thread"]["id"]))
+        assert done["status"] == "completed"
     assert len(w.model.requests) == 1
 
 

@@ -9,7 +9,7 @@ from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import begins_to_say, calls, patches, reply, says, word
-from tests.support.thread_client import ended, items, notified, start, turn, words
+from tests.support.thread_client import ended, items, notified, start, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 TOOL: Json = {
@@ -37,9 +37,7 @@ def text(content: str) -> Json:
 
 
 async def planning(w: World, thread: str, mode: Json = PLAN_MODE) -> str:
-    params = {"threadId": thread, "input": words("plan"), "collaborationMode": mode}
-    id: str = (await w.client.call("turn/start", params))["turn"]["id"]
-    return id
+    return await turn(w.client, thread, "plan", collaborationMode=mode)
 
 
 def results(w: World) -> list[Any]:

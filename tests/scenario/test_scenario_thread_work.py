@@ -20,7 +20,7 @@ from tests.support.scripted_model import (
     says,
     word,
 )
-from tests.support.thread_client import ended, items, notified, say, start, turn, words
+from tests.support.thread_client import ended, items, notified, say, start, told_of, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 FINDINGS = {
@@ -203,13 +203,9 @@ async def test_the_users_command_runs_beside_the_turn_and_before_its_end(world: 
         id = await turn(w.client, thread)
         await w.client.expect("item/agentMessage/delta")
         await w.client.call("thread/shellCommand", {"threadId": thread, "command": "cat gate"})
-        await w.client.expect(
-            lambda m: m.get("method") == "item/started" and m["params"]["item"]["type"] == "commandExecution"
-        )
+        await told_of(w.client, "commandExecution", "item/started")
         hold.release()
-        await w.client.expect(
-            lambda m: m.get("method") == "item/completed" and m["params"]["item"]["type"] == "agentMessage"
-        )
+        await told_of(w.client, "agentMessage")
         await w.open_gate("gate")
         await ended(w.client, id)
         assert [item["type"] for item in items(w)] == ["userMessage", "agentMessage", "commandExecution"]
@@ -373,12 +369,7 @@ async def test_an_interrupt_of_the_compaction_that_precedes_words_keeps_them(wor
         thread = await start(w.client)
         await say(w.client, thread, "first")
         id = await turn(w.client, thread, "second")
-        await w.client.expect(
-            lambda message: (
-                message.get("method") == "item/started"
-                and message["params"]["item"]["type"] == "contextCompaction"
-            )
-        )
+        await told_of(w.client, "contextCompaction", "item/started")
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
         assert (await ended(w.client, id))["status"] == "interrupted"
         shown = [item for item in items(w) if item["type"] == "userMessage"]
@@ -457,9 +448,7 @@ async def test_settings_are_told_when_they_change(world: MakeWorld) -> None:
 
         await update(model="other", effort="high", permissions=":read-only", cwd="sub")
         await update(model="other", effort="high")
-        params = {"threadId": thread, "input": words("hi"), "model": "third"}
-        started = await w.client.call("turn/start", params)
-        await ended(w.client, started["turn"]["id"])
+        await say(w.client, thread, model="third")
         told = [each["threadSettings"] for each in notified(w, "thread/settings/updated")]
         assert [each["model"] for each in told] == ["other", "third"]
         assert (told[1]["effort"], told[1]["sandboxPolicy"]["type"]) == ("high", "readOnly")

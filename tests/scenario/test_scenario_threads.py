@@ -13,7 +13,7 @@ from protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
-from tests.support.thread_client import ended, items, notified, start, turn, words
+from tests.support.thread_client import ended, items, notified, say, start, turn, words
 from tests.support.world import MakeWorld
 
 PNG_DOT = base64.b64decode(
@@ -159,8 +159,7 @@ async def test_a_thread_that_begins_with_an_image_has_a_preview(
             "text": {"type": "text", "text": "look"},
         }
         thread = await start(w.client)
-        params = {"threadId": thread, "input": [parts[each] for each in sent]}
-        await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
+        await say(w.client, thread, input=[parts[each] for each in sent])
         assert (await w.client.call("thread/read", {"threadId": thread}))["thread"]["preview"] == preview
         assert [each["preview"] for each in (await w.client.call("thread/list", {}))["data"]] == [preview]
 

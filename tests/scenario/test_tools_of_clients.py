@@ -95,7 +95,7 @@ async def test_a_call_fails_where_only_clients_follow_that_have_no_words_for_it(
     called = (reply(calls("lookup", {}, "d1")), reply(says("lost")))
     async with world(reply(says("a")), *called) as w, w.another(capabilities=CAN) as old:
         thread = await opened_again(w, old)
-        await w.client.call("turn/start", {"threadId": thread, "input": [{"type": "text", "text": "b"}]})
+        await turn(w.client, thread)
         await old.expect("codex/event/task_complete")
         assert NO_ANSWER in str(w.model.requests[-1].body)
 

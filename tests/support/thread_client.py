@@ -18,8 +18,8 @@ async def join(client: Client, thread: str) -> Json:
     return await client.call("thread/resume", {"threadId": thread})
 
 
-async def turn(client: Client, thread: str, text: str = "hi") -> str:
-    started = await client.call("turn/start", {"threadId": thread, "input": words(text)})
+async def turn(client: Client, thread: str, text: str = "hi", **params: Json) -> str:
+    started = await client.call("turn/start", {"threadId": thread, "input": words(text), **params})
     id: str = started["turn"]["id"]
     return id
 
@@ -31,9 +31,9 @@ async def ended(client: Client, turn_id: str) -> Json:
     return found["params"]["turn"]
 
 
-async def say(client: Client, thread: str, text: str = "hi") -> str:
+async def say(client: Client, thread: str, text: str = "hi", **params: Json) -> str:
     """A whole turn; gives its id."""
-    id = await turn(client, thread, text)
+    id = await turn(client, thread, text, **params)
     await ended(client, id)
     return id
 
@@ -43,6 +43,12 @@ async def talk(client: Client, text: str = "hi") -> str:
     thread = await start(client)
     await say(client, thread, text)
     return thread
+
+
+async def told_of(client: Client, kind: str, method: str = "item/completed") -> Json:
+    """The parameters of the next such message about an item of that kind."""
+    found = await client.expect(lambda m: m.get("method") == method and m["params"]["item"]["type"] == kind)
+    return found["params"]
 
 
 def items(w: World, method: str = "item/completed", *, kind: str | None = None) -> list[Json]:

@@ -245,7 +245,10 @@ def plan_session(
         begin = before if _is_within(source, config, before) else begin
     mode = mode_of(begin)
     offered = {mode: begin, **permissions} if mode == CONFIGURED else {**permissions, mode: begin}
-    offered = {id: _with_roots(each, additional) for id, each in offered.items()}
+    offered = {
+        id: replace(each, sandbox_policy=with_roots(each.sandbox_policy, additional))
+        for id, each in offered.items()
+    }
     chosen = offered[mode]
     config = replace(
         config,
@@ -308,10 +311,6 @@ def _stored_permissions(
     same = [configured.sandbox_policy, *(each.sandbox_policy for each in modes.values())]
     policy = next((each for each in same if each.mode == was.sandbox_policy.mode), None)
     return configured if policy is None else replace(was, sandbox_policy=policy)
-
-
-def _with_roots(permissions: Permissions, roots: Sequence[str]) -> Permissions:
-    return replace(permissions, sandbox_policy=with_roots(permissions.sandbox_policy, roots))
 
 
 def _models(config: Config) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from app_server.apis.router import FindRoute, HandlerModules, Route, RouteFamilies
+from app_server.apis.router import FindRoute, HandlerModules, Route, RouteFamilies, experimental
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.services import (
     NewsFilter,
@@ -20,7 +20,6 @@ from app_server.apis.v2.services import (
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
-from app_server.rpc.errors import invalid_request
 from protocol.base import WireModel
 from protocol.structs import Json
 from protocol.v2.fields import experimental_fields_in_use
@@ -102,9 +101,7 @@ def gated(route: Route, client: ClientProfile) -> Route:
     async def handle(params: Json) -> RpcReply:
         needed = None if client.experimental_api else needed_capability(route.method, params)
         if needed is not None:
-            raise invalid_request(
-                f"{needed} requires experimentalApi capability", "experimental_api_required"
-            )
+            raise experimental(needed)
         return await route.handle(params)
 
     return Route(route.row, handle)

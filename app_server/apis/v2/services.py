@@ -4,7 +4,7 @@ their notifications, of threads and of what the user should know about the setti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -102,21 +102,12 @@ class ThreadNotifier(Struct, frozen=True):
 
 def to_everybody(server: ServerServices, notifier: ThreadNotifier) -> ThreadNotifier:
     """Return what tells all clients of the server that speak this API."""
-    return notifier.to(server.shared.get(ThreadClients, ThreadClients).among(server.conversations.clients))
+    known, connected = server.shared.get(ThreadClients, ThreadClients), server.conversations.clients
+    return notifier.to([each for each in known if each in connected])
 
 
-class ThreadClients:
-    """The clients of a server that speak this API."""
-
-    def __init__(self) -> None:
-        self._known: WeakSet[Client] = WeakSet()
-
-    def add(self, client: Client) -> None:
-        self._known.add(client)
-
-    def among(self, connected: Collection[Client]) -> list[Client]:
-        """Return those that are still connected."""
-        return [each for each in self._known if each in connected]
+class ThreadClients(WeakSet[Client]):
+    """The clients of a server that speak this API, or did."""
 
 
 class NewsFilter:

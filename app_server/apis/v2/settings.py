@@ -65,10 +65,6 @@ def profile_policy(mode: SandboxMode, configured: SandboxPolicy) -> SandboxPolic
             return DangerFullAccess()
 
 
-def active_profile(name: str | None) -> wire.ActivePermissionProfile | None:
-    return None if name is None else wire.ActivePermissionProfile(id=name)
-
-
 def approval_policy(
     policy: wire.AskForApproval | None,
 ) -> tuple[engine.AskForApproval | None, engine.QuestionKinds | None]:
@@ -179,12 +175,13 @@ def collaboration_mode(now: Settings) -> wire.CollaborationMode:
 
 
 def shown_settings(now: Settings, model_provider: str) -> wire.ThreadSettings:
+    profile = now.permission_profile
     return wire.ThreadSettings(
         cwd=now.cwd,
         approval_policy=shown_approval_policy(now.approval_policy, now.granular),
         approvals_reviewer=wire.ApprovalsReviewer.USER,
         sandbox_policy=shown_sandbox_policy(now.sandbox_policy),
-        active_permission_profile=active_profile(now.permission_profile),
+        active_permission_profile=None if profile is None else wire.ActivePermissionProfile(id=profile),
         model=now.model,
         model_provider=model_provider,
         effort=now.effort,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, change_of
 from app_server.apis.v1.handlers.conversations import API, JOINING, ConversationKeeper, overrides
 from app_server.apis.v1.outbound import ConversationAdapter
-from app_server.conversations.adapter import ClientLine
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config
 from app_server.core.errors import ArchiveRefused, ConversationError
@@ -17,7 +15,6 @@ from app_server.core.opening import GivenHistory, Origin, StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.errors import internal_error, invalid_request
-from protocol.engine.events import SessionEvent
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.policy import known_effort
@@ -76,15 +73,11 @@ async def _join(
         so_far = subscriptions.so_far
         events = (*so_far.events(), *(each.event for each in live.questions.open))
         adapter = ConversationAdapter(live.id, so_far.ids)
-        told = [line for event in events for line in _all_lines(adapter, event)]
+        told = [line for event in events for line in adapter.lines(event, subscribed=True, raw=False)]
         subscriptions.hold_first(services.client, ConversationAdapter, told)
     if live.rollout_path is None:
         return ()
     return await services.stored.get().messages(live.rollout_path)
-
-
-def _all_lines(adapter: ConversationAdapter, event: SessionEvent) -> Sequence[ClientLine]:
-    return adapter.lines(event, subscribed=True, raw=False)
 
 
 async def _origin(services: ServerServices, params: wire.ResumeConversationParams) -> Origin:

@@ -79,7 +79,8 @@ async def thread_start(
 async def thread_resume(
     context: ThreadContext, params: thread_open.ThreadResumeParams
 ) -> AsyncIterator[thread_open.ThreadResumeResponse]:
-    id = _resumed_id(params)
+    # The name of a file has the id of its thread, which counts more than the one that is named.
+    id = parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
     live, stored = await context.conversations.find_lasting(id), None
     if live is None:
         live, stored = await _reopen(context, id, params)
@@ -123,11 +124,6 @@ async def thread_unsubscribe(
         status = "unsubscribed"
     yield thread_open.ThreadUnsubscribeResponse(status=status)
     await context.unloader.look()
-
-
-def _resumed_id(params: thread_open.ThreadResumeParams) -> ConversationId:
-    """Return the id of the thread to resume: a named file, whose name has the id of its thread, counts more."""
-    return parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
 
 
 def _require_joinable(
