@@ -147,7 +147,7 @@ def _load(settings: ServerSettings) -> Config | ConfigError:
 
 async def _system() -> list[Check]:
     return [
-        machine.check_python(sys.version_info[:3], sys.executable),
+        ok("python", f"{platform.python_version()} at {sys.executable}"),
         machine.check_system(sys.platform, platform.release(), platform.machine()),
     ]
 

@@ -1,4 +1,4 @@
-"""Checks of the machine and of the server's home: Python, system, sandbox, git, disk space; whether the home can be
+"""Checks of the machine and of the server's home: system, sandbox, git, disk space; whether the home can be
 written, who may read the credentials, locks that are held; whether a conversation could begin with the settings, and
 what in them has no effect.
 
@@ -31,8 +31,6 @@ from app_server.masking import MASK, masked_text
 from protocol.checks import Check, broken, ok, warning
 from protocol.structs import replace
 
-OLDEST_PYTHON = (3, 11)
-
 LITTLE_BYTES = 1 << 30
 """Less free space than this is worth a warning: a few long conversations need it."""
 
@@ -48,14 +46,6 @@ class FreeSpace(Struct, frozen=True):
     free_bytes: int
     free_files: int | None
     """None where the file system has no limit."""
-
-
-def check_python(version: tuple[int, ...], executable: str) -> Check:
-    text = ".".join(map(str, version[:3]))
-    if version[:2] < OLDEST_PYTHON:
-        wanted = ".".join(map(str, OLDEST_PYTHON))
-        return broken("python", f"{text} at {executable}", f"install Python {wanted} or newer")
-    return ok("python", f"{text} at {executable}")
 
 
 def check_system(platform: str, release: str, machine: str) -> Check:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import anyio
-import msgspec
 from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
@@ -150,14 +149,6 @@ class SkillRoot(Struct, frozen=True):
     """The repository's real folder."""
 
 
-class _Found(Struct):
-    skills: dict[str, Skill] = msgspec.field(default_factory=dict)
-    problems: dict[str, SkillProblem] = msgspec.field(default_factory=dict)
-
-    def is_full(self) -> bool:
-        return len(self.skills) + len(self.problems) >= MAX_SKILLS
-
-
 def project_roots(cwd: Path) -> list[SkillRoot]:
     folders = project_folders(cwd, "skills", lambda refusal: None)
     inside = real_path(folders[0])
@@ -172,18 +163,19 @@ def discover(roots: Sequence[SkillRoot], home: str | None = None) -> tuple[list[
     """Find all skills. A file that several roots lead to belongs to the first of them. `home` is the server's: its
     credentials are not read.
     """
-    found = _Found()
+    found: dict[str, Skill | SkillProblem] = {}
     for root in roots:
         for path in _skill_files(root):
-            if found.is_full():
+            if len(found) >= MAX_SKILLS:
                 break
-            if path in found.skills or path in found.problems:
+            if path in found:
                 continue
             try:
-                found.skills[path] = _skill(path, root, home)
+                found[path] = _skill(path, root, home)
             except (UnreadableSkill, NoFrontMatter) as problem:
-                found.problems[path] = SkillProblem(path, str(problem))
-    return list(found.skills.values()), list(found.problems.values())
+                found[path] = SkillProblem(path, str(problem))
+    skills = [each for each in found.values() if isinstance(each, Skill)]
+    return skills, [each for each in found.values() if isinstance(each, SkillProblem)]
 
 
 def _skill_files(root: SkillRoot) -> Iterator[str]:

@@ -211,13 +211,6 @@ HELD = "done"
 """The output of a probe that could do nothing."""
 
 
-def test_an_old_python_is_broken() -> None:
-    assert machine.check_python((3, 11, 0), "/bin/python").status is OK
-    old = machine.check_python((3, 10, 12), "/bin/python")
-    assert (old.status, old.found) == (BROKEN, "3.10.12 at /bin/python")
-    assert "3.11" in old.advice
-
-
 @pytest.mark.parametrize(("platform", "status"), [("linux", OK), ("darwin", OK), ("win32", BROKEN)])
 def test_other_systems_have_no_sandbox(platform: str, status: CheckStatus) -> None:
     assert machine.check_system(platform, "1.0", "x86_64").status is status
