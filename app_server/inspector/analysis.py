@@ -169,16 +169,16 @@ class SessionEntry(Struct, frozen=True):
 
     number: int
     record: Record
-    kind: str
+    kind: str = "text"
     """`request`, `answer`, `error`, `notification`, `text` or `event`."""
-    method: str
+    method: str = ""
     """Of an answer: that of its request."""
-    request: int
+    request: int = -1
     """The number of the entry that this answers; -1 if it is no answer, or to nothing known."""
-    latency: float
+    latency: float = -1
     """Milliseconds from the request to this answer; -1 if it is none."""
-    subject: Subject
-    violations: tuple[order.Violation, ...]
+    subject: Subject = NONE
+    violations: tuple[order.Violation, ...] = ()
     failed: bool = False
     """It says that something failed: an error, or a turn that ended with one."""
     withdraws: int = -1
@@ -245,14 +245,14 @@ class Analyzer:
         self._number += 1
         if record.form == "event":
             return self._event(record, message)
-        if record.form != "message":
-            is_wrong = record.source in (Source.CLIENT, Source.SERVER) and record.text.strip()
-            wrong = ((SCHEMA, "no JSON"),) if is_wrong else ()
-            return SessionEntry(self._number, record, "text", "", -1, -1, NONE, wrong)
-        if not isinstance(message, dict):
-            wrong = ((SCHEMA, "a message is an object"),)
-            return SessionEntry(self._number, record, "text", "", -1, -1, NONE, wrong)
-        return self._message(record, message)
+        if isinstance(message, dict):
+            return self._message(record, message)
+        wrong = ""
+        if record.form == "message":
+            wrong = "a message is an object"
+        elif record.source in (Source.CLIENT, Source.SERVER) and record.text.strip():
+            wrong = "no JSON"
+        return SessionEntry(self._number, record, violations=((SCHEMA, wrong),) if wrong else ())
 
     def _message(self, record: Record, message: Json) -> SessionEntry:
         sent = record.source is Source.CLIENT
@@ -301,7 +301,7 @@ class Analyzer:
         name = event.get("event", "") if isinstance(event, dict) else ""
         self._client_left |= name == "ended" and event.get("source") == "client"
         missing = self._order.end() if name == "exited" and not self._client_left else ()
-        return SessionEntry(self._number, record, "event", name, -1, -1, NONE, tuple(missing))
+        return SessionEntry(self._number, record, "event", name, violations=tuple(missing))
 
 
 def _kind(wire: order.WireMessage) -> str:

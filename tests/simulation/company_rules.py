@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from protocol.structs import Json
 from tests.simulation.followers import SOON, Follower, Heard, followers
 from tests.simulation.people import ON_THE_WAY, WITHDRAWALS
-from tests.simulation.rounds import about
+from tests.simulation.record import about
 from tests.simulation.text_rules import chunks_not_whole, text_not_whole
 
 if TYPE_CHECKING:

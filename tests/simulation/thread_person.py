@@ -11,8 +11,7 @@ from anyio.abc import TaskGroup
 from protocol.structs import Json
 from tests.simulation.conversation_person import EFFORTS, OLD_DECISIONS
 from tests.simulation.people import Person
-from tests.simulation.record import Forked, OwnCommand
-from tests.simulation.rounds import REPEATED
+from tests.simulation.record import REPEATED, Forked, OwnCommand
 from tests.simulation.sayings import marks_of, words
 from tests.simulation.sim_commands import OWN_COMMAND, TOUCHED
 from tests.support.client import MemoryWire
