@@ -1,10 +1,12 @@
-"""The lines of a stored conversation: one JSON object each, `{"timestamp", "type", "payload"}`."""
+"""The lines of a stored conversation: one JSON object each, `{"timestamp", "type", "payload"}`. And how messages begin
+that a server adds to a history in the name of the user.
+"""
 
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 from pydantic.json_schema import SkipJsonSchema
@@ -143,3 +145,24 @@ def line_type(payload: RolloutItem) -> LineType:
 def utc_timestamp(moment: datetime) -> str:
     """Return a timestamp in the form of stored lines: UTC with milliseconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+# By these beginnings such messages are recognised later, also in conversations that codex stored, which begins them in
+# the same way: previews and compactions use only what the user wrote.
+ENVIRONMENT_HEAD: Final = "<environment_context>"
+AGENTS_HEAD: Final = "# AGENTS.md instructions for "
+OLD_AGENTS_HEAD: Final = "<user_instructions>"
+"""Of earlier versions of codex."""
+USER_SHELL_HEAD: Final = "<user_shell_command>"
+SKILL_HEAD: Final = "<skill>\n"
+MENTION_HEAD: Final = "<mention>\n"
+GOAL_HEAD: Final = '<codex_internal_context source="goal">\n'
+
+_HEADS: Final = (
+    *(ENVIRONMENT_HEAD, AGENTS_HEAD, OLD_AGENTS_HEAD, USER_SHELL_HEAD, SKILL_HEAD, MENTION_HEAD, GOAL_HEAD),
+)
+
+
+def is_injected(text: str) -> bool:
+    """Return whether the server wrote this user message."""
+    return text.lstrip().startswith(_HEADS)

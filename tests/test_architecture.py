@@ -56,7 +56,6 @@ CORE = (
     {"config", "http", "launcher", "shell"},
     {
         "errors",
-        "injected_messages",
         "lazy",
         "own_programs",
         "process_memory",
@@ -100,7 +99,6 @@ PURE_MODULES = {
         "caller",
         "errors",
         "goals",
-        "injected_messages",
         "lazy",
         "pictures",
         "prompt_text",

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.errors import CoreError
-from app_server.core.injected_messages import GOAL_HEAD
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import Goal, GoalStatus
 from protocol.events.turn import TokenUsage
 from protocol.responses import MessageItem
+from protocol.rollout import GOAL_HEAD
 from protocol.structs import replace
 
 MAX_OBJECTIVE: Final = 4000

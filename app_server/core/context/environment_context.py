@@ -10,10 +10,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from app_server.core.injected_messages import AGENTS_HEAD, ENVIRONMENT_HEAD
 from protocol.engine.settings import Settings
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.responses import InputText, MessageItem, ResponseItem
+from protocol.rollout import AGENTS_HEAD, ENVIRONMENT_HEAD
 
 CLOSE = "</environment_context>"
 

@@ -17,7 +17,6 @@ from threading import Lock
 import msgspec
 from msgspec import Struct
 
-from app_server.core.injected_messages import ENVIRONMENT_HEAD
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import TurnCut, TurnNotFound
@@ -32,6 +31,7 @@ from app_server.core.rollout.record import (
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
+from protocol.rollout import ENVIRONMENT_HEAD
 from protocol.structs import replace
 
 KEPT = 8

@@ -20,13 +20,13 @@ from pydantic_core import to_json
 from app_server.beneath import RefusedName, TooLarge, read_named
 from app_server.core.context.environment_context import user_text
 from app_server.core.errors import CoreError, retry_hint
-from app_server.core.injected_messages import MENTION_HEAD
 from app_server.core.lazy import Lazy
 from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable, checked_url, data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
 from protocol.items import ImageInput, LocalImageInput, MentionInput, SentInput, SkillInput, TextInput
 from protocol.responses import ContentItem, InputImage, InputText, MessageItem
+from protocol.rollout import MENTION_HEAD
 from protocol.structs import Json, replace
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.injected_messages import USER_SHELL_HEAD
 from app_server.core.session.commands import RunShell
 from app_server.core.session.model_calls import shape_of, tool_turn_of
 from app_server.core.session.services import Turn
@@ -20,6 +19,7 @@ from app_server.core.tools.orchestrator import Command, run_command, run_with_ap
 from protocol.engine.events import TurnKind
 from protocol.engine.items import CommandExecution, CommandSource
 from protocol.responses import MessageItem
+from protocol.rollout import USER_SHELL_HEAD
 
 
 class UserShellTask(SessionTask):

@@ -20,7 +20,6 @@ from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
 from app_server.core.errors import ConfigError, describe
 from app_server.core.git.repository import belongs_to_another, project_folders
-from app_server.core.injected_messages import SKILL_HEAD
 from app_server.core.real_path import real_path
 from app_server.core.skills.skill import (
     SETTINGS_FILE,
@@ -39,6 +38,7 @@ from app_server.core.skills.skill import (
 )
 from app_server.core.threads import run_in_thread
 from protocol.responses import MessageItem, ResponseItem
+from protocol.rollout import SKILL_HEAD
 from protocol.structs import replace
 
 FOLDER = "skills"

@@ -29,7 +29,6 @@ from app_server.core.context.history import (
     summary_message,
     with_marked_summary,
 )
-from app_server.core.injected_messages import is_injected
 from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable
 from app_server.core.session.user_input import image_data_url
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
@@ -52,6 +51,7 @@ from protocol.responses import (
     aborted_output,
     call_key,
 )
+from protocol.rollout import is_injected
 from tests.support.pictures import PICTURES, PNG, picture_url
 
 HERE = EnvironmentContext("/w", AskForApproval.NEVER, ReadOnly(), "bash")
