@@ -200,7 +200,7 @@ def user_environment(root: Path, **more: str) -> dict[str, str]:
 
 def server_environment(root: Path, **more: str) -> dict[str, str]:
     """The variables of a server whose folders `make_folders` made."""
-    return plain_environment(root / "home", HOME=str(root / "user"), LANG="C.UTF-8", **more)
+    return plain_environment(root / "home", **{"HOME": str(root / "user"), "LANG": "C.UTF-8", **more})
 
 
 def write_config(
