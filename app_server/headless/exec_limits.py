@@ -1,6 +1,6 @@
 """Limits of one `exec`: requests to the model, tokens, seconds. A request that would go over a limit is not sent.
 
-The server is in the same process, and asks here before each request (`core.model.request_gate`).
+The server is in the same process, and asks here before each request (`RequestGate`).
 """
 
 from __future__ import annotations
