@@ -9,10 +9,10 @@ from __future__ import annotations
 import _socket
 import json
 import os
+import plistlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
-from xml.sax.saxutils import escape
 
 from app_server import __version__
 from app_server.places.home import home_folder
@@ -61,36 +61,9 @@ ExecStart={command}
 TimeoutStopSec=90
 """
 
-LAUNCHD = """\
-<?xml version="1.0" encoding="UTF-8"?>
+LAUNCHD = """
 <!-- ~/Library/LaunchAgents/{label}.plist
      To use it: launchctl bootstrap gui/$UID ~/Library/LaunchAgents/{label}.plist -->
-<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
-<plist version="1.0">
-<dict>
-  <key>Label</key>
-  <string>{label}</string>
-  <key>ProgramArguments</key>
-  <array>
-{command}
-  </array>
-  <key>EnvironmentVariables</key>
-  <dict>
-    <key>CODEX_HOME</key>
-    <string>{home}</string>
-  </dict>
-  <key>Sockets</key>
-  <dict>
-    <key>{sockets}</key>
-    <dict>
-      <key>SockPathName</key>
-      <string>{socket}</string>
-      <key>SockPathMode</key>
-      <integer>384</integer>
-    </dict>
-  </dict>
-</dict>
-</plist>
 """
 
 
@@ -111,17 +84,14 @@ class Daemon:
         self._tell("started" if started else "alreadyRunning", self._status())
         return 0
 
-    def status(self, *, as_object: bool) -> int:
+    def show(self, *, whole: bool, for_people: bool) -> int:
+        """Tell the status of the server, the `whole` of it or its version."""
         status = self._status()
-        if as_object or status is None:
-            self._tell(NOT_RUNNING if status is None else "running", status, **(status or {}))
-        else:
+        if status is not None and for_people:
             print(_for_people(status))  # noqa: T201
-        return 1 if status is None else 0
-
-    def version(self) -> int:
-        status = self._status()
-        self._tell(NOT_RUNNING if status is None else "running", status)
+        else:
+            more = status if whole and status is not None else {}
+            self._tell(NOT_RUNNING if status is None else "running", status, **more)
         return 1 if status is None else 0
 
     def stop(self, *, now: bool) -> int:
@@ -233,9 +203,9 @@ def run_daemon(command: str, options: Mapping[str, Any]) -> int:
             case "start":
                 return daemon.start(words)
             case "status":
-                return daemon.status(as_object=options["json"])
+                return daemon.show(whole=True, for_people=not options["json"])
             case "version":
-                return daemon.version()
+                return daemon.show(whole=False, for_people=False)
             case "stop":
                 return daemon.stop(now=now)
             case "reload":
@@ -271,10 +241,13 @@ def _quoted(word: str, *, in_command: bool = False) -> str:
 
 def launchd_unit(command: Sequence[str], home: str, socket: str) -> str:
     """Return the property list of a socket-activated agent."""
-    words = "\n".join(f"    <string>{escape(word)}</string>" for word in command)
-    return LAUNCHD.format(
-        label=LABEL, command=words, home=escape(home), socket=escape(socket), sockets=SOCKETS
-    )
+    unit = {
+        "Label": LABEL,
+        "ProgramArguments": list(command),
+        "EnvironmentVariables": {"CODEX_HOME": home},
+        "Sockets": {SOCKETS: {"SockPathName": socket, "SockPathMode": 0o600}},
+    }
+    return plistlib.dumps(unit, sort_keys=False).decode().replace("\n", LAUNCHD.format(label=LABEL), 1)
 
 
 UNITS = {"systemd": systemd_unit, "launchd": launchd_unit}

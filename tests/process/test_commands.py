@@ -229,12 +229,6 @@ def test_it_helps(arguments: tuple[str, ...]) -> None:
     assert "--listen" in done.stdout
 
 
-def test_it_serves_no_other_transport() -> None:
-    done = run("--listen", "tcp://127.0.0.1:1234")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "stdio://" in done.stderr
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

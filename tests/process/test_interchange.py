@@ -33,13 +33,13 @@ needs_codex_threads = pytest.mark.skipif(
 )
 
 
+FIRST_TURN = (reply(says("I look."), script("echo found", "call-1")), reply(says("first answer")))
+
+
 async def begin(place: Place, client: Client) -> str:
     """A conversation with words and a command."""
     conversation = await client.open(cwd=str(place.workspace))
-    place.model.replies[:] = [
-        reply(says("I look."), script("echo found", "call-1")),
-        reply(says("first answer")),
-    ]
+    place.model.replies[:] = FIRST_TURN
     await client.turn(conversation, "first question")
     return conversation
 
@@ -159,10 +159,7 @@ async def test_codex_reads_a_thread_recorded_here_with_its_turns(tmp_path: Path)
 async def begin_thread(place: Place, client: Client) -> tuple[str, str]:
     """A thread with one turn, as `begin` makes it; the ids of both."""
     started = await client.call("thread/start", {"cwd": str(place.workspace)})
-    place.model.replies[:] = [
-        reply(says("I look."), script("echo found", "call-1")),
-        reply(says("first answer")),
-    ]
+    place.model.replies[:] = FIRST_TURN
     thread = started["thread"]["id"]
     words = [{"type": "text", "text": "first question"}]
     turn = (await client.call("turn/start", {"threadId": thread, "input": words}))["turn"]["id"]
@@ -186,22 +183,21 @@ async def test_what_one_recorded_goes_on_in_the_other_and_there_again(
         async with place.server(command=back) as first:
             await begun(place, first.client)
         (path,) = place.rollouts()
-        await hand_over(place, path, there=there, back=back)
-
-
-async def hand_over(place: Place, path: Path, *, there: tuple[str, str], back: tuple[str, str]) -> None:
-    async with place.server(command=there) as server:
-        resumed = await go_on(place, server.client, path, "second question", "second answer")
-        assert shown(resumed) == [
-            ("user_message", "first question"),
-            ("agent_message", "I look."),
-            ("agent_message", "first answer"),
-        ]
-    async with place.server(command=back) as server:
-        resumed = await go_on(place, server.client, path, "third question", "third answer")
-        assert shown(resumed)[3:] == [("user_message", "second question"), ("agent_message", "second answer")]
-    assert place.rollouts() == [path], "it is one file all the way"
-    request = place.model.requests[-1]
-    assert request.texts() == ["first question", "second question", "third question"]
-    assert request.texts("assistant") == ["I look.", "first answer", "second answer"]
-    assert "found" in request.outputs()["call-1"]
+        async with place.server(command=there) as server:
+            resumed = await go_on(place, server.client, path, "second question", "second answer")
+            assert shown(resumed) == [
+                ("user_message", "first question"),
+                ("agent_message", "I look."),
+                ("agent_message", "first answer"),
+            ]
+        async with place.server(command=back) as server:
+            resumed = await go_on(place, server.client, path, "third question", "third answer")
+            assert shown(resumed)[3:] == [
+                ("user_message", "second question"),
+                ("agent_message", "second answer"),
+            ]
+        assert place.rollouts() == [path], "it is one file all the way"
+        request = place.model.requests[-1]
+        assert request.texts() == ["first question", "second question", "third question"]
+        assert request.texts("assistant") == ["I look.", "first answer", "second answer"]
+        assert "found" in request.outputs()["call-1"]

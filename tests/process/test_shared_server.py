@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -19,7 +20,7 @@ from app_server.shared.lifetime import INTERRUPTS_WITHIN
 from tests.support.pipes import INITIALIZE as CLIENT
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.processes import alive, runs
-from tests.support.shared import INITIALIZE, SharedHome, answer_of, connect, is_closed, shared_homes
+from tests.support.shared import INITIALIZE, Running, SharedHome, answer_of, connect, is_closed, shared_homes
 from tests.support.waiting import wait_until
 from tests.support.world import SCRIPT
 
@@ -97,33 +98,17 @@ def test_a_socket_of_another_program_is_not_taken_over(shared: SharedHome) -> No
         connect(str(path)).close()
 
 
-@pytest.mark.parametrize("fault", ["a link", "another user's"])
-def test_a_folder_that_is_not_the_users_own_is_refused(shared: SharedHome, fault: str) -> None:
+def test_a_folder_that_is_not_the_users_own_is_refused(shared: SharedHome) -> None:
     folder = shared.home / FOLDER
-    if fault == "a link":
-        (shared.root / "elsewhere").mkdir()
-        folder.symlink_to(shared.root / "elsewhere")
-    elif os.geteuid() == 0:
-        folder.mkdir()
-        os.chown(folder, NOBODY, NOBODY)
-    else:
-        pytest.skip("needs root: a folder of another user")
-    why = {"a link": "is a link", "another user's": "belongs to another user"}[fault]
+    (shared.root / "elsewhere").mkdir()
+    folder.symlink_to(shared.root / "elsewhere")
     with shared.server() as server:
-        assert server.ended() == (1, f"app-server: {folder} {why}\n")
+        assert server.ended() == (1, f"app-server: {folder} is a link\n")
     with shared.client() as client:  # and the proxy serves alone
         client.initialize()
         assert client.log.read_text() == (
-            f"app-server: this client is served alone: no shared server could be started: {folder} {why}\n"
+            f"app-server: this client is served alone: no shared server could be started: {folder} is a link\n"
         )
-
-
-def test_a_folder_with_rights_for_others_is_put_right(shared: SharedHome) -> None:
-    (shared.home / FOLDER).mkdir()
-    (shared.home / FOLDER).chmod(0o777)
-    with shared.server() as server:
-        server.listening_on(1)
-        assert mode(shared.home / FOLDER) == 0o700
 
 
 @pytest.mark.parametrize("runtime", [True, False])
@@ -218,17 +203,23 @@ def test_several_addresses_each_with_a_client(shared: SharedHome) -> None:
             assert is_closed(plain)
 
 
+def greeted_on_stdin(server: Running) -> IO[bytes]:
+    stdin, stdout = server.process.stdin, server.process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    stdin.write(INITIALIZE)
+    stdin.flush()
+    assert "result" in json.loads(stdout.readline())
+    return stdin
+
+
 def test_stdin_and_a_socket_are_served_together(shared: SharedHome) -> None:
     with shared.server("stdio://", "unix://") as server:
         server.listening_on(1)
-        assert server.process.stdin is not None
-        assert server.process.stdout is not None
-        server.process.stdin.write(INITIALIZE)
-        server.process.stdin.flush()
-        assert "result" in json.loads(server.process.stdout.readline())
+        stdin = greeted_on_stdin(server)
         with shared.connect() as client:
             assert "result" in answer_of(client)
-            server.process.stdin.close()
+            stdin.close()
             wait_until(lambda: len(shared.status()["clients"]) == 1)
             assert "result" in answer_of(client, b'{"id":2,"method":"getUserAgent"}\n')
         assert server.ended()[0] == 0  # with the last of its clients
@@ -237,11 +228,7 @@ def test_stdin_and_a_socket_are_served_together(shared: SharedHome) -> None:
 def test_a_client_on_stdin_does_not_hold_up_the_end(shared: SharedHome) -> None:
     with shared.server("stdio://", "unix://") as server:
         server.listening_on(1)
-        assert server.process.stdin is not None
-        assert server.process.stdout is not None
-        server.process.stdin.write(INITIALIZE)
-        server.process.stdin.flush()
-        server.process.stdout.readline()
+        greeted_on_stdin(server)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(INTERRUPTS_WITHIN - 1) == 0
 
@@ -321,16 +308,6 @@ def test_root_is_another_user_too(shared: SharedHome) -> None:
         with connect(said.removeprefix("listening on unix://").strip()) as client:
             client.sendall(INITIALIZE)
             assert is_closed(client)
-
-
-@pytest.mark.parametrize("bytes_said", [b"x", b"\n", b"\x00", b"POST / HTTP/1.1\r\n\r\n", b"[]\n"])
-def test_first_bytes_that_begin_nothing_close_the_connection(shared: SharedHome, bytes_said: bytes) -> None:
-    with shared.server() as server:
-        server.listening_on(1)
-        with shared.connect() as stranger, shared.connect() as client:
-            stranger.sendall(bytes_said)
-            assert is_closed(stranger)
-            assert "result" in answer_of(client)
 
 
 def test_a_server_knows_of_a_proxy_that_is_killed(shared: SharedHome) -> None:

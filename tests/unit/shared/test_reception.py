@@ -81,6 +81,15 @@ async def test_a_bad_preface_is_answered(short_folder: Path) -> None:
             assert await blocking(lambda: is_closed(client))
 
 
+async def test_first_bytes_that_begin_nothing_close_the_connection(short_folder: Path) -> None:
+    async with receiving(short_folder) as (_, place):
+        for begun in (b"x", b"\n", b"\x00", b"POST / HTTP/1.1\r\n\r\n", b"[]\n"):
+            with dialled(place) as stranger, dialled(place) as client:
+                stranger.sendall(begun)
+                assert await blocking(partial(is_closed, stranger))
+                assert await blocking(partial(said, client, b"{}\n")) == b"{}\n"
+
+
 async def test_silent_connections_are_closed_and_hinder_nobody(
     short_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
