@@ -38,7 +38,8 @@ from app_server.core.process_memory import FreeMemoryReturn
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.machine import Machine
-from app_server.rpc.connection import Connection, ServerLanes
+from app_server.rpc.connection import Connection
+from app_server.rpc.lanes import ServerLanes
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport
 

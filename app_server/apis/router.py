@@ -26,8 +26,9 @@ from pydantic import ValidationError
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol, to_rpc_error
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
-from app_server.rpc.connection import LaneName, RpcReply
+from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
+from app_server.rpc.lanes import LaneName
 from protocol.base import WireModel
 from protocol.fields import describe_validation_error, unknown_method
 from protocol.jsonrpc import INITIALIZE, Request

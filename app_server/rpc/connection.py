@@ -1,27 +1,23 @@
-"""Serves one client: lines become requests, results become responses. Requests of one conversation are served one after
-another, over whichever connection they come, and all others at once.
+"""Serves one client: lines become requests, results become responses.
 
 Where several clients are connected, a turn of the event loop takes one line of each, so no flood of requests delays the
-answers of others. A request that was answered lets the next one of its conversation begin. What it has still to do
-keeps the requests of its own connection waiting and nobody else's: it may depend on how fast that client reads.
+answers of others.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
-import msgspec
-from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.rpc.errors import RpcError, overloaded
+from app_server.rpc.lanes import LaneName, Lanes, ServerLanes
 from app_server.rpc.outgoing import ClientReply, Outgoing, describe
 from app_server.transport.framing import Oversized
 from protocol import jsonrpc
@@ -37,112 +33,6 @@ WRITTEN_SECONDS = 5.0
 """What follows from a request waits so long until its response was written: a client that reads has it by then, and
 what one that does not read would be sent must not pile up behind it.
 """
-
-
-Job = Callable[[Callable[[], None]], Awaitable[None]]
-"""Serves a request, and must not raise. It calls what it is given once it has answered, if it goes on after that."""
-
-
-class LaneName(NamedTuple):
-    name: str
-    for_all: bool
-    """It is one lane for all connections of the server; else each has one of that name."""
-
-
-class Lane(Struct, eq=False):
-    """The jobs that are served one after another."""
-
-    waiting: deque[tuple[Lanes, Job]] = msgspec.field(default_factory=deque)
-    answering: bool = False
-    """One of them is being served and was not answered yet."""
-    settling: set[Lanes] = msgspec.field(default_factory=set)
-    """The connections of those that were answered and go on."""
-
-
-class ServerLanes:
-    """The lanes of a server. One exists from its first job to the end of its last."""
-
-    def __init__(self) -> None:
-        self._lanes: dict[tuple[Lanes | None, str], Lane] = {}
-        self._connections: set[Lanes] = set()
-
-    @property
-    def crowded(self) -> bool:
-        """Whether several connections are served."""
-        return len(self._connections) > 1
-
-    def connect(self, group: TaskGroup) -> Lanes:
-        """Return what starts the jobs of one connection, in this task group."""
-        lanes = Lanes(group, self)
-        self._connections.add(lanes)
-        return lanes
-
-    def disconnect(self, lanes: Lanes) -> None:
-        """Forget the jobs of a connection that have not begun."""
-        self._connections.discard(lanes)
-        for lane in self._lanes.values():
-            lane.waiting = deque(each for each in lane.waiting if each[0] is not lanes)
-
-    def enter(self, name: LaneName, lanes: Lanes, job: Job) -> None:
-        """Start a job behind those that are in its lane."""
-        key = None if name.for_all else lanes, name.name
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = Lane()
-        lane.waiting.append((lanes, job))
-        self._go_on(key, lane)
-
-    def _go_on(self, key: tuple[Lanes | None, str], lane: Lane) -> None:
-        """Start the next job, if it may begin."""
-        if lane.answering:
-            return
-        for position, (lanes, job) in enumerate(lane.waiting):
-            if lanes not in lane.settling:
-                del lane.waiting[position]
-                lane.answering = True
-                lanes.group.start_soon(self._run, key, lane, lanes, job)
-                return
-        if not lane.waiting and not lane.settling:
-            del self._lanes[key]
-
-    async def _run(self, key: tuple[Lanes | None, str], lane: Lane, lanes: Lanes, job: Job) -> None:
-        def answered() -> None:
-            lane.answering = False
-            lane.settling.add(lanes)
-            self._go_on(key, lane)
-
-        try:
-            await job(answered)
-        finally:
-            lanes.running -= 1
-            if lanes in lane.settling:
-                lane.settling.remove(lanes)
-            else:
-                lane.answering = False
-            self._go_on(key, lane)
-
-
-class Lanes:
-    """Starts the jobs of one connection."""
-
-    def __init__(self, group: TaskGroup, server: ServerLanes) -> None:
-        self.group, self._server = group, server
-        self.running = 0
-        """Jobs started or waiting in a lane."""
-
-    def start(self, job: Job, lane: LaneName | None = None) -> None:
-        """Start a job: at once, or in its lane."""
-        self.running += 1
-        if lane is None:
-            self.group.start_soon(self._run, job)
-        else:
-            self._server.enter(lane, self, job)
-
-    async def _run(self, job: Job) -> None:
-        try:
-            await job(lambda: None)
-        finally:
-            self.running -= 1
 
 
 class RpcReply(Struct, frozen=True):

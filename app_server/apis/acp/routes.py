@@ -21,8 +21,9 @@ from app_server.apis.acp.session import Sessions
 from app_server.apis.router import FindRoute, Repeats, Route, RouteFamilies, parsed, route
 from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
-from app_server.rpc.connection import LaneName, RpcReply
+from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_params
+from app_server.rpc.lanes import LaneName
 from protocol.acp.session import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
 from protocol.jsonrpc import INITIALIZE, Request, RequestId
 from protocol.structs import Json

@@ -19,8 +19,8 @@ from app_server.apis.v2.services import NewsFilter
 from app_server.conversations.adapter import ClientLine
 from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
-from app_server.rpc.connection import LaneName
 from app_server.rpc.errors import RpcError
+from app_server.rpc.lanes import LaneName
 from protocol import acp, v1, v2
 from protocol.base import WireModel
 from protocol.jsonrpc import ParseError, Request, parse_message
