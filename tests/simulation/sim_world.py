@@ -3,12 +3,13 @@ kill.
 """
 
 import asyncio
+import itertools
 import math
 import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,8 @@ class SimWorld:
     """What people were shown, how often."""
     writes: int = 0
     """Of stored files."""
+    machines: Iterator[int] = field(default_factory=itertools.count)
+    """Numbers of those that servers run on, each of which has one."""
     tasks: TaskGroup | None = None
     """Of the first part."""
     writers: Writers = field(default_factory=Writers)
@@ -265,7 +268,7 @@ def _machine(world: SimWorld, home: Path) -> Machine:
         time_ns=lambda: int(world.now() * 1e9),
         monotonic=loop.time,
         random=ids.randbytes,
-        disk=sim_disk(world, len(world.people)),
+        disk=sim_disk(world, next(world.machines)),
         http=lambda environment: SimHttp(world.model, home),
         runner=runner_of(world.commands),
     )

@@ -138,17 +138,22 @@ NOTHING: Final = Leftover()
 
 
 def leftover_of(rollout: Path, rollout_fd: int) -> Leftover:
-    """Return what a crashed server sent to clients and did not record in the rollout, in order."""
+    """Return what a crashed server sent to clients and did not record in the rollout, in order. Raises
+    `RolloutUnreadable` where there is a journal that cannot be read: who goes on without it would lose that.
+    """
     items: list[JournalLine] = []
     texts: dict[tuple[str | None, str], CutText] = {}
+    journal = journal_path(rollout)
     try:
-        with opened(journal_path(rollout)) as fd:
+        with opened(journal) as fd:
             for raw in raw_lines(fd, 1, end=MAX_JOURNAL_BYTES):
                 if (line := parse_journal_line(raw.data)) is not None:
                     items.append(line)
                 elif _TEXT_MARK in raw.data:
                     _take(texts, parse_object(raw.data) or {})
     except RolloutUnreadable:
+        if journal.is_file() and not journal.is_symlink():
+            raise
         return NOTHING
     places = [line.after for line in items] + [text.after for text in texts.values()]
     if not places:

@@ -141,6 +141,25 @@ def test_no_journal_leaves_nothing(tmp_path: Path) -> None:
     assert left(path, user("x")) == []
 
 
+def test_a_journal_that_cannot_be_read_now_is_no_missing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, path = journal_in(tmp_path)
+    journal.hold([assistant("one")], lambda: 0, now)
+    real = os.pread
+
+    def failing(fd: int, size: int, offset: int) -> bytes:
+        if os.fstat(fd).st_ino == path.stat().st_ino:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", failing)
+    with pytest.raises(RolloutUnreadable, match="input/output error"):
+        left(path)
+    monkeypatch.undo()
+    assert left(path) == ["one"]
+
+
 # --- files
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
