@@ -195,7 +195,11 @@ class SimWorld:
         """Start a server of its own with one client, who leaves in the end."""
         async with anyio.create_task_group() as tasks:
             person = arrive(self, tasks, api, home or self.home)
-            yield person
+            try:
+                yield person
+            except anyio.get_cancelled_exc_class():
+                person.left_early = True  # it came as the server was killed
+                raise
             person.left_early |= person.busy() or person.asking > 0
             await person.leave()
             person.left_early |= person.busy()  # a turn may have begun meanwhile
