@@ -134,7 +134,8 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             yield from (
                 f"model request {n} {problem}" for problem in _differences(world, before, request, now)
             )
-            now.done |= before.late if not _may_lose(world, before, request) else set()
+            if not _may_lose(world, before, request):
+                now.done |= before.late
             now.summarised = before.summarised - done
             now.gone = before.gone | (now.summarised if before.server == now.server else set())
         known[request.thread] = now

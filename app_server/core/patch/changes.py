@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.disk_files import read_regular
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
-from app_server.core.patch.planner import FileEdit, NoSnapshot, PatchPlan, Place, Snapshot
+from app_server.core.patch.planner import FileEdit, NoSnapshot, PatchPlan, Place, Snapshot, text_of
 from protocol.engine.items import FileTexts
 from protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 from protocol.light_dataclasses import dataclass
@@ -34,13 +34,7 @@ def refused_changes(patch: Patch, cwd: str) -> dict[str, FileChange]:
 
 
 def shown_texts(plan: PatchPlan) -> dict[str, FileTexts]:
-    return {
-        edit.place.path: FileTexts(
-            old=None if edit.old is None else edit.old.decode("utf-8"),
-            new=None if edit.new is None else edit.new.decode("utf-8"),
-        )
-        for edit in plan.edits
-    }
+    return {edit.place.path: FileTexts(old=text_of(edit.old), new=text_of(edit.new)) for edit in plan.edits}
 
 
 def _change(edit: FileEdit) -> FileChange:

@@ -95,12 +95,17 @@ class PatchPlan:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
+def text_of(content: bytes | None) -> str | None:
+    """Return the text of a file in a plan; None where there is no file."""
+    return None if content is None else content.decode("utf-8")
+
+
 def _written(edit: FileEdit) -> EditDocument:
     return {
         "label": edit.place.label,
         "path": edit.place.real,
-        "old": None if edit.old is None else edit.old.decode("utf-8"),
-        "new": None if edit.new is None else edit.new.decode("utf-8"),
+        "old": text_of(edit.old),
+        "new": text_of(edit.new),
         "to_label": edit.to.label if edit.to else None,
         "to_path": edit.to.real if edit.to else None,
     }
