@@ -53,7 +53,7 @@ faults: $(INSTALLED_DEV) ## run the fault suite at length
 
 diagrams: $(INSTALLED_DEV) ## record the sequence diagrams of the documentation anew
 	@RECORD_DIAGRAMS=1 $(BIN)/python -m pytest -q tests/scenario/test_recorded_diagrams.py
-	@$(BIN)/python -m protocol.export --docs
+	@$(BIN)/python -m app_server_protocol.export --docs
 
 captures: $(INSTALLED_DEV) ## take the pictures of the chat and the inspector in the documentation anew
 	@RECORD_CAPTURES=1 $(BIN)/python -m pytest -q tests/chat/test_chat_process.py tests/process/test_inspect_page.py tests/process/test_inspect_live.py

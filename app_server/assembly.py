@@ -42,9 +42,9 @@ from app_server.core.telemetry.telemetry_events import (
 )
 from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.machine import ModelHttp
-from protocol.engine.events import McpServerStateChanged
-from protocol.ids import ConversationId
-from protocol.structs import replace
+from app_server_protocol.engine.events import McpServerStateChanged
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource

@@ -15,8 +15,8 @@ from anyio.abc import TaskGroup
 from app_server.identity import Limits
 from app_server.rpc.outgoing import Outgoing, Patience
 from app_server.transport.framing import Transport, TransportClosed
-from protocol.jsonrpc import dump_notification
-from protocol.structs import json_bytes
+from app_server_protocol.jsonrpc import dump_notification
+from app_server_protocol.structs import json_bytes
 
 log = logging.getLogger(__name__)
 

@@ -46,7 +46,7 @@ from app_server.core.model.model_list import ModelList, ModelsUnknown, list_mode
 from app_server.identity import own_user_agent
 from app_server.places.socket_place import place_of_home
 from app_server.server import ServerSettings, auth_manager, command_runner
-from protocol.checks import Check, CheckStatus, broken, ok, warning
+from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 
 log = logging.getLogger(__name__)
 

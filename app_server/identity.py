@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server import PROTOCOL_VERSION
-from protocol.light_dataclasses import dataclass, field
+from app_server.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
-    from protocol.structs import Json
+    from app_server_protocol.structs import Json
 
 ORIGINATOR = "codex_app_server"
 """Used until a client has initialized."""

@@ -23,7 +23,7 @@ from app_server.core.http.exchange import Http
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.opening import ProcessEnvironment
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
-from protocol.ids import new_conversation_id
+from app_server_protocol.ids import new_conversation_id
 
 if TYPE_CHECKING:
     from app_server.core.model.model_client import RequestGate

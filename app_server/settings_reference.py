@@ -18,7 +18,7 @@ from msgspec.structs import fields
 from app_server.core.config import table
 from app_server.core.config.features import ALIASES, FEATURES, TOOL_SWITCHES, FeatureStage
 from app_server.core.config.settings_reader import Node, known_settings
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 INTRODUCTION = """\
 # Reference of the configuration

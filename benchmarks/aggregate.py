@@ -57,7 +57,7 @@ def part_of(file: str) -> str:
     if path.is_relative_to(ROOT) and "site-packages" not in path.parts:
         parts = path.relative_to(ROOT).with_suffix("").parts
         depth = CORE_DEPTH if parts[:2] == ("app_server", "core") else DEPTH
-        return ".".join(parts[:depth]) if parts[0] != "protocol" else "protocol"
+        return ".".join(parts[:depth]) if parts[0] != "protocol" else "app_server_protocol"
     library = re.search(r"site-packages/([^/.]+)", file) or re.search(r"python3\.\d+/([^/.]+)", file)
     if library:
         return library[1]

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from app_server_protocol.structs import Json
 from benchmarks.figures import Unit, written
 from benchmarks.model import model_process
 from benchmarks.place import Place, temporary_place
 from benchmarks.processes import footprint, own_cpu_seconds, rss
 from benchmarks.report import Table
 from benchmarks.shared import listening
-from protocol.structs import Json
 
 DELTAS = 20_000
 WATCHERS = 50

@@ -10,8 +10,8 @@ import anyio
 
 from app_server.server import ServerSettings, serve
 from app_server.transport.memory import MemoryTransport, memory_pair
+from app_server_protocol.structs import Json
 from benchmarks.place import Place
-from protocol.structs import Json
 
 
 class InnerClient:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import Process
 
+from app_server_protocol.structs import Json
 from benchmarks.place import Place
 from benchmarks.processes import Footprint, cpu_seconds, footprint, rss, tree_cpu_seconds
-from protocol.structs import Json
 
 PATIENCE = 300.0
 LEAVES_WITHIN = 10.0

@@ -20,13 +20,13 @@ from websockets.client import ClientProtocol
 from websockets.frames import Frame
 from websockets.uri import parse_uri
 
+from app_server_protocol.structs import Json
 from benchmarks.compare import OURS, REFERENCE, Say, sides
 from benchmarks.figures import Unit, ratio_written, written
 from benchmarks.model import model_process
 from benchmarks.place import Place, temporary_place
 from benchmarks.processes import footprint, rss
 from benchmarks.report import Table
-from protocol.structs import Json
 
 LISTENS_WITHIN = 30.0
 AT_ONCE = 100

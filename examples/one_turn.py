@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 
 from app_server.client import AppServer
-from protocol.v2.items import (
+from app_server_protocol.v2.items import (
     AgentMessageDeltaNotification,
     CommandExecutionThreadItem,
     ItemCompletedNotification,

@@ -19,6 +19,9 @@ from tests.support.loading import modules_loaded_by
 
 ROOT = Path(__file__).resolve().parent.parent
 
+SOURCES = (ROOT / "app_server", ROOT / "protocol" / "app_server_protocol")
+PACKAGES = tuple(source.name for source in SOURCES)
+
 OUTER = (
     {"__main__", "settings_reference"},
     {"cli"},
@@ -39,6 +42,7 @@ OUTER = (
     {"transport", "core"},
     {"identity"},
     {"beneath", "masking", "places"},
+    {"light_dataclasses"},
 )
 """Each level imports what is below it. Those that share a level do not import one another."""
 
@@ -69,14 +73,18 @@ FRONTENDS = {"batch", "chat", "demo", "errands", "headless"}
 """What uses the client library; each is loaded for its own subcommand only."""
 
 APIS = ("v1", "v2", "acp")
-"""Each has a folder in `app_server.apis` and one in `protocol`, once it is there."""
+"""Each has a folder in `app_server.apis` and one in `app_server_protocol`, once it is there."""
 
-WIRE = (*(f"protocol.{api}" for api in APIS), "protocol.jsonrpc", "protocol.table")
+WIRE = (
+    *(f"app_server_protocol.{api}" for api in APIS),
+    "app_server_protocol.jsonrpc",
+    "app_server_protocol.table",
+)
 """What goes over the wire and how, which the engine does not know."""
 
 EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
 
-PURE_FOLDERS = {"protocol", "app_server.core.shell", "app_server.inspector.rules"}
+PURE_FOLDERS = {"app_server_protocol", "app_server.core.shell", "app_server.inspector.rules"}
 
 PURE_MODULES = {
     "app_server": {"identity", "masking"},
@@ -186,7 +194,7 @@ LATE_IMPORTS = {
     "app_server.core.tools.user": "the same",
     "landlock": "with the first confined command; only on Linux",
     "jsonschema": "for turns whose answer has a schema",
-    "protocol.mcp": "for who reads what MCP servers answered",
+    "app_server_protocol.mcp": "for who reads what MCP servers answered",
     "app_server.masking": "with the first request to a model that fails",
     "app_server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
@@ -204,9 +212,9 @@ LATE_IMPORTS = {
     "app_server.chat": "a command of its own",
     "app_server.demo": "a command of its own",
     "app_server.headless": "a command of its own",
-    "protocol.acp": "its table, for who reads what others say",
-    "protocol.v1": "the same",
-    "protocol.v2": "the same, and for clients that are told what no turn has",
+    "app_server_protocol.acp": "its table, for who reads what others say",
+    "app_server_protocol.v1": "the same",
+    "app_server_protocol.v2": "the same, and for clients that are told what no turn has",
     "pydantic": "for who reads what a server sends",
     "rich": "an extra",
     "shtab": "for completion alone",
@@ -221,7 +229,7 @@ LATE_IMPORTS = {
     "tomli": "only where the settings may say that servers are shared",
     "hashlib": "OpenSSL, which the first lists do without",
     "http": "words for statuses, with the first that is none of success",
-    "protocol.export": "a tool for building",
+    "app_server_protocol.export": "a tool for building",
     "pydantic_core": "settings are read before it is loaded",
     "app_server.doctor": "a command of its own",
     "app_server.errands": "commands of their own",
@@ -254,8 +262,8 @@ NOT_LAZY = {
     "app_server.core.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.core.telemetry.otlp": "the same",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
-    "protocol.structs": "for who reads what a server sends; a server does without",
-    "protocol.ids": "pydantic asks for it, so it is loaded",
+    "app_server_protocol.structs": "for who reads what a server sends; a server does without",
+    "app_server_protocol.ids": "pydantic asks for it, so it is loaded",
     "app_server.inspector.inspect_command": "the same",
 }
 """Modules that import late without `Lazy`, and why."""
@@ -355,9 +363,12 @@ SAME_NAME = {
 
 @cache
 def modules() -> Mapping[str, Path]:
-    paths = [path for top in ("app_server", "protocol") for path in (ROOT / top).rglob("*.py")]
-    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths}
-    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+    names = {}
+    for source in SOURCES:
+        for path in source.rglob("*.py"):
+            name = ".".join(path.relative_to(source.parent).with_suffix("").parts)
+            names[name.removesuffix(".__init__")] = path
+    return names
 
 
 @cache
@@ -522,37 +533,41 @@ def test_an_api_is_known_in_its_own_folder_only() -> None:
     ]:
         for api in APIS:
             home = f"app_server.apis.{api}"
-            if (inside(imported, home) or inside(imported, f"protocol.{api}")) and not inside(module, home):
+            if (inside(imported, home) or inside(imported, f"app_server_protocol.{api}")) and not inside(
+                module, home
+            ):
                 wrong.append(f"{module} imports {imported}")
     assert wrong == []
 
 
 def test_the_shapes_of_an_api_are_its_own() -> None:
     wrong = []
-    for module, imported in edges("protocol"):
+    for module, imported in edges("app_server_protocol"):
         for api in APIS:
-            home = f"protocol.{api}"
-            if inside(imported, home) and not inside(module, home) and not inside(module, "protocol.export"):
+            home = f"app_server_protocol.{api}"
+            if (
+                inside(imported, home)
+                and not inside(module, home)
+                and not inside(module, "app_server_protocol.export")
+            ):
                 wrong.append(f"{module} imports {imported}")
     assert wrong == []
 
 
 def test_the_protocol_knows_nobody() -> None:
-    assert [pair for pair in edges("protocol") if inside(pair[1], "app_server")] == []
+    assert [pair for pair in edges("app_server_protocol") if inside(pair[1], "app_server")] == []
 
 
 @pytest.mark.parametrize(
     ("package", "users"),
     [
-        ("protocol.export", {"app_server.commands.building"}),
+        ("app_server_protocol.export", {"app_server.commands.building"}),
         ("app_server.settings_reference", set()),
         ("app_server.doctor", {"app_server.commands.upkeep"}),
     ],
 )
 def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None:
-    found = {
-        module for top in ("app_server", "protocol") for module, used in edges(top) if inside(used, package)
-    }
+    found = {module for top in PACKAGES for module, used in edges(top) if inside(used, package)}
     assert {module for module in found if not inside(module, package)} == users
 
 
@@ -630,7 +645,7 @@ def test_modules_have_a_good_size() -> None:
 def private_names(module: str) -> Iterator[str]:
     """The names of other libraries than the standard one that are not meant for others."""
     foreign = {name for name in imports(module) if name.split(".")[0] not in sys.stdlib_module_names}
-    foreign = {name for name in foreign if name.split(".")[0] not in ("app_server", "protocol")}
+    foreign = {name for name in foreign if name.split(".")[0] not in PACKAGES}
     tops = {name.split(".")[0] for name in foreign}
     for node in nodes(module):
         match node:
@@ -801,7 +816,7 @@ def test_pure_modules_do_nothing(name: str) -> None:
     assert acting == set()
 
 
-LAUNCHED = ("app_server.core.launcher", "protocol.light_dataclasses")
+LAUNCHED = ("app_server.core.launcher", "app_server.light_dataclasses")
 """What runs in the launcher's process and its children, without site-packages."""
 
 LAUNCHED_MODULES = sorted(name for name in modules() if any(inside(name, room) for room in LAUNCHED))
@@ -871,7 +886,7 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
         (
             "import app_server.startup.full_server, app_server.assembly\n"
             "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')",
-            ("app_server.apis.v1", "protocol.v1"),
+            ("app_server.apis.v1", "app_server_protocol.v1"),
         ),
         # `exec` loads what one turn needs.
         (
@@ -881,9 +896,14 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
             "HANDLERS.load_for('thread/start'); HANDLERS.load_for('turn/start')",
             (
                 *(f"app_server.{name}" for name in ("chat", "demo", "inspector", "headless.output_schema")),
-                *("app_server.apis.v1", "app_server.apis.acp", "protocol.v1", "protocol.acp"),
-                *(f"protocol.v2.{name}" for name in ("account", "commands", "config", "files")),
-                *("protocol.v2.skills", "jsonschema", "prompt_toolkit", "rich"),
+                *(
+                    "app_server.apis.v1",
+                    "app_server.apis.acp",
+                    "app_server_protocol.v1",
+                    "app_server_protocol.acp",
+                ),
+                *(f"app_server_protocol.v2.{name}" for name in ("account", "commands", "config", "files")),
+                *("app_server_protocol.v2.skills", "jsonschema", "prompt_toolkit", "rich"),
             ),
         ),
         # A first prompt over ACP loads no other API and no client of MCP servers.
@@ -891,8 +911,12 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
             "import app_server.startup.acp_handshake, app_server.startup.full_server, app_server.apis.acp.routes\n"
             "import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport",
             (
-                *(f"{folder}.{api}" for folder in ("app_server.apis", "protocol") for api in ("v1", "v2")),
-                "protocol.acp.requests",
+                *(
+                    f"{folder}.{api}"
+                    for folder in ("app_server.apis", "app_server_protocol")
+                    for api in ("v1", "v2")
+                ),
+                "app_server_protocol.acp.requests",
                 *(f"app_server.core.mcp.{name}" for name in ("mcp_server", "offer", "requests")),
             ),
         ),
@@ -920,7 +944,7 @@ import app_server.startup.full_server
 from app_server.apis.v1.routes import HANDLERS; HANDLERS.load_for("newConversation")
 from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for("thread/start")
 import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport
-from protocol.v1.conversation import NEW_CONVERSATION
+from app_server_protocol.v1.conversation import NEW_CONVERSATION
 NEW_CONVERSATION.params.model_rebuild()
 """
     assert modules_loaded_by(code) & rare == set()
@@ -932,7 +956,7 @@ def test_a_first_turn_loads_no_other_resources() -> None:
         "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')"
     )
     handlers = {name.rpartition(".")[2] for name in loaded if name.startswith("app_server.apis.v2.handlers.")}
-    shapes = {name.rpartition(".")[2] for name in loaded if name.startswith("protocol.v2.")}
+    shapes = {name.rpartition(".")[2] for name in loaded if name.startswith("app_server_protocol.v2.")}
     assert handlers == {"threads", "turns"}
     served = "fields item_parts items server settings thread thread_open turn"
     assert shapes == set(served.split())

@@ -21,10 +21,10 @@ from app_server.apis.services import Keeper, KeptConversation, Served
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.errors import RpcError
-from protocol.engine.settings import ModeSettings, Settings, SettingsChange
-from protocol.fields import SandboxPolicy
-from protocol.jsonrpc import Request
-from protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary
+from app_server_protocol.engine.settings import ModeSettings, Settings, SettingsChange
+from app_server_protocol.fields import SandboxPolicy
+from app_server_protocol.jsonrpc import Request
+from app_server_protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.engine.items import AgentMessage, CommandExecution, Item, Plan, Reasoning
-from protocol.events.commands import ExecOutputStream
-from protocol.structs import replace
+from app_server_protocol.engine.items import AgentMessage, CommandExecution, Item, Plan, Reasoning
+from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.structs import replace
 
 Shown = TypeVar("Shown")
 """What an API keeps beside the item: how it has shown it so far."""

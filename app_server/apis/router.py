@@ -29,11 +29,11 @@ from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from app_server.rpc.lanes import LaneName
-from protocol.base import WireModel
-from protocol.fields import describe_validation_error, unknown_method
-from protocol.jsonrpc import INITIALIZE, Request
-from protocol.structs import Json, Written
-from protocol.table import AnyClientRequest, ClientRequest, NoResult, by_method
+from app_server_protocol.base import WireModel
+from app_server_protocol.fields import describe_validation_error, unknown_method
+from app_server_protocol.jsonrpc import INITIALIZE, Request
+from app_server_protocol.structs import Json, Written
+from app_server_protocol.table import AnyClientRequest, ClientRequest, NoResult, by_method
 
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)

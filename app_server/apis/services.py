@@ -24,10 +24,10 @@ from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import Machine
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.errors import RpcError, invalid_params, invalid_request
-from protocol.engine.settings import UNSET, SettingsChange
-from protocol.jsonrpc import INVALID_REQUEST, Request
-from protocol.structs import Json
-from protocol.table import Fields, S, ServerNotification
+from app_server_protocol.engine.settings import UNSET, SettingsChange
+from app_server_protocol.jsonrpc import INVALID_REQUEST, Request
+from app_server_protocol.structs import Json
+from app_server_protocol.table import Fields, S, ServerNotification
 
 if TYPE_CHECKING:
     from app_server.conversations.live import LiveConversation

@@ -31,11 +31,11 @@ from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import GitError
 from app_server.headless.exec_report import JsonReport
 from app_server.headless.output_schema import OutputSchema
-from protocol.structs import Json
-from protocol.v2 import commands
-from protocol.v2.fields import InThread
-from protocol.v2.server import CodexErrorKind, TurnError
-from protocol.v2.thread_work import THREAD_BACKGROUND_TERMINALS_CLEAN
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import commands
+from app_server_protocol.v2.fields import InThread
+from app_server_protocol.v2.server import CodexErrorKind, TurnError
+from app_server_protocol.v2.thread_work import THREAD_BACKGROUND_TERMINALS_CLEAN
 
 OUTPUT_CAP: Final = 1 << 16
 SHOWN_OUTPUT: Final = 600

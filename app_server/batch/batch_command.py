@@ -49,7 +49,7 @@ from app_server.headless.named_files import read_prices
 from app_server.standard_streams import complain
 from app_server.startup.launch import parse_launch, server_home, working_directory
 from app_server.startup.overrides import cli_overrides
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.headless.output_schema import OutputSchema

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from app_server.batch.messages import Ask, Over, Pass, TaskUsage
 from app_server.client.prices import ModelPrice
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 SAVED_UP: Final = 5.0
 """Seconds' worth of a rate that may be taken at once."""

@@ -20,7 +20,7 @@ from app_server.batch.progress import Progress
 from app_server.batch.scheduler import Scheduler
 from app_server.client.command_line import ENDING, INTERRUPTED
 from app_server.core.threads import run_in_thread
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 INTERRUPTS_WITHIN: Final = 10.0
 """Seconds for running turns to be interrupted and stored."""

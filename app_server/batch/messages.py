@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from app_server.batch.tasks import Checkout, Task
 from app_server.core.config.types import CliOverrides
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 HOMES, CHECKOUTS, WORK = "homes", "checkouts", ".work"
 """Folders of the batch's: for threads, by machines; for checkouts that are kept; for those that are used."""

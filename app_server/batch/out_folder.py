@@ -29,7 +29,7 @@ from app_server.core.config.safe_file import STAGED, write_file_atomically
 from app_server.core.rollout import disk
 from app_server.core.rollout.rollout_names import OTHER_HOMES
 from app_server.places.locks import LockHeld, hold, is_held
-from protocol.structs import Json, replace
+from app_server_protocol.structs import Json, replace
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
 RESULTS, JOURNAL, PATCHES, EVENTS = "results.jsonl", "attempts.jsonl", "patches", "events"

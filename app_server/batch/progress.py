@@ -14,7 +14,7 @@ from app_server.batch.budget import Ledger
 from app_server.batch.out_folder import Results
 from app_server.client.command_line import printable
 from app_server.standard_streams import StdoutFailed, throw_away_stdout
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 LINE_EVERY: Final = 60.0
 CLEARED: Final = "\r\x1b[K"

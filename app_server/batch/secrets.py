@@ -10,7 +10,7 @@ from app_server.client.command_line import InvalidCommandLine
 from app_server.core.auth.credentials import read_auth
 from app_server.core.config.types import Config
 from app_server.masking import MASK, is_secret_name, masked_text
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 SHORTEST = 8
 """Characters of a value that is looked for: shorter ones are in too many words."""

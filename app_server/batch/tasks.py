@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta, Struct
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 Checkout = Literal["worktree", "copy", "none"]
 Sandbox = Literal["read-only", "workspace-write", "danger-full-access"]

@@ -35,8 +35,8 @@ from app_server.startup.process import guard_memory
 from app_server.transport.claim import claim_stdout
 from app_server.transport.framing import Transport
 from app_server.transport.stdio import StdioTransport
-from protocol.events.turn import TokenUsage
-from protocol.structs import replace
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.model.model_client import GatedRequest

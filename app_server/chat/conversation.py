@@ -30,11 +30,15 @@ from app_server.client.failures import AppServerError, InvalidArgument, RequestR
 from app_server.client.link import Connector
 from app_server.client.options import TurnOptions, image
 from app_server.client.thread_handle import ThreadHandle
-from protocol.policy import kebab
-from protocol.v2.item_parts import UserInput
-from protocol.v2.settings import ThreadSettingsUpdatedNotification
-from protocol.v2.thread import ThreadTokenUsageUpdatedNotification
-from protocol.v2.turn import TurnCompletedNotification, TurnDiffUpdatedNotification, TurnStartedNotification
+from app_server_protocol.policy import kebab
+from app_server_protocol.v2.item_parts import UserInput
+from app_server_protocol.v2.settings import ThreadSettingsUpdatedNotification
+from app_server_protocol.v2.thread import ThreadTokenUsageUpdatedNotification
+from app_server_protocol.v2.turn import (
+    TurnCompletedNotification,
+    TurnDiffUpdatedNotification,
+    TurnStartedNotification,
+)
 
 WORD: Final = re.compile(r"(?:[^\s'\"\\]|\\.)+")
 PICTURE_NAME: Final = re.compile(r"\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)

@@ -15,11 +15,11 @@ from app_server.chat.open_questions import PendingQuestion
 from app_server.chat.question_rows import BAR, guttered, last_rows, question_rows
 from app_server.client.command_line import STEP_MARKS, printable
 from app_server.client.events import DeltasDropped, ServerEvent, warning_text
-from protocol.v2 import items as wire
-from protocol.v2 import turn as wire_turn
-from protocol.v2.item_parts import FileUpdateChange, PatchApplyStatus
-from protocol.v2.items import CommandExecutionThreadItem
-from protocol.v2.server import ErrorNotification
+from app_server_protocol.v2 import items as wire
+from app_server_protocol.v2 import turn as wire_turn
+from app_server_protocol.v2.item_parts import FileUpdateChange, PatchApplyStatus
+from app_server_protocol.v2.items import CommandExecutionThreadItem
+from app_server_protocol.v2.server import ErrorNotification
 
 MOST_KEPT: Final = 1 << 20
 """Characters of each command."""

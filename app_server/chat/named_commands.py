@@ -16,10 +16,10 @@ from app_server.client.failures import AppServerError
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.prompt_text import argument_hint, argument_names, filled_in
 from app_server.core.threads import run_in_thread
-from protocol.events.notices import CustomPrompt
-from protocol.structs import Json
-from protocol.v2.item_parts import SkillUserInput, UserInput
-from protocol.v2.models import ListedModel
+from app_server_protocol.events.notices import CustomPrompt
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.item_parts import SkillUserInput, UserInput
+from app_server_protocol.v2.models import ListedModel
 
 NAME: Final = re.compile(r"[\w.:-]+")
 PROMPTS, SKILLS = "prompts:", "skills:"

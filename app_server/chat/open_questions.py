@@ -25,8 +25,8 @@ from app_server.client.approval_requests import (
     PermissionsApprovalRequest,
     UserQuestionsRequest,
 )
-from protocol.structs import Json
-from protocol.v2.question import McpServerElicitation, ToolRequestUserInputQuestion, UrlElicitation
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.question import McpServerElicitation, ToolRequestUserInputQuestion, UrlElicitation
 
 KEYS: Final[Mapping[str, str]] = {
     "y": "yes",

@@ -15,8 +15,8 @@ from app_server.chat.named_commands import NamedCommands
 from app_server.chat.slash_context import ChatScreen, PickerRow, SlashCommand, SlashContext
 from app_server.client.failures import AppServerError
 from app_server.client.options import ListOptions
-from protocol.v2 import items, settings
-from protocol.v2.thread import Thread
+from app_server_protocol.v2 import items, settings
+from app_server_protocol.v2.thread import Thread
 
 APPROVALS: Final = ("untrusted", "on-request", "never")
 SANDBOXES: Final[Mapping[str, settings.SandboxPolicy]] = {

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.named_commands import NamedCommands
-from protocol.v2.thread import Thread
+from app_server_protocol.v2.thread import Thread
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@
         result = await thread.run("Does greet.sh work?")
         print(result.final_message)
 
-docs/client.md is its guide. The shapes of events, items and settings are the protocol's own (`protocol.v2`). This is
-the one package that exports names of its modules: it is for programs outside of this one.
+docs/client.md is its guide. The shapes of events, items and settings are the protocol's own (`app_server_protocol.v2`).
+This is the one package that exports names of its modules: it is for programs outside of this one.
 """
 
 from __future__ import annotations as annotations

@@ -20,8 +20,8 @@ from app_server.client.approval_requests import ApprovalReply, ApprovalRequest, 
 from app_server.client.connection import ServerConnection
 from app_server.client.failures import HandlerFailed
 from app_server.rpc.errors import RpcError
-from protocol.fields import describe_validation_error, unknown_method
-from protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, Request, RequestId
+from app_server_protocol.fields import describe_validation_error, unknown_method
+from app_server_protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, Request, RequestId
 
 log = logging.getLogger(__name__)
 

@@ -19,16 +19,16 @@ from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector, shared_server
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
 from app_server.client.thread_handle import ThreadHandle, open_thread
-from protocol.base import WireModel
-from protocol.jsonrpc import INITIALIZE, INITIALIZED
-from protocol.reading import read
-from protocol.structs import Json, Written
-from protocol.table import ClientRequest
-from protocol.v2 import server as wire
-from protocol.v2 import thread_open
-from protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams
-from protocol.v2.thread import Thread
-from protocol.v2.thread_store import THREAD_LIST, ThreadListParams
+from app_server_protocol.base import WireModel
+from app_server_protocol.jsonrpc import INITIALIZE, INITIALIZED
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json, Written
+from app_server_protocol.table import ClientRequest
+from app_server_protocol.v2 import server as wire
+from app_server_protocol.v2 import thread_open
+from app_server_protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams
+from app_server_protocol.v2.thread import Thread
+from app_server_protocol.v2.thread_store import THREAD_LIST, ThreadListParams
 
 P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
@@ -178,7 +178,7 @@ class AppServer:
         return EventSubscription(queue, self._feeds.unsubscribe)
 
     async def request(self, row: ClientRequest[P, R], params: P) -> R:
-        """Call any method of the protocol, by its row in `protocol.v2`. Fields that are not set are not sent."""
+        """Call any method of the protocol, by its row in `app_server_protocol.v2`. Unset fields are not sent."""
         return await self._connection.request(row, params)
 
     async def request_raw(self, method: str, params: Json = None) -> Json:

@@ -10,11 +10,11 @@ from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from protocol.base import WireModel
-from protocol.reading import read
-from protocol.structs import Json
-from protocol.v2 import item_parts, question
-from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
+from app_server_protocol.base import WireModel
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import item_parts, question
+from app_server_protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
 
 
 class ApprovalReply(Struct, frozen=True):

@@ -16,8 +16,8 @@ from anyio.abc import TaskStatus
 
 from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
 from app_server.client.options import image
-from protocol.v2.item_parts import UserInput
-from protocol.v2.turn import TurnPlanStepStatus
+from app_server_protocol.v2.item_parts import UserInput
+from app_server_protocol.v2.turn import TurnPlanStepStatus
 
 
 class InvalidCommandLine(Exception):

@@ -21,12 +21,12 @@ from app_server.client.link import ServerLink
 from app_server.rpc.errors import RpcError
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Oversized, TransportClosed
-from protocol import jsonrpc
-from protocol.base import WireModel
-from protocol.fields import describe_validation_error
-from protocol.reading import read
-from protocol.structs import Json, Written
-from protocol.table import ClientRequest
+from app_server_protocol import jsonrpc
+from app_server_protocol.base import WireModel
+from app_server_protocol.fields import describe_validation_error
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json, Written
+from app_server_protocol.table import ClientRequest
 
 log = logging.getLogger(__name__)
 

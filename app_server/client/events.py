@@ -1,6 +1,6 @@
 """What a stream yields: the notifications of the protocol as models, and all others as they came.
 
-Pure. The classes are those of `protocol.v2`; this module only chooses and joins them.
+Pure. The classes are those of `app_server_protocol.v2`; this module only chooses and joins them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
-from protocol.reading import read
-from protocol.structs import Json, Struct, Written
-from protocol.table import AnyServerNotification, ServerNotification
-from protocol.v2 import items, server, settings, table, thread, turn
-from protocol.v2.turn import (
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json, Struct, Written
+from app_server_protocol.table import AnyServerNotification, ServerNotification
+from app_server_protocol.v2 import items, server, settings, table, thread, turn
+from app_server_protocol.v2.turn import (
     TurnCompletedNotification,
     TurnDiffUpdatedNotification,
     TurnPlanUpdatedNotification,

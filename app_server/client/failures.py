@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 class AppServerError(Exception):

@@ -15,13 +15,13 @@ from app_server.client.event_stream import EventQueue
 from app_server.client.events import ServerEvent, parse_event, thread_of, turn_of, warning_text
 from app_server.client.failures import ServerEnded, ThreadClosed
 from app_server.client.turn_handle import TurnProgress
-from protocol.jsonrpc import Request
-from protocol.structs import Json
-from protocol.v2 import items as wire
-from protocol.v2.items import ThreadItem
-from protocol.v2.server import CONFIG_WARNING, DEPRECATION_NOTICE, WARNING
-from protocol.v2.thread import MCP_SERVER_STARTUP_STATUS_UPDATED, THREAD_CLOSED, THREAD_DELETED
-from protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
+from app_server_protocol.jsonrpc import Request
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import items as wire
+from app_server_protocol.v2.items import ThreadItem
+from app_server_protocol.v2.server import CONFIG_WARNING, DEPRECATION_NOTICE, WARNING
+from app_server_protocol.v2.thread import MCP_SERVER_STARTUP_STATUS_UPDATED, THREAD_CLOSED, THREAD_DELETED
+from app_server_protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
 
 ENDED_TURNS = 16
 """Turns whose ends are kept."""

@@ -26,12 +26,12 @@ from app_server.client.failures import AppServerError
 from app_server.client.options import ListOptions, Prompt, TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnHandle
-from protocol.base import WireModel
-from protocol.structs import Written
-from protocol.table import ClientRequest
-from protocol.v2.server import InitializeResponse
-from protocol.v2.thread import Thread
-from protocol.v2.thread_open import OpenedThread
+from app_server_protocol.base import WireModel
+from app_server_protocol.structs import Written
+from app_server_protocol.table import ClientRequest
+from app_server_protocol.v2.server import InitializeResponse
+from app_server_protocol.v2.thread import Thread
+from app_server_protocol.v2.thread_open import OpenedThread
 
 A = TypeVar("A")
 E = TypeVar("E", bound=ServerEvent)

@@ -14,13 +14,13 @@ from app_server.client.events import ThreadEvent
 from app_server.client.feeds import ServerFeeds
 from app_server.client.options import ForkOptions, Prompt, TurnOptions, parameters, parts_of
 from app_server.client.turn_handle import OutputModel, TurnHandle, TurnResult, parsed_json
-from protocol.base import WireModel
-from protocol.structs import Json
-from protocol.table import ClientRequest
-from protocol.v2 import thread_open, thread_store, thread_work
-from protocol.v2 import turn as wire
-from protocol.v2.fields import InThread
-from protocol.v2.thread import Thread
+from app_server_protocol.base import WireModel
+from app_server_protocol.structs import Json
+from app_server_protocol.table import ClientRequest
+from app_server_protocol.v2 import thread_open, thread_store, thread_work
+from app_server_protocol.v2 import turn as wire
+from app_server_protocol.v2.fields import InThread
+from app_server_protocol.v2.thread import Thread
 
 M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=WireModel)

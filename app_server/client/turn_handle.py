@@ -16,11 +16,16 @@ from app_server.client.connection import ServerConnection
 from app_server.client.events import ServerEvent
 from app_server.client.failures import AppServerError, OutputInvalid, TurnFailed
 from app_server.client.options import Prompt, parts_of
-from protocol.structs import Json
-from protocol.v2 import turn as wire
-from protocol.v2.items import AgentMessageThreadItem, ItemCompletedNotification, MessagePhase, ThreadItem
-from protocol.v2.server import ErrorNotification, TurnError
-from protocol.v2.thread import ThreadTokenUsageUpdatedNotification, TokenUsageBreakdown
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import turn as wire
+from app_server_protocol.v2.items import (
+    AgentMessageThreadItem,
+    ItemCompletedNotification,
+    MessagePhase,
+    ThreadItem,
+)
+from app_server_protocol.v2.server import ErrorNotification, TurnError
+from app_server_protocol.v2.thread import ThreadTokenUsageUpdatedNotification, TokenUsageBreakdown
 
 T = TypeVar("T")
 

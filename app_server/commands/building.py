@@ -16,7 +16,7 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    from protocol.export import main as export  # noqa: PLC0415  a tool, which loads all shapes
+    from app_server_protocol.export import main as export  # noqa: PLC0415  a tool, which loads all shapes
 
     write = export.write_schemas if args.command == "generate-json-schema" else export.write_typescript
     write(Path(args.out), experimental=args.experimental)

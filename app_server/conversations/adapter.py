@@ -16,13 +16,13 @@ from msgspec import Struct
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import AnswerElicitation, Command, Decide
 from app_server.rpc.backlog import TextPart
-from protocol.engine.events import SessionEvent
-from protocol.engine.questions import AllowFiles, KeepRule
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from protocol.events.tools import ElicitationRequestEvent
-from protocol.policy import ElicitationAction, ReviewDecision
-from protocol.structs import Json, Written
-from protocol.table import AnyServerRequest
+from app_server_protocol.engine.events import SessionEvent
+from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.policy import ElicitationAction, ReviewDecision
+from app_server_protocol.structs import Json, Written
+from app_server_protocol.table import AnyServerRequest
 
 
 class Activity(StrEnum):

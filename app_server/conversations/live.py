@@ -23,13 +23,13 @@ from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Client, Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Close, Interrupt
-from protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
-from protocol.events.notices import ShutdownCompleteEvent
-from protocol.structs import replace
+from app_server_protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
+from app_server_protocol.events.notices import ShutdownCompleteEvent
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
-    from protocol.base import WireModel
+    from app_server_protocol.base import WireModel
 
 
 NEXT_TURN_SECONDS = 0.01

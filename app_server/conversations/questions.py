@@ -25,12 +25,12 @@ from app_server.conversations.subscriptions import Client, Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Answer, AnswerElicitation, Command, Decide
 from app_server.rpc.outgoing import Waiter, describe
-from protocol.engine.events import EngineEvent, SessionEvent, ToolQuestion
-from protocol.engine.questions import ToolCallAnswer, ToolCallQuestion, UserInputQuestion
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from protocol.events.tools import ElicitationRequestEvent
-from protocol.policy import ElicitationAction, ReviewDecision
-from protocol.responses import InputText
+from app_server_protocol.engine.events import EngineEvent, SessionEvent, ToolQuestion
+from app_server_protocol.engine.questions import ToolCallAnswer, ToolCallQuestion, UserInputQuestion
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.policy import ElicitationAction, ReviewDecision
+from app_server_protocol.responses import InputText
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle

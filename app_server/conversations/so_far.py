@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.engine.events import (
+from app_server_protocol.engine.events import (
     AgentMessageDelta,
     CommandOutput,
     CommandRunning,
@@ -24,8 +24,8 @@ from protocol.engine.events import (
     TurnEnded,
     TurnStarted,
 )
-from protocol.engine.items import FileChange
-from protocol.structs import replace
+from app_server_protocol.engine.items import FileChange
+from app_server_protocol.structs import replace
 
 MOST_PRINTED = 1 << 20
 """Bytes of a running command's output that are kept."""

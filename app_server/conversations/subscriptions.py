@@ -21,8 +21,8 @@ from app_server.core.caller import Caller
 from app_server.identity import ClientProfile
 from app_server.rpc.backlog import SharedLines
 from app_server.rpc.outgoing import Outgoing
-from protocol.engine.events import SessionEvent, TurnStarted
-from protocol.events.turn import RawResponseItemEvent
+from app_server_protocol.engine.events import SessionEvent, TurnStarted
+from app_server_protocol.events.turn import RawResponseItemEvent
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from protocol.structs import Discreet
+from app_server_protocol.structs import Discreet
 
 OPENAI_API_KEY = "OPENAI_API_KEY"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app_server.beneath import read_named
 from app_server.core.prompt_text import split_front_matter
-from protocol.events.notices import CustomPrompt
+from app_server_protocol.events.notices import CustomPrompt
 
 MAX_BYTES = 1024 * 1024
 HINT_KEYS = ("argument-hint", "argument_hint")

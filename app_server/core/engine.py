@@ -68,14 +68,14 @@ from app_server.core.tools.contract import ApprovalServices, ClockAndIds, Comman
 from app_server.core.tools.registry import RESERVED_NAMES
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox, Transcript
-from protocol.engine.events import McpServerStateChanged
-from protocol.engine.questions import ClientTool
-from protocol.engine.settings import ModeSettings, Settings
-from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
-from protocol.ids import ConversationId
-from protocol.policy import AskForApproval
-from protocol.responses import ResponseItem
-from protocol.rollout import CompactedItem, SessionMetaLine, utc_timestamp
+from app_server_protocol.engine.events import McpServerStateChanged
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.engine.settings import ModeSettings, Settings
+from app_server_protocol.events.notices import DeprecationNoticeEvent, WarningEvent
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.policy import AskForApproval
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.rollout import CompactedItem, SessionMetaLine, utc_timestamp
 
 if TYPE_CHECKING:
     from app_server.core.rollout.conversation import Rebuild, StoredConversation

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from protocol.engine.errors import ErrorClass
+from app_server_protocol.engine.errors import ErrorClass
 
 SHORTAGES = frozenset(
     {

@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.errors import CoreError
-from protocol.engine.errors import ErrorClass
-from protocol.engine.events import Goal, GoalStatus
-from protocol.events.turn import TokenUsage
-from protocol.responses import MessageItem
-from protocol.rollout import GOAL_HEAD
-from protocol.structs import replace
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.engine.events import Goal, GoalStatus
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.responses import MessageItem
+from app_server_protocol.rollout import GOAL_HEAD
+from app_server_protocol.structs import replace
 
 MAX_OBJECTIVE: Final = 4000
 MAX_TURNS_WITHOUT_A_CALL: Final = 10

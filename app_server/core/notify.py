@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from app_server.core.threads import run_in_thread
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 MAX_ARGUMENT_BYTES = 120_000
 """Linux limits an argument to 128 KiB; with a longer one, the program would not start."""

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from app_server.core.rollout.disk import DiskCalls
-from protocol.engine.questions import ClientTool
-from protocol.ids import ConversationId
-from protocol.responses import ResponseItem
-from protocol.structs import Discreet
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import Discreet
 
 if TYPE_CHECKING:
     from app_server.core.model.model_client import RequestGate
     from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.session.handle import SessionHandle
-    from protocol.engine.settings import Settings
+    from app_server_protocol.engine.settings import Settings
 
 
 class NewConversation(Struct, frozen=True):

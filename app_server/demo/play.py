@@ -36,12 +36,12 @@ from app_server.demo.script import Script
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.turn import Expectations, PlayedTurn, TurnRecorder
 from app_server.demo.workspace import DemoSetupError, DemoWorkspace, temporary_workspace
-from protocol.v2.item_parts import TextUserInput
-from protocol.v2.items import UserMessageThreadItem
-from protocol.v2.server import INITIALIZE, ClientInfo
-from protocol.v2.settings import WorkspaceWriteSandboxPolicy
-from protocol.v2.thread import Thread
-from protocol.v2.thread_open import THREAD_RESUME, THREAD_START
+from app_server_protocol.v2.item_parts import TextUserInput
+from app_server_protocol.v2.items import UserMessageThreadItem
+from app_server_protocol.v2.server import INITIALIZE, ClientInfo
+from app_server_protocol.v2.settings import WorkspaceWriteSandboxPolicy
+from app_server_protocol.v2.thread import Thread
+from app_server_protocol.v2.thread_open import THREAD_RESUME, THREAD_START
 
 LEAVES_WITHIN = 2.0
 """Seconds after its stdin was closed; editors kill what takes longer."""

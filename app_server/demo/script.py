@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.demo.scripted_model import Reply, Usage, reply, runs, says
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 GAP = 0.015
 """Seconds between two words: slow enough to see that they stream."""

@@ -20,11 +20,11 @@ from app_server.demo import script
 from app_server.demo.screen import Checks, DemoStopped, Person, Screen
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.workspace import DemoWorkspace
-from protocol.v2 import items as wire
-from protocol.v2.item_parts import CommandExecutionStatus, PatchApplyStatus
-from protocol.v2.server import ErrorNotification, WarningNotification
-from protocol.v2.thread import ThreadTokenUsage, ThreadTokenUsageUpdatedNotification
-from protocol.v2.turn import TurnDiffUpdatedNotification
+from app_server_protocol.v2 import items as wire
+from app_server_protocol.v2.item_parts import CommandExecutionStatus, PatchApplyStatus
+from app_server_protocol.v2.server import ErrorNotification, WarningNotification
+from app_server_protocol.v2.thread import ThreadTokenUsage, ThreadTokenUsageUpdatedNotification
+from app_server_protocol.v2.turn import TurnDiffUpdatedNotification
 
 LIMIT = 60.0
 """Seconds that a turn may take between two approvals; the person may take longer."""

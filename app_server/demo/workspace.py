@@ -16,7 +16,7 @@ import anyio
 from app_server.client.failures import AppServerError
 from app_server.demo.script import FILES, DemoModel
 from app_server.demo.scripted_model import ScriptedModel
-from protocol.structs import Discreet
+from app_server_protocol.structs import Discreet
 
 MODEL = "demo-model"
 CONFIG = """\

@@ -23,7 +23,7 @@ from app_server.standard_streams import check_stdout, complain
 from app_server.startup.launch import parse_launch
 from app_server.startup.overrides import cli_overrides
 from app_server.startup.process import end_loading
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 Errand = Callable[[AppServer, argparse.Namespace], Awaitable[None]]
 """What a command does. Raises AppServerError, InvalidCommandLine."""

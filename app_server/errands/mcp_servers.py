@@ -11,9 +11,14 @@ from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.errands.accounts import login_ended, open_page
 from app_server.errands.errand import NotDone, say, show, show_json
-from protocol.structs import Json
-from protocol.v2 import mcp as wire
-from protocol.v2.config import CONFIG_READ, CONFIG_VALUE_WRITE, ConfigReadParams, ConfigValueWriteParams
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import mcp as wire
+from app_server_protocol.v2.config import (
+    CONFIG_READ,
+    CONFIG_VALUE_WRITE,
+    ConfigReadParams,
+    ConfigValueWriteParams,
+)
 
 SEE_LIST = "`app-server mcp list` shows which there are"
 

@@ -30,9 +30,9 @@ from app_server.core.config.types import CliOverrides
 from app_server.errands.errand import NotDone, agreed, name_of, one_server, say, show, show_json
 from app_server.standard_streams import complain
 from app_server.startup.launch import server_home
-from protocol.structs import Json
-from protocol.v2 import config as wire
-from protocol.v2.server import ConfigWarningNotification
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import config as wire
+from app_server_protocol.v2.server import ConfigWarningNotification
 
 
 async def show_setting(server: AppServer, args: argparse.Namespace) -> None:

@@ -19,11 +19,11 @@ from app_server.client.app_server import AppServer
 from app_server.client.command_line import FAILED, InvalidCommandLine, printable
 from app_server.client.options import ListOptions
 from app_server.errands.errand import NotDone, agreed, misused, run_errand, say, show, show_json
-from protocol.v2 import items
-from protocol.v2 import thread_store as wire
-from protocol.v2.fields import InThread
-from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
-from protocol.v2.thread import Thread
+from app_server_protocol.v2 import items
+from app_server_protocol.v2 import thread_store as wire
+from app_server_protocol.v2.fields import InThread
+from app_server_protocol.v2.item_parts import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
+from app_server_protocol.v2.thread import Thread
 
 ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PAGE: Final = 100

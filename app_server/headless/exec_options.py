@@ -18,7 +18,7 @@ from app_server.core.lazy import Lazy
 from app_server.headless.exec_limits import ExecLimits
 from app_server.headless.named_files import MessageFile, message_file, read_prices
 from app_server.startup.launch import Launch, parse_launch
-from protocol.v2.item_parts import UserInput
+from app_server_protocol.v2.item_parts import UserInput
 
 if TYPE_CHECKING:
     from app_server.headless.output_schema import OutputSchema

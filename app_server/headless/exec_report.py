@@ -15,18 +15,18 @@ from app_server.client.command_line import STEP_MARKS, printable
 from app_server.client.events import RawNotification, ServerEvent, method_of
 from app_server.client.prices import ModelPrice
 from app_server.client.turn_handle import TurnResult
-from protocol.policy import kebab
-from protocol.structs import Json, Struct
-from protocol.v2 import items as wire
-from protocol.v2.items import (
+from app_server_protocol.policy import kebab
+from app_server_protocol.structs import Json, Struct
+from app_server_protocol.v2 import items as wire
+from app_server_protocol.v2.items import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
     ItemStartedNotification,
 )
-from protocol.v2.server import ErrorNotification
-from protocol.v2.thread import TokenUsageBreakdown
-from protocol.v2.thread_open import OpenedThread
-from protocol.v2.turn import TurnPlanUpdatedNotification
+from app_server_protocol.v2.server import ErrorNotification
+from app_server_protocol.v2.thread import TokenUsageBreakdown
+from app_server_protocol.v2.thread_open import OpenedThread
+from app_server_protocol.v2.turn import TurnPlanUpdatedNotification
 
 OUTPUT_LINES = 10
 """Of a command's output so many lines are shown; the model has all of them."""

@@ -35,8 +35,8 @@ from app_server.proxy.words import is_sharing_wanted
 from app_server.standard_streams import check_stdout, complain, take_stdout
 from app_server.startup.overrides import cli_overrides
 from app_server.startup.process import end_loading
-from protocol.structs import replace
-from protocol.v2.settings import ReadOnlySandboxPolicy
+from app_server_protocol.structs import replace
+from app_server_protocol.v2.settings import ReadOnlySandboxPolicy
 
 if TYPE_CHECKING:
     from app_server.demo.workspace import DemoWorkspace

@@ -13,7 +13,7 @@ import referencing.exceptions
 
 from app_server.client.command_line import InvalidCommandLine
 from app_server.core.session.user_input import schema_problem
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 class OutputSchema:

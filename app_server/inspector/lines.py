@@ -12,7 +12,7 @@ from msgspec import Struct
 from app_server.inspector.analysis import SessionEntry
 from app_server.inspector.session_records import Source
 from app_server.inspector.store import EntryStore
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 STEP = 4000
 """Entries that are looked at before others get a turn."""

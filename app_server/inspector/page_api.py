@@ -25,7 +25,7 @@ from app_server.inspector.scenario import as_test, steps_of, test_of
 from app_server.inspector.session_records import Record, SessionHead, read_session, session_lines
 from app_server.inspector.session_replay import replay
 from app_server.inspector.store import EntryStore
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 PACE = 0.05
 """Seconds between two events of a stream: what comes meanwhile goes together."""

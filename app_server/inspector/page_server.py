@@ -33,7 +33,7 @@ from app_server.inspector.page_api import ShownSessions, fill
 from app_server.inspector.session_records import NotASession, new_private_file, read_session
 from app_server.inspector.store import EntryStore
 from app_server.standard_streams import complain
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 HEADERS = {
     "content-security-policy": (

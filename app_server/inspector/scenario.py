@@ -26,7 +26,7 @@ from app_server.inspector.analysis import (
 )
 from app_server.inspector.rules.order import Requests, WireMessage
 from app_server.inspector.session_records import Record, SessionHead, Source
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 Key = tuple[str, str]
 """What is waited for: a kind, and which of it. `answer` and an id as JSON; `request` and a method; `turn starts`, `turn

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
 from app_server.masking import is_suspicious, masked, masked_text
-from protocol.json_limits import may_nest_too_deeply, nested_too_deeply
-from protocol.structs import Json
+from app_server_protocol.json_limits import may_nest_too_deeply, nested_too_deeply
+from app_server_protocol.structs import Json
 
 _HEAD = struct.Struct("!BQQ")
 

@@ -27,7 +27,7 @@ from app_server.inspector.session_records import Frame, Recorder, SessionHead, S
 from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore, Intake
 from app_server.transport.framing import LineDecoder
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 PATIENCE = 30.0
 """Seconds that a step is waited for."""

@@ -12,13 +12,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from app_server.inspector.rules.order import Violation, WireMessage
-from protocol import acp, v1, v2
-from protocol.events.msg import EVENTS
-from protocol.fields import PREFIX, describe_validation_error
-from protocol.reading import read
-from protocol.structs import Json, Written
-from protocol.table import Table
-from protocol.v1.conversation import EVENT_PREFIX
+from app_server_protocol import acp, v1, v2
+from app_server_protocol.events.msg import EVENTS
+from app_server_protocol.fields import PREFIX, describe_validation_error
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json, Written
+from app_server_protocol.table import Table
+from app_server_protocol.v1.conversation import EVENT_PREFIX
 
 SCHEMA = "schema"
 UNKNOWN_METHOD = "unknown-method"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from app_server.inspector.analysis import DELTA, ITEM_ENDS, ITEM_STARTS, TURN_ENDS, TURN_STARTS, SessionEntry
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 QUESTION, TOOL, MODEL, WAIT = "question", "tool", "model", "wait"
 PRECEDENCE = (QUESTION, TOOL, MODEL)

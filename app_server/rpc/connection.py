@@ -20,8 +20,8 @@ from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.lanes import LaneName, Lanes, ServerLanes
 from app_server.rpc.outgoing import ClientReply, Outgoing, describe
 from app_server.transport.framing import Oversized
-from protocol import jsonrpc
-from protocol.structs import Json
+from app_server_protocol import jsonrpc
+from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, OVERLOADED
+from app_server_protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, OVERLOADED
 
 if TYPE_CHECKING:
-    from protocol.structs import Json
+    from app_server_protocol.structs import Json
 
 
 class RpcError(Exception):

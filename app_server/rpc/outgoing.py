@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from app_server.rpc.backlog import Backlog, SharedLines, TextPart
 from app_server.rpc.errors import RpcError
-from protocol.jsonrpc import (
+from app_server_protocol.jsonrpc import (
     RequestId,
     dump_error,
     dump_notification,
@@ -24,7 +24,7 @@ from protocol.jsonrpc import (
     dump_response,
     with_version,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 class ClientReply(Struct, frozen=True):

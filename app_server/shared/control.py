@@ -12,7 +12,7 @@ from app_server.shared.preface import RELOAD, STATUS, STOP, Question, no, yes
 from app_server.shared.reception import Reception
 from app_server.shared.reload import Reload
 from app_server.shared.visits import Arrival, Visit
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 class Control:

@@ -30,7 +30,7 @@ from app_server.core.lazy import Lazy
 from app_server.places.socket_place import PlaceRefused, place_at, place_of_home
 from app_server.shared.addresses import Addresses, BadOption, CannotListen, listen_on
 from app_server.shared.binding import HeldPlace, KeptPlace, hold_place
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.shared.http_door import HttpDoor

@@ -21,7 +21,7 @@ from types import CodeType
 import anyio
 import anyio.lowlevel
 
-import protocol as wire
+import app_server_protocol as wire
 from app_server.core import own_programs
 from app_server.core.context import instructions
 from app_server.core.own_programs import APPLY_PATCH, LAUNCHER, READER, WRITER
@@ -40,7 +40,7 @@ OTHER_PROGRAMS = (
         "app_server.core.telemetry.otlp",
         "app_server.shared.daemon_command",
     ),
-    "protocol.export",
+    "app_server_protocol.export",
 )
 """Modules below these that run in processes of their own, or are an extra that settings switch on (telemetry)."""
 
@@ -183,7 +183,7 @@ def _imported(code: object) -> Iterator[str]:
     """
     if isinstance(code, CodeType):
         for name in code.co_names:
-            if name.startswith(("app_server.", "protocol.")):
+            if name.startswith(("app_server.", f"{wire.__name__}.")):
                 yield name
                 if (spec := find_spec(name)) is not None and spec.submodule_search_locations is not None:
                     yield from (f"{name}.{part}" for part in code.co_names if "." not in part)

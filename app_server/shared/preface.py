@@ -19,7 +19,7 @@ from app_server.proxy.meeting import NUMBER
 from app_server.server import ClientPlace
 from app_server.startup.launch import parse_launch
 from app_server.startup.overrides import cli_overrides
-from protocol.structs import Discreet, Json, replace
+from app_server_protocol.structs import Discreet, Json, replace
 
 STATUS: Final = "status"
 STOP: Final = "stop"

@@ -23,7 +23,7 @@ from app_server.shared.preface import BadPreface, Question, no, parse_preface, y
 from app_server.shared.visits import Arrival, Nonsense, Speech, Visit, speech_of
 from app_server.transport.framing import Transport
 from app_server.transport.sockets import LongMessages, SocketStream
-from protocol.jsonrpc import dump_error
+from app_server_protocol.jsonrpc import dump_error
 
 log = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from app_server.startup.launch import Launch, parse_launch
 from app_server.startup.process import begin_loading, end_loading, guard_memory
 from app_server.transport.claim import claim_stdout
 from app_server.transport.stdio import StdioTransport
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from app_server.identity import EarlyInitialize
 from app_server.startup.handshake import AnsweredInitialize, InitializeResponder
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import cli_overrides
-from protocol.jsonrpc import INITIALIZE, Message, Request, dump_response, with_version
+from app_server_protocol.jsonrpc import INITIALIZE, Message, Request, dump_response, with_version
 
 log = logging.getLogger(__name__)
 

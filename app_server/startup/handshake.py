@@ -13,10 +13,10 @@ from pathlib import Path
 
 from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize, initialize_result, own_user_agent
+from app_server.light_dataclasses import dataclass
 from app_server.transport.claim import write_all
-from protocol import jsonrpc
-from protocol.jsonrpc import INITIALIZE
-from protocol.light_dataclasses import dataclass
+from app_server_protocol import jsonrpc
+from app_server_protocol.jsonrpc import INITIALIZE
 
 READ_SIZE = 1 << 16
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from app_server.identity import Limits, limits_of
+from app_server.light_dataclasses import dataclass
 from app_server.places.home import home_folder
-from protocol.light_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

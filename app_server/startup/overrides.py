@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app_server.core.config.types import CliOverrides
 from app_server.startup.launch import Launch
-from protocol.policy import AskForApproval
+from app_server_protocol.policy import AskForApproval
 
 
 def cli_overrides(launch: Launch) -> CliOverrides:

@@ -16,7 +16,7 @@ from app_server.batch import out_folder
 from app_server.batch.batch_command import run_batch
 from app_server.batch.out_folder import OutFolder
 from app_server.commands.parsing import parse
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.batches import Author, BatchWorld, agrees, writes
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
 from tests.support.world import SCRIPT

@@ -9,8 +9,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from app_server.chat.event_view import MOST_KEPT, CommandOutputs
 from app_server.chat.question_rows import hint_rows
 from app_server.chat.terminal_keys import LONG, DesktopNotices
-from protocol.v2.item_parts import CommandExecutionStatus
-from protocol.v2.items import CommandExecutionThreadItem
+from app_server_protocol.v2.item_parts import CommandExecutionStatus
+from app_server_protocol.v2.items import CommandExecutionThreadItem
 from tests.chat.test_chat_prompt import CTRL_O, program
 from tests.chat.test_chat_terminal import TOUCH, wait_for_answer
 from tests.scenario.test_scenario_mcp import table

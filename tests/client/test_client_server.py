@@ -22,9 +22,9 @@ from app_server.client import (
     SubprocessConnector,
 )
 from app_server.client.link import ProcessLink
-from protocol.structs import replace
-from protocol.v2.items import AgentMessageThreadItem
-from protocol.v2.server import ClientInfo
+from app_server_protocol.structs import replace
+from app_server_protocol.v2.items import AgentMessageThreadItem
+from app_server_protocol.v2.server import ClientInfo
 from tests.support.library import MakeLibraryWorld, Way, connector_to, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
 from tests.support.world import make_folders

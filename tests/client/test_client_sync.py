@@ -19,8 +19,8 @@ from app_server.client import (
     ServerEnded,
 )
 from app_server.client.sync import SyncAppServer
-from protocol.v2.items import AgentMessageDeltaNotification
-from protocol.v2.turn import TurnCompletedNotification, TurnStatus
+from app_server_protocol.v2.items import AgentMessageDeltaNotification
+from app_server_protocol.v2.turn import TurnCompletedNotification, TurnStatus
 from tests.support.library import WAYS, Way, connector_to, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, runs, says, word
 from tests.support.world import make_folders

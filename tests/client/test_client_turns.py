@@ -26,10 +26,14 @@ from app_server.client import (
     image,
 )
 from app_server.client.turn_handle import strict
-from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput
-from protocol.v2.items import AgentMessageDeltaNotification, CommandExecutionThreadItem, FileChangeThreadItem
-from protocol.v2.thread_open import FunctionDynamicToolSpec
-from protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification, TurnStatus
+from app_server_protocol.v2.item_parts import ImageUserInput, LocalImageUserInput
+from app_server_protocol.v2.items import (
+    AgentMessageDeltaNotification,
+    CommandExecutionThreadItem,
+    FileChangeThreadItem,
+)
+from app_server_protocol.v2.thread_open import FunctionDynamicToolSpec
+from app_server_protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification, TurnStatus
 from tests.support.library import MakeLibraryWorld
 from tests.support.pictures import PNG
 from tests.support.scripted_model import Hold, begins_to_say, calls, failure, patches, reply, runs, says, word

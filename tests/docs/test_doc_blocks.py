@@ -25,8 +25,8 @@ from app_server.demo.scripted_model import (
     response_head,
     whole_response,
 )
-from protocol import v1, v2
-from protocol.structs import Json
+from app_server_protocol import v1, v2
+from app_server_protocol.structs import Json
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
 
 ANSWER = "There is one file."

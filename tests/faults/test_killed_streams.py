@@ -14,7 +14,7 @@ import pytest
 
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.stored_events import MOST_UNKEPT
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Client
 from tests.support.places import LONG, Served, place_in
 from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, word

@@ -17,7 +17,7 @@ import pytest
 from anyio.abc import Process
 
 from app_server.core.rollout.conversation import read_rollout
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import orphans
 from tests.support.places import LONG, Place, place_in, served

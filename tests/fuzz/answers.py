@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.fuzz.mutation import NASTY
 
 COMPLETED = {"type": "response.completed", "response": {"id": "r", "usage": None}}

@@ -27,7 +27,7 @@ from app_server.core.model.prompt import Completed, OutputItemDone, OutputTextDe
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.stream import EventStream
 from app_server.core.threads import PIECE_BYTES
-from protocol.responses import MessageItem, OutputText
+from app_server_protocol.responses import MessageItem, OutputText
 from tests.fuzz.answers import (
     BLOCK_BYTES,
     COMPRESSED,

@@ -26,8 +26,15 @@ from app_server.core.shell.safe_commands import is_known_safe as judge_safe
 from app_server.core.shell.script import split_script
 from app_server.core.shell.summaries import parse_command
 from app_server.transport.framing import LineDecoder, Oversized
-from protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, ParseError, Request, dump_error, parse_message
-from protocol.structs import Json
+from app_server_protocol.jsonrpc import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ParseError,
+    Request,
+    dump_error,
+    parse_message,
+)
+from app_server_protocol.structs import Json
 from tests.fuzz.mutation import chunks, mutated, thorough
 
 REQUESTS = tuple(

@@ -23,7 +23,7 @@ from app_server.core.errors import SandboxUnavailable
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
-from protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
 from tests.fuzz.mutation import EXAMPLES, thorough
 from tests.fuzz.tree_model import Grant, Model, in_any, inside, locked_inodes, plain
 from tests.fuzz.trees import (

@@ -22,9 +22,9 @@ from app_server.commands.parsing import parse
 from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.headless.exec_run import reported_status
-from protocol.structs import Json
-from protocol.v2.items import AgentMessageThreadItem
-from protocol.v2.turn import TurnStatus
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.items import AgentMessageThreadItem
+from app_server_protocol.v2.turn import TurnStatus
 from tests.support.library import connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says, script
 from tests.support.world import SCRIPT, WHOLE_SCENARIO, user_environment

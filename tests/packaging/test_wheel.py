@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hatch_build import SHIPPED, shipped
-
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
@@ -49,10 +47,10 @@ def run(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[st
 def test_it_holds_two_packages_whose_names_are_its_own(installed: Path) -> None:
     assert {each.name for each in installed.iterdir() if not each.name.endswith(".dist-info")} == {
         "app_server",
-        SHIPPED,
+        "app_server_protocol",
     }
     assert (installed / "app_server" / "core" / "turn").is_dir()
-    assert (installed / SHIPPED / "export").is_dir()
+    assert (installed / "app_server_protocol" / "export").is_dir()
 
 
 def test_a_turn_with_a_command_runs(installed: Path, tmp_path: Path) -> None:
@@ -68,19 +66,3 @@ def test_schemas_are_written_under_their_own_names(installed: Path, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     for name in ("ClientRequest.json", "ServerNotification.json"):
         assert (tmp_path / "out" / name).read_bytes() == (ROOT / "schema" / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("from protocol import ids\n", "from app_server_protocol import ids\n"),
-        ("    import protocol.v2.thread\n", "    import app_server_protocol.v2.thread\n"),
-        ('load("protocol.mcp")\n', 'load("app_server_protocol.mcp")\n'),
-        ('f"protocol.v1.{name}"\n', 'f"app_server_protocol.v1.{name}"\n'),
-        ('"protocol.allow=never"\n', '"protocol.allow=never"\n'),
-        ("from protocols import x\n", "from protocols import x\n"),
-        ("self.protocol.v1\n", "self.protocol.v1\n"),
-    ],
-)
-def test_only_the_package_is_renamed(source: str, expected: str) -> None:
-    assert shipped(source) == expected

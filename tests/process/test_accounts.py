@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio.to_thread
 import pytest
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.places import Place, place_in
 from tests.support.scripted_model import failure, reply, says, script

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pytest
 from jsonschema import Draft7Validator
 
-from protocol import v1
-from protocol.base import Model
-from protocol.export.guide import EXAMPLES
-from protocol.export.schemas import params_name, result_name
-from protocol.structs import Json
-from protocol.v1.ops import OPERATIONS, Op
+from app_server_protocol import v1
+from app_server_protocol.base import Model
+from app_server_protocol.export.guide import EXAMPLES
+from app_server_protocol.export.schemas import params_name, result_name
+from app_server_protocol.structs import Json
+from app_server_protocol.v1.ops import OPERATIONS, Op
 from tests.support.pipes import Piped
 from tests.support.published import definitions, fits
 from tests.support.schema_examples import examples

@@ -10,7 +10,7 @@ from typing import Any
 
 from app_server.inspector.session_records import SessionHead
 from app_server.inspector.store import EntryStore
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 from tests.support.browser import capture, expect, line
 from tests.support.inspected import BROKEN, INITIALIZE, inspected, served
 from tests.support.waiting import wait_until

@@ -15,7 +15,7 @@ import pytest
 
 from app_server.cli import main
 from app_server.inspector import inspect_command
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.inspected import BROKEN
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import SCRIPT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.shared import INITIALIZE, SharedHome, answer_of, read_line, shared_homes
 
 THREAD_START: Json = {

@@ -11,7 +11,7 @@ import pytest
 from app_server.client import AppServer, shared_server
 from app_server.inspector.analysis import Analyzer
 from app_server.inspector.session_records import read_session
-from protocol.v2.items import ItemCompletedNotification
+from app_server_protocol.v2.items import ItemCompletedNotification
 from tests.support.inspected import INITIALIZE, Inspected
 from tests.support.scripted_model import Reply, ScriptedModel, reply, runs, says
 from tests.support.shared import SharedHome, shared_home

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.pipes import Piped
 from tests.support.terminal import Terminal
 from tests.support.world import SCRIPT, user_environment

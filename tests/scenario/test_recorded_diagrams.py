@@ -12,8 +12,8 @@ from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
 
 RECORD = "RECORD_DIAGRAMS"
-CONVERSATIONS = ROOT / "protocol" / "export" / "runs.md"
-"""Made part of docs/protocol.md by `python -m protocol.export`."""
+CONVERSATIONS = ROOT / "protocol" / "app_server_protocol" / "export" / "runs.md"
+"""Made part of docs/protocol.md by `python -m app_server_protocol.export`."""
 THREADS = ROOT / "docs" / "threads.md"
 PATCH = "*** Begin Patch\n*** Add File: greet.txt\n+hello\n*** End Patch"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from app_server.client import ApprovalReply, ApprovalRequest, CommandApprovalRequest, PatchApprovalRequest
-from protocol.structs import Json
-from protocol.v2.items import CommandExecutionThreadItem, ThreadItem
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.items import CommandExecutionThreadItem, ThreadItem
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import patches, reply, runs, says, script
 from tests.support.thread_client import notified

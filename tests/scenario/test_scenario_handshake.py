@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Refused, text_item
 from tests.support.scripted_model import Hold, reply, says, script
 from tests.support.world import MakeWorld

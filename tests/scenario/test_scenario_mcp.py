@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Decider, Refused
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server
 from tests.support.scripted_model import calls, reply, says, script

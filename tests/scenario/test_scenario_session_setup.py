@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.process.test_accounts import browse
 from tests.scenario.test_scenario_session_prompts import PNG, mcp_server
 from tests.support.editor import EVERYTHING, Editor, loaded, opened

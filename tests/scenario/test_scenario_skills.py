@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from app_server.client import TurnResult
-from protocol.structs import Json
-from protocol.v2.item_parts import SkillUserInput
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.item_parts import SkillUserInput
 from tests.support.client import Refused
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import reply, says

@@ -10,7 +10,7 @@ from app_server.conversations import unused
 from app_server.conversations.live import LiveConversation
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.summary import NAMES_FILE
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
 from tests.support.thread_client import ended, notified, say, start, talk, told_of, turn

@@ -10,7 +10,7 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.summary import ThreadNotes
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.thread_client import ended, items, notified, say, start, told_of, turn

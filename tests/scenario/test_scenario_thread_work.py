@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app_server.apis.v2.items import NO_REVIEW
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import (
     CREATED,

@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from app_server.conversations.unused import IDLE_SECONDS, IdleUnloader, Unattended
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import (
     Hold,

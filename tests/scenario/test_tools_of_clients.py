@@ -4,7 +4,7 @@ that nobody who is there can run.
 
 from app_server.core.tools.client_tool import NO_ANSWER
 from app_server.server import Server
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.scenario.test_several_clients import asked, question
 from tests.support.client import Client
 from tests.support.scripted_model import calls, reply, says

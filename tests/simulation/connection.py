@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.transport.framing import TransportClosed
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Logged, MemoryWire
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from app_server.client import (
     ThreadHandle,
     TurnHandle,
 )
-from protocol.structs import Json
-from protocol.v2.thread_open import FunctionDynamicToolSpec
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.thread_open import FunctionDynamicToolSpec
 from tests.simulation.connection import Gone
 from tests.simulation.sayings import call_of, marks_of
 from tests.simulation.thread_person import CLIENT_TOOL, ThreadPerson

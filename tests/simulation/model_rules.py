@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.simulation.sim_model import SimRequest
 from tests.simulation.stored import rollout_of
 from tests.support.invariants import orphans

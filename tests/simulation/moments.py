@@ -4,7 +4,7 @@ are shown. A server breaks most easily at the edges of what it does: a turn begi
 
 from dataclasses import dataclass
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 WORK = ("commandExecution", "fileChange", "mcpToolCall")
 

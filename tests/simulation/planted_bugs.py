@@ -88,7 +88,8 @@ def _first_failure(product: Path, first: int, last: int) -> tuple[int, str] | No
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.planted_bugs", str(first), str(last)],
         cwd=product,
-        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ
+        | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(product / "protocol")},
         check=True,
         stdout=subprocess.PIPE,
         text=True,

@@ -16,7 +16,7 @@ import anyio.lowlevel
 
 from app_server.core.context.instructions import instruction_text
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.simulation.draws import Draws
 from tests.simulation.habits import Habits
 from tests.simulation.journal import Journal

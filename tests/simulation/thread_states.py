@@ -4,7 +4,7 @@ what happens to a server.
 
 from collections.abc import Iterator
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.simulation.journal import Entry
 
 FAULTS = (

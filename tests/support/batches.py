@@ -26,7 +26,7 @@ from app_server.commands.parsing import parse
 from app_server.core.errors import ConfigError
 from app_server.transport.framing import Transport
 from app_server.transport.memory import MemoryTransport, memory_pair
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.library import serving_model
 from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel, failure, reply, says, script
 from tests.support.world import PATH, SCRIPT, make_folders

@@ -23,7 +23,7 @@ from app_server.chat.conversation import NEW, ChatConversation, Opening, chat_se
 from app_server.chat.plain_chat import PlainChat, TypedLines
 from app_server.chat.terminal_chat import TerminalChat
 from app_server.chat.terminal_keys import RawInput
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel

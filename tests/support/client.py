@@ -12,7 +12,7 @@ from anyio.abc import Process
 
 from app_server.transport.framing import LineDecoder
 from app_server.transport.memory import MemoryTransport
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 class Wire(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.events import EngineEvent, SessionEvent
 
 
 @dataclass(frozen=True)

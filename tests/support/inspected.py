@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from app_server.inspector.store import EntryStore
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.processes import children
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import SCRIPT

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from app_server.apis.v1.outbound import TAKEN_BACK
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import ENDS, Client, Logged
 from tests.support.published import departures
 from tests.support.scripted_model import ModelRequest

@@ -22,7 +22,7 @@ from app_server.client.sync import SyncAppServer
 from app_server.in_process import InProcessConnector
 from app_server.transport.framing import Oversized
 from app_server.transport.memory import memory_pair
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Client, Logged, MemoryWire
 from tests.support.invariants import violated_invariants
 from tests.support.leftovers import Before, leaks, look

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.processes import descendants, memory
 from tests.support.world import SCRIPT, plain_environment
 

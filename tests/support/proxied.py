@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from app_server.places.socket_place import place_of_home
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.pipes import PATIENCE
 from tests.support.world import SCRIPT, plain_environment
 

@@ -8,13 +8,13 @@ from typing import Protocol
 
 from jsonschema import Draft7Validator
 
-from protocol import v1, v2
-from protocol.events.msg import EVENTS
-from protocol.export.schemas import params_name, result_name
-from protocol.reading import read
-from protocol.structs import Json
-from protocol.table import Api, Table
-from protocol.v1.conversation import EVENT_PREFIX
+from app_server_protocol import v1, v2
+from app_server_protocol.events.msg import EVENTS
+from app_server_protocol.export.schemas import params_name, result_name
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json
+from app_server_protocol.table import Api, Table
+from app_server_protocol.v1.conversation import EVENT_PREFIX
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schema"
 BUNDLES = {

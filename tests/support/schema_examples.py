@@ -4,7 +4,7 @@ been there. And whether such a value is written as it was read."""
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 THREAD = "0199e3a4-5b6c-7d8e-9f01-23456789abcd"
 ANYTHING: Json = {"a": [1, None, "ü"]}

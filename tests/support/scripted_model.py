@@ -21,7 +21,7 @@ from app_server.demo.scripted_model import (
     response_head,
     whole_response,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 class Hold:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Logged
 
 ROOT = Path(__file__).parent.parent.parent

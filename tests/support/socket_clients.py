@@ -16,7 +16,7 @@ from websockets.protocol import State
 from websockets.uri import parse_uri
 
 import app_server
-import protocol
+import app_server_protocol
 from app_server.places.locks import hold as hold_lock
 from app_server.places.starting import READY
 from tests.support.shared import SharedHome, read_line
@@ -108,7 +108,7 @@ class WebSocket(Lines):
 def installed(shared: SharedHome) -> Iterator[Path]:
     """A copy of the program, of which a server runs that nobody watches."""
     copy = shared.root / "installed"
-    for package in (app_server, protocol):
+    for package in (app_server, app_server_protocol):
         source = Path(package.__path__[0])
         shutil.copytree(source, copy / source.name)  # compiled, where it is here
     shared.place.make_ready()

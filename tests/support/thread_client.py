@@ -1,6 +1,6 @@
 """What tests of the thread API do again and again: begin threads and turns, and wait for their ends."""
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Client
 from tests.support.world import World
 

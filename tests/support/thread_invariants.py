@@ -18,8 +18,8 @@ from app_server.inspector.rules.order import (
 )
 from app_server.inspector.rules.session_rules import SESSION_RULES
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
-from protocol.structs import Json
-from protocol.v2.turn import TurnItemsView
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.turn import TurnItemsView
 from tests.support.client import Client, Logged
 
 

@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 from app_server.identity import limits_of
 from app_server.server import ClientPlace, Server, ServerSettings, open_server
 from app_server.transport.memory import memory_pair
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Client, MemoryWire, ProcessWire
 from tests.support.invariants import violated_by_client, violated_invariants
 from tests.support.leftovers import leaks, look

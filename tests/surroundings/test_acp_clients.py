@@ -17,7 +17,7 @@ from acp.client import ClientSideConnection
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.scripted_model import (
     Hold,
     Reply,

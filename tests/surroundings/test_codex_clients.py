@@ -14,8 +14,8 @@ import anyio.to_thread
 import pytest
 
 from app_server.places.socket_place import place_of_home
+from app_server_protocol.structs import Json
 from benchmarks.shared import WebSocket
-from protocol.structs import Json
 from tests.support.places import Place, place_in
 from tests.support.scripted_model import reply, says
 from tests.support.shared import running_server

@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.scripted_model import Hold, begins_to_say, failure, patches, reply, says, script, word
 from tests.support.shared import shared_by_wish
 from tests.support.world import SCRIPT, MakeWorld, World, worlds_in

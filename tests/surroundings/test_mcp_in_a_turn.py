@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.client import Turn
 from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld, World

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from app_server.core.rollout.lines import parse_event_msg
-from protocol import v1
-from protocol.events.commands import AddFileChange, Duration, PatchApplyBeginEvent
-from protocol.events.msg import EVENTS, SessionConfiguredEvent
-from protocol.events.notices import ErrorEvent
-from protocol.fields import SandboxPolicy
-from protocol.ids import ConversationId, SessionOrigin, new_conversation_id, parse_conversation_id
-from protocol.mcp import CallToolResult, TextContent
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxMode, WorkspaceWrite
-from protocol.reading import read
-from protocol.responses import (
+from app_server_protocol import v1
+from app_server_protocol.events.commands import AddFileChange, Duration, PatchApplyBeginEvent
+from app_server_protocol.events.msg import EVENTS, SessionConfiguredEvent
+from app_server_protocol.events.notices import ErrorEvent
+from app_server_protocol.fields import SandboxPolicy
+from app_server_protocol.ids import ConversationId, SessionOrigin, new_conversation_id, parse_conversation_id
+from app_server_protocol.mcp import CallToolResult, TextContent
+from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxMode, WorkspaceWrite
+from app_server_protocol.reading import read
+from app_server_protocol.responses import (
     FunctionCallOutput,
     FunctionCallOutputPayload,
     MessageItem,
@@ -27,9 +27,15 @@ from protocol.responses import (
     ResponseItem,
     parse_response_item,
 )
-from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem, line_type, stored_line
-from protocol.structs import Json
-from protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
+from app_server_protocol.rollout import (
+    CompactedItem,
+    SessionMetaLine,
+    TurnContextItem,
+    line_type,
+    stored_line,
+)
+from app_server_protocol.structs import Json
+from app_server_protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
 from tests.support.published import definitions
 from tests.support.schema_examples import THREAD, bare, check_round_trip, examples
 

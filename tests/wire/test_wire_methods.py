@@ -11,25 +11,25 @@ import pytest
 from jsonschema import Draft7Validator
 from pydantic import ValidationError
 
-from protocol import v1, v2
-from protocol.events.msg import EVENTS
-from protocol.export import main as export
-from protocol.export import schemas, typescript
-from protocol.export.guide import EXAMPLES
-from protocol.fields import PREFIX, describe_validation_error, unknown_method
-from protocol.policy import AskForApproval, ReviewDecision
-from protocol.reading import read
-from protocol.structs import Json
-from protocol.table import (
+from app_server_protocol import v1, v2
+from app_server_protocol.events.msg import EVENTS
+from app_server_protocol.export import main as export
+from app_server_protocol.export import schemas, typescript
+from app_server_protocol.export.guide import EXAMPLES
+from app_server_protocol.fields import PREFIX, describe_validation_error, unknown_method
+from app_server_protocol.policy import AskForApproval, ReviewDecision
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json
+from app_server_protocol.table import (
     AnyClientRequest,
     AnyServerNotification,
     AnyServerRequest,
     NoParams,
     by_method,
 )
-from protocol.v1 import conversation, setup
-from protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
-from protocol.v1.conversation import NewConversationParams, SendUserMessageParams, TextInputItem
+from app_server_protocol.v1 import conversation, setup
+from app_server_protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
+from app_server_protocol.v1.conversation import NewConversationParams, SendUserMessageParams, TextInputItem
 from tests.support.schema_examples import THREAD
 
 ROOT = Path(__file__).parents[2]
@@ -107,8 +107,8 @@ def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
 import sys
 import pydantic.main
 before = set(sys.modules)
-import protocol.v1; protocol.v1.table()
-from protocol.events.msg import EVENTS
+import app_server_protocol.v1; app_server_protocol.v1.table()
+from app_server_protocol.events.msg import EVENTS
 print(sorted(set({heavy}) & (set(sys.modules) - before)))
 print([name for name, kind in EVENTS.items() if vars(kind).get('__pydantic_complete__')])
 """

@@ -3,11 +3,11 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from protocol.reading import read
-from protocol.structs import Json, model_of
-from protocol.v2.items import AgentMessageThreadItem, ItemCompletedNotification
-from protocol.v2.thread import ThreadStatusChangedNotification
-from protocol.v2.turn import TurnCompletedNotification
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json, model_of
+from app_server_protocol.v2.items import AgentMessageThreadItem, ItemCompletedNotification
+from app_server_protocol.v2.thread import ThreadStatusChangedNotification
+from app_server_protocol.v2.turn import TurnCompletedNotification
 
 MESSAGE = {"type": "agentMessage", "id": "i", "text": "hi", "phase": None}
 COMPLETED = {"threadId": "t", "turnId": "u", "item": MESSAGE, "completedAtMs": 1}

@@ -10,28 +10,33 @@ from jsonschema import Draft7Validator
 from pydantic import TypeAdapter, ValidationError
 
 from app_server import cli
-from protocol import jsonrpc, v2
-from protocol.export import main as export
-from protocol.export import schemas, typescript
-from protocol.fields import describe_validation_error
-from protocol.reading import read
-from protocol.structs import Json
-from protocol.table import (
+from app_server_protocol import jsonrpc, v2
+from app_server_protocol.export import main as export
+from app_server_protocol.export import schemas, typescript
+from app_server_protocol.fields import describe_validation_error
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json
+from app_server_protocol.table import (
     AnyClientRequest,
     AnyServerNotification,
     AnyServerRequest,
     NoParams,
 )
-from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
-from protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
-from protocol.v2.files import AtPath
-from protocol.v2.items import ThreadItem
-from protocol.v2.question import McpServerElicitationRequestParams
-from protocol.v2.server import PlanType
-from protocol.v2.settings import ApprovalMode, AskForApproval, GranularAskForApproval, SandboxPolicy
-from protocol.v2.thread import SessionSource, Thread
-from protocol.v2.thread_open import ThreadStartParams, ThreadStartResponse
-from protocol.v2.turn import TurnInterruptParams, TurnStartParams
+from app_server_protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
+from app_server_protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
+from app_server_protocol.v2.files import AtPath
+from app_server_protocol.v2.items import ThreadItem
+from app_server_protocol.v2.question import McpServerElicitationRequestParams
+from app_server_protocol.v2.server import PlanType
+from app_server_protocol.v2.settings import (
+    ApprovalMode,
+    AskForApproval,
+    GranularAskForApproval,
+    SandboxPolicy,
+)
+from app_server_protocol.v2.thread import SessionSource, Thread
+from app_server_protocol.v2.thread_open import ThreadStartParams, ThreadStartResponse
+from app_server_protocol.v2.turn import TurnInterruptParams, TurnStartParams
 from tests.support.published import definitions
 from tests.support.schema_examples import check_round_trip, examples
 
@@ -298,8 +303,8 @@ def test_typescript_of_threads_is_beside_that_of_conversations(tmp_path: Path) -
 
 def test_a_conversation_client_does_not_load_the_shapes_of_threads() -> None:
     script = (
-        "import sys, app_server.startup.full_server, protocol.v1; protocol.v1.table();"
-        "print([name for name in sys.modules if name.startswith('protocol.v2')])"
+        "import sys, app_server.startup.full_server, app_server_protocol.v1; app_server_protocol.v1.table();"
+        "print([name for name in sys.modules if name.startswith('app_server_protocol.v2')])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
@@ -309,8 +314,8 @@ def test_a_conversation_client_does_not_load_the_shapes_of_threads() -> None:
 
 def test_loading_the_table_builds_no_validator() -> None:
     script = """
-import protocol.v2; protocol.v2.table()
-from protocol.base import Model
+import app_server_protocol.v2; app_server_protocol.v2.table()
+from app_server_protocol.base import Model
 
 def below(kind):
     for each in kind.__subclasses__():

@@ -23,7 +23,7 @@ from app_server.conversations.adapter import (
 from app_server.core.session.commands import AnswerElicitation, Command, Interrupt
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
-from protocol.acp.tool_calls import (
+from app_server_protocol.acp.tool_calls import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
     CreateElicitationRequest,
@@ -35,11 +35,11 @@ from protocol.acp.tool_calls import (
     ToolCallStatus,
     ToolKind,
 )
-from protocol.engine.events import SessionEvent
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from protocol.events.tools import ElicitationRequestEvent
-from protocol.policy import ElicitationAction, ReviewDecision
-from protocol.structs import Json
+from app_server_protocol.engine.events import SessionEvent
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.policy import ElicitationAction, ReviewDecision
+from app_server_protocol.structs import Json
 
 DECISIONS: Final = {
     "allow_once": ReviewDecision.APPROVED,

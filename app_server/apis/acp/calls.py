@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-import protocol
+import app_server_protocol
 from app_server.apis.acp.shown import CALL_TITLE, changed_places, diffs_of, fenced, one_line, plain_output
 from app_server.core.rollout.stored_events import capped
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
-from protocol.acp.tool_calls import ContentOfCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolKind
-from protocol.engine import items as engine
-from protocol.engine.items import CommandSource, ItemStatus
-from protocol.events.commands import (
+from app_server_protocol.acp.tool_calls import (
+    ContentOfCall,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallStatus,
+    ToolKind,
+)
+from app_server_protocol.engine import items as engine
+from app_server_protocol.engine.items import CommandSource, ItemStatus
+from app_server_protocol.events.commands import (
     AddFileChange,
     DeleteFileChange,
     FileChange,
@@ -29,10 +35,10 @@ from protocol.events.commands import (
     SearchCommand,
     UpdateFileChange,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
-    import protocol.mcp
+    import app_server_protocol.mcp
 
 Item = (
     engine.CommandExecution
@@ -224,14 +230,14 @@ def _mcp_result(item: engine.McpToolCall) -> tuple[tuple[ContentOfCall, ...], Js
     match item.result:
         case None:
             return (), None
-        case protocol.mcp.OkResult(ok=result):
+        case app_server_protocol.mcp.OkResult(ok=result):
             blocks = tuple(block.to_value() for block in result.content)
             known = [block for block in blocks if _is_known_block(block)]
             raw: Json = {"content": list(blocks)}
             if result.structured_content is not None:
                 raw["structuredContent"] = result.structured_content
             return tuple(ContentOfCall(content=block) for block in known), _raw(raw)
-        case protocol.mcp.ErrResult(err=text):
+        case app_server_protocol.mcp.ErrResult(err=text):
             return (text_content(capped(text, WHOLE_MESSAGE)),), None
 
 

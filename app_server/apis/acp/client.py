@@ -11,7 +11,7 @@ from msgspec import Struct
 from app_server import __version__
 
 if TYPE_CHECKING:
-    from protocol.structs import Json
+    from app_server_protocol.structs import Json
 
 VERSION: Final = 1
 """The only version of the protocol that is spoken here: it is the answer to whatever a client asks for."""

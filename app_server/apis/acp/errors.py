@@ -13,8 +13,8 @@ from app_server.core.errors import (
     RolloutNotFound,
 )
 from app_server.rpc.errors import RpcError
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 
 METHOD_NOT_FOUND: Final = -32601
 AUTH_REQUIRED: Final = -32000

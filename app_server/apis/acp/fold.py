@@ -16,12 +16,12 @@ from app_server.apis.acp.updates import Notice, SessionUpdates, Severity, Speake
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.review_texts import outcome
-from protocol.acp.tool_calls import ToolCallStatus
-from protocol.engine import events, items
-from protocol.engine.events import EngineEvent, SessionEvent
-from protocol.events import notices
-from protocol.events.tools import PlanUpdateEvent
-from protocol.events.turn import TokenCountEvent, TokenUsageInfo
+from app_server_protocol.acp.tool_calls import ToolCallStatus
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.events import notices
+from app_server_protocol.events.tools import PlanUpdateEvent
+from app_server_protocol.events.turn import TokenCountEvent, TokenUsageInfo
 
 MOST_HELD: Final = 50
 """Notices that wait for the next turn."""

@@ -18,8 +18,13 @@ from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel, find_family
 from app_server.rpc.errors import invalid_params
-from protocol.acp.session import ConfigOptionValue, SessionConfigOption, SessionMode, SessionModeState
-from protocol.policy import (
+from app_server_protocol.acp.session import (
+    ConfigOptionValue,
+    SessionConfigOption,
+    SessionMode,
+    SessionModeState,
+)
+from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     QuestionKinds,
@@ -29,10 +34,10 @@ from protocol.policy import (
     WorkspaceWrite,
     with_roots,
 )
-from protocol.structs import Json, replace
+from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:
-    from protocol.rollout import TurnContextItem
+    from app_server_protocol.rollout import TurnContextItem
 
 MODE: Final = "mode"
 MODEL: Final = "model"

@@ -24,9 +24,9 @@ from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_params
 from app_server.rpc.lanes import LaneName
-from protocol.acp.session import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
-from protocol.jsonrpc import INITIALIZE, Request, RequestId
-from protocol.structs import Json
+from app_server_protocol.acp.session import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
+from app_server_protocol.jsonrpc import INITIALIZE, Request, RequestId
+from app_server_protocol.structs import Json
 
 PROMPTS: Final = "prompts"
 BEFORE_TURNS: Final = (NEW_SESSION.method, PROMPT.method, STEERING.method)

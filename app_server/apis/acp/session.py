@@ -26,9 +26,9 @@ from app_server.conversations.subscriptions import Client
 from app_server.core.config.types import Config
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
-from protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
-from protocol.engine.settings import UNSET, SettingsChange
-from protocol.structs import Json, replace
+from app_server_protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
+from app_server_protocol.engine.settings import UNSET, SettingsChange
+from app_server_protocol.structs import Json, replace
 
 log = logging.getLogger(__name__)
 

@@ -18,16 +18,16 @@ from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.shown import plain_output
 from app_server.conversations.adapter import ClientLine
 from app_server.rpc.backlog import StreamedText
-from protocol.acp.tool_calls import (
+from app_server_protocol.acp.tool_calls import (
     SessionToolCall,
     SessionToolCallUpdate,
     TerminalOfCall,
     ToolCallStatus,
     ToolKind,
 )
-from protocol.events.tools import PlanItemArg
-from protocol.jsonrpc import SESSION_UPDATE
-from protocol.structs import Json, json_bytes
+from app_server_protocol.events.tools import PlanItemArg
+from app_server_protocol.jsonrpc import SESSION_UPDATE
+from app_server_protocol.structs import Json, json_bytes
 
 TEXT_SECONDS: Final = 0.016
 OUTPUT_SECONDS: Final = 0.25

@@ -15,13 +15,13 @@ from app_server.conversations.adapter import (
     is_elicitation_answer,
 )
 from app_server.core.session.commands import Command
-from protocol.engine.events import EngineEvent
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from protocol.events.tools import ElicitationRequestEvent
-from protocol.ids import ConversationId
-from protocol.policy import ReviewDecision
-from protocol.structs import Json, alike
-from protocol.v1 import approval as wire
+from app_server_protocol.engine.events import EngineEvent
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.policy import ReviewDecision
+from app_server_protocol.structs import Json, alike
+from app_server_protocol.v1 import approval as wire
 
 
 def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:

@@ -18,15 +18,15 @@ from app_server.conversations.adapter import ClientLine, ClientQuestion, Convers
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.backlog import StreamedText
-from protocol import items as wire
-from protocol.engine import events, items
-from protocol.engine.legacy import has_query, legacy_events
-from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
-from protocol.events import commands, messages, notices, tools, turn
-from protocol.events.msg import EventMsg
-from protocol.ids import ConversationId
-from protocol.structs import json_bytes, replace
-from protocol.v1.conversation import event_method
+from app_server_protocol import items as wire
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.legacy import has_query, legacy_events
+from app_server_protocol.engine.questions import ToolCallQuestion, UserInputQuestion
+from app_server_protocol.events import commands, messages, notices, tools, turn
+from app_server_protocol.events.msg import EventMsg
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.structs import json_bytes, replace
+from app_server_protocol.v1.conversation import event_method
 
 USERS_COMMANDS = (items.CommandSource.USER_SHELL, items.CommandSource.PROVIDER)
 """Commands with `is_user_shell_command` in this API."""

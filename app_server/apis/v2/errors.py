@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from app_server.core.auth.credentials import AuthMethod
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.ids import ConversationId, parse_conversation_id
-from protocol.v2 import server as wire
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.ids import ConversationId, parse_conversation_id
+from app_server_protocol.v2 import server as wire
 
 
 def turn_error(error: TurnError) -> wire.TurnError:

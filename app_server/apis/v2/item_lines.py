@@ -14,11 +14,11 @@ from app_server.apis.v2.items import thread_item
 from app_server.conversations.adapter import ClientLine
 from app_server.core.rollout.stored_events import kept_item
 from app_server.rpc.backlog import StreamedText
-from protocol.engine import events, items
-from protocol.jsonrpc import dump_notification
-from protocol.structs import json_bytes, replace
-from protocol.table import Fields, S, ServerNotification
-from protocol.v2 import items as wire
+from app_server_protocol.engine import events, items
+from app_server_protocol.jsonrpc import dump_notification
+from app_server_protocol.structs import json_bytes, replace
+from app_server_protocol.table import Fields, S, ServerNotification
+from app_server_protocol.v2 import items as wire
 
 
 class NotificationLines:

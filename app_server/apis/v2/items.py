@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-import protocol
+import app_server_protocol
 from app_server.core.session.review_texts import outcome
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server.core.shell.summaries import shortens_output
 from app_server.rpc.errors import invalid_field, invalid_params
-from protocol import items as inputs
-from protocol.engine import items as engine
-from protocol.engine.items import CommandSource, ItemStatus
-from protocol.events import commands
-from protocol.events.review import ReviewOutputEvent
-from protocol.fields import PREFIX, describe_validation_error
-from protocol.responses import ResponseItem, SearchAction, WebSearchAction, checked_response_item
-from protocol.structs import Json
-from protocol.v2 import item_parts as parts
-from protocol.v2 import items as wire
+from app_server_protocol import items as inputs
+from app_server_protocol.engine import items as engine
+from app_server_protocol.engine.items import CommandSource, ItemStatus
+from app_server_protocol.events import commands
+from app_server_protocol.events.review import ReviewOutputEvent
+from app_server_protocol.fields import PREFIX, describe_validation_error
+from app_server_protocol.responses import ResponseItem, SearchAction, WebSearchAction, checked_response_item
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import item_parts as parts
+from app_server_protocol.v2 import items as wire
 
 if TYPE_CHECKING:
-    import protocol.mcp
+    import app_server_protocol.mcp
 
 
 def user_inputs(items: Sequence[parts.UserInput]) -> tuple[inputs.SentInput, ...]:
@@ -245,14 +245,14 @@ def _mcp_call(item: engine.McpToolCall, at: Mapping[str, Json]) -> wire.McpToolC
 
 
 def _mcp_result(
-    result: protocol.mcp.McpResult | None,
+    result: app_server_protocol.mcp.McpResult | None,
 ) -> tuple[parts.McpToolCallResult | None, parts.McpToolCallError | None]:
     match result:
         case None:
             return None, None
-        case protocol.mcp.ErrResult(err=message):
+        case app_server_protocol.mcp.ErrResult(err=message):
             return None, parts.McpToolCallError(message=message)
-        case protocol.mcp.OkResult(ok=ok):
+        case app_server_protocol.mcp.OkResult(ok=ok):
             shown = parts.McpToolCallResult(
                 content=tuple(block.to_value() for block in ok.content),
                 structured_content=ok.structured_content,

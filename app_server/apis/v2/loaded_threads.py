@@ -26,11 +26,11 @@ from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
 from app_server.identity import UserAgent
 from app_server.rpc.errors import invalid_request
-from protocol.engine.events import TurnRecord
-from protocol.ids import ConversationId, SessionOrigin
-from protocol.structs import replace
-from protocol.v2.thread import Thread
-from protocol.v2.turn import Turn
+from app_server_protocol.engine.events import TurnRecord
+from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.structs import replace
+from app_server_protocol.v2.thread import Thread
+from app_server_protocol.v2.turn import Turn
 
 Result = TypeVar("Result")
 

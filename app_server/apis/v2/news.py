@@ -12,17 +12,23 @@ from msgspec import Struct
 
 from app_server.apis.v2.item_lines import NotificationLines
 from app_server.apis.v2.settings import shown_settings
-from protocol.engine import events as engine
-from protocol.engine.events import GoalCleared, GoalUpdated, McpServerStateChanged, Notice, SettingsChanged
-from protocol.events import notices, turn
-from protocol.events.commands import TurnDiffEvent
-from protocol.events.tools import PlanUpdateEvent
-from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
-from protocol.structs import alike
-from protocol.v2 import server
-from protocol.v2 import thread as wire
-from protocol.v2.settings import THREAD_SETTINGS_UPDATED
-from protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep, TurnPlanStepStatus
+from app_server_protocol.engine import events as engine
+from app_server_protocol.engine.events import (
+    GoalCleared,
+    GoalUpdated,
+    McpServerStateChanged,
+    Notice,
+    SettingsChanged,
+)
+from app_server_protocol.events import notices, turn
+from app_server_protocol.events.commands import TurnDiffEvent
+from app_server_protocol.events.tools import PlanUpdateEvent
+from app_server_protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
+from app_server_protocol.structs import alike
+from app_server_protocol.v2 import server
+from app_server_protocol.v2 import thread as wire
+from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATED
+from app_server_protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep, TurnPlanStepStatus
 
 
 def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:

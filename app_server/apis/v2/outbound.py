@@ -20,18 +20,18 @@ from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
-from protocol.engine import events
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import EndedItem, TurnRecord
-from protocol.engine.items import Item
-from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from protocol.events.tools import ElicitationRequestEvent
-from protocol.events.turn import TokenCountEvent
-from protocol.structs import replace
-from protocol.v2 import items as wire
-from protocol.v2 import server, turn
-from protocol.v2.thread import THREAD_STATUS_CHANGED
+from app_server_protocol.engine import events
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.events import EndedItem, TurnRecord
+from app_server_protocol.engine.items import Item
+from app_server_protocol.engine.questions import ToolCallQuestion, UserInputQuestion
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.events.turn import TokenCountEvent
+from app_server_protocol.structs import replace
+from app_server_protocol.v2 import items as wire
+from app_server_protocol.v2 import server, turn
+from app_server_protocol.v2.thread import THREAD_STATUS_CHANGED
 
 Unshown = events.Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
 """Questions have a way of their own; the others say what is shown already."""

@@ -20,15 +20,15 @@ from app_server.conversations.adapter import (
     is_elicitation_answer,
 )
 from app_server.core.session.commands import Answer, Decide
-from protocol.engine import questions as engine
-from protocol.engine.events import SessionEvent
-from protocol.engine.items import CommandExecution, CommandSource, Item
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from protocol.events.tools import ElicitationRequestEvent
-from protocol.policy import ReviewDecision
-from protocol.responses import InputImage, InputText
-from protocol.structs import Json, alike
-from protocol.v2 import question as wire
+from app_server_protocol.engine import questions as engine
+from app_server_protocol.engine.events import SessionEvent
+from app_server_protocol.engine.items import CommandExecution, CommandSource, Item
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.policy import ReviewDecision
+from app_server_protocol.responses import InputImage, InputText
+from app_server_protocol.structs import Json, alike
+from app_server_protocol.v2 import question as wire
 
 INVALID: Final = "dynamic tool response was invalid"
 

@@ -20,10 +20,10 @@ from app_server.apis.v2.services import (
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
-from protocol.base import WireModel
-from protocol.structs import Json
-from protocol.v2.fields import experimental_fields_in_use
-from protocol.v2.settings import GranularAskForApproval
+from app_server_protocol.base import WireModel
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.fields import experimental_fields_in_use
+from app_server_protocol.v2.settings import GranularAskForApproval
 
 _BY_METHOD: Final = {
     "account": "account",

@@ -15,9 +15,9 @@ from app_server.conversations.adapter import ClientLine
 from app_server.conversations.subscriptions import Client
 from app_server.core.config.settings import UserSettings
 from app_server.core.errors import ConfigError, FilePosition
-from protocol.jsonrpc import dump_notification
-from protocol.table import Fields, S, ServerNotification
-from protocol.v2 import server as wire
+from app_server_protocol.jsonrpc import dump_notification
+from app_server_protocol.table import Fields, S, ServerNotification
+from app_server_protocol.v2 import server as wire
 
 if TYPE_CHECKING:
     from app_server.apis.services import ServerServices

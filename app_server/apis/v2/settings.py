@@ -15,10 +15,10 @@ from msgspec.structs import asdict
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.rpc.errors import invalid_field
-from protocol import policy as engine
-from protocol.engine.questions import ClientTool
-from protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
-from protocol.policy import (
+from app_server_protocol import policy as engine
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
+from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
     DangerFullAccess,
     ReadOnly,
@@ -26,11 +26,11 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.rollout import TurnContextItem
-from protocol.structs import alike, replace
-from protocol.v2 import settings as wire
-from protocol.v2 import thread, thread_open
-from protocol.v2.turn import TurnStartParams
+from app_server_protocol.rollout import TurnContextItem
+from app_server_protocol.structs import alike, replace
+from app_server_protocol.v2 import settings as wire
+from app_server_protocol.v2 import thread, thread_open
+from app_server_protocol.v2.turn import TurnStartParams
 
 PERMISSION_PROFILES: Final[Mapping[str, SandboxMode]] = {
     ":read-only": SandboxMode.READ_ONLY,

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
 from app_server.core.rollout.pages import ThreadSummary
-from protocol.engine import events
-from protocol.engine.events import EndedItem, TurnRecord
-from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
-from protocol.ids import SessionOrigin
-from protocol.responses import COMMENTARY
-from protocol.structs import Json
-from protocol.v2 import thread as wire
-from protocol.v2.item_parts import TextUserInput
-from protocol.v2.items import ThreadItem, UserMessageThreadItem
-from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
+from app_server_protocol.engine import events
+from app_server_protocol.engine.events import EndedItem, TurnRecord
+from app_server_protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
+from app_server_protocol.ids import SessionOrigin
+from app_server_protocol.responses import COMMENTARY
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import thread as wire
+from app_server_protocol.v2.item_parts import TextUserInput
+from app_server_protocol.v2.items import ThreadItem, UserMessageThreadItem
+from app_server_protocol.v2.turn import Turn, TurnItemsView, TurnStatus
 
 
 def pending_turn(id: str) -> Turn:

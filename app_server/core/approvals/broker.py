@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 import anyio
 from msgspec import Struct
 
-from protocol.engine.questions import AllowFiles, KeepRule
-from protocol.policy import ReviewDecision
+from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.policy import ReviewDecision
 
 
 class ApprovalAnswer(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from app_server.core.real_path import within
 from app_server.core.sandbox.plan import SandboxPlan
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 
 class Rights(Struct, frozen=True):

@@ -18,7 +18,7 @@ from app_server.core.approvals.rules_text import PrefixRule, RuleDecision
 from app_server.core.lazy import Lazy
 from app_server.core.shell.quote import join
 from app_server.core.shell.script import as_typed
-from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, SandboxPolicy
+from app_server_protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, SandboxPolicy
 
 Judge = Callable[..., bool]
 

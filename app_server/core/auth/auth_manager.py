@@ -27,7 +27,7 @@ from app_server.core.auth.credentials import (
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy
-from protocol.structs import Discreet, replace
+from app_server_protocol.structs import Discreet, replace
 
 if TYPE_CHECKING:
     from app_server.core.auth.issuer import Issuer

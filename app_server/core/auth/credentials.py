@@ -29,7 +29,7 @@ from app_server.core.config.safe_file import (
 )
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError, describe
-from protocol.structs import Discreet, Json, replace
+from app_server_protocol.structs import Discreet, Json, replace
 
 API_KEY = "OPENAI_API_KEY"
 """The field of a stored login that is always there."""

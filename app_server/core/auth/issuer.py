@@ -11,7 +11,7 @@ from app_server.core.auth.browser import CLIENT_ID, DEFAULT_ISSUER, ISSUER_VARIA
 from app_server.core.auth.credentials import Tokens
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.errors import AuthError
-from protocol.structs import Discreet, Json
+from app_server_protocol.structs import Discreet, Json
 
 WHOM = "the login server"
 

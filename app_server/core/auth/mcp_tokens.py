@@ -25,7 +25,7 @@ from app_server.core.auth.browser import is_safe_url
 from app_server.core.auth.credentials import filled, read_credentials_file, write_credentials_file
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.errors import AuthError
-from protocol.structs import Discreet, Json, replace
+from app_server_protocol.structs import Discreet, Json, replace
 
 CREDENTIALS_FILE = ".credentials.json"
 

@@ -18,7 +18,7 @@ from app_server.core.auth.browser import is_safe_url
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.errors import AuthError
 from app_server.core.http.address import origin
-from protocol.structs import Discreet, Json
+from app_server_protocol.structs import Discreet, Json
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVERS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")

@@ -16,7 +16,7 @@ from app_server.core.errors import AuthError, IssuerUnreachable
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.http.lazy_http import LazyHttp
-from protocol.structs import Discreet, Json
+from app_server_protocol.structs import Discreet, Json
 
 REQUEST_SECONDS = 30.0
 """Timeout of a request; issuers respond in well under a second."""

@@ -25,7 +25,7 @@ from app_server.core.config.layers import (
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import InvalidSettings
 from app_server.masking import MASK, is_secret_name, masked, masked_text
-from protocol.structs import Discreet, Json, replace
+from app_server_protocol.structs import Discreet, Json, replace
 
 
 class LayerKind(StrEnum):

@@ -18,7 +18,7 @@ from app_server.core.config.table import ABOUT_CLIENTS, every_setting
 from app_server.core.config.types import ClientFence, CliOverrides, Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights, ConfigError
 from app_server.core.real_path import real_path
-from protocol.policy import (
+from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     QuestionKinds,
@@ -26,7 +26,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 OPEN: Final = frozenset(key for key, _, part in every_setting() if part.open)
 """Settings that start, read and grant nothing. A setting that is not here may do so, also in a later version."""

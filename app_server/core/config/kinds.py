@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from protocol.structs import Json, replace
+from app_server_protocol.structs import Json, replace
 
 MAX_INTEGER = 2**63 - 1
 

@@ -26,7 +26,7 @@ from app_server.core.config.kinds import quote
 from app_server.core.config.settings_reader import derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.types import CliOverrides, RequestOverrides
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 MAX_DEPTH = 32
 """No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""

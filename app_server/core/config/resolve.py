@@ -21,8 +21,8 @@ from app_server.core.config.settings_reader import SettingsTable, derive_error, 
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
 from app_server.core.errors import describe
-from protocol.ids import sound_path
-from protocol.policy import (
+from app_server_protocol.ids import sound_path
+from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     QuestionKinds,
@@ -31,7 +31,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 LOCAL_PORTS = {"oss": 11434, "ollama": 11434, "lmstudio": 1234}
 """Of the local servers, by their ids."""

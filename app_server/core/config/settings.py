@@ -23,12 +23,12 @@ from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import CONFIG_FILE, place_in_file, places_in_file, read_config_file
 from app_server.core.config.types import Config, RequestOverrides, SettingsPlace, SettingsWarning
 from app_server.core.lazy import Lazy
-from protocol.policy import roots_beside, with_roots
-from protocol.structs import replace
+from app_server_protocol.policy import roots_beside, with_roots
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.config.settings_file import SettingsFile
-    from protocol.structs import Json
+    from app_server_protocol.structs import Json
 
 NOTHING_ASKED = RequestOverrides()
 NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})

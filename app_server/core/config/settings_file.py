@@ -43,8 +43,8 @@ from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread
-from protocol.policy import ReasoningEffort, WorkspaceWrite, known_effort
-from protocol.structs import Json
+from app_server_protocol.policy import ReasoningEffort, WorkspaceWrite, known_effort
+from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     import anyio

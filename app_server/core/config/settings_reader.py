@@ -15,7 +15,7 @@ from app_server.core.config.table import Setting, SettingsPart, every_setting, i
 from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
 from app_server.core.lazy import Lazy
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from app_server.core.config.toml_file import read_config_file
 from app_server.core.errors import InvalidSettings
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 class SkillSwitch(Struct, frozen=True, kw_only=True):

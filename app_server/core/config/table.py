@@ -31,7 +31,7 @@ from app_server.core.config.kinds import (
     refused,
     word,
 )
-from protocol.policy import (
+from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,
     QuestionKinds,
@@ -40,7 +40,7 @@ from protocol.policy import (
     Verbosity,
     WorkspaceWrite,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 ABOUT_CLIENTS = "app_server"
 """The table in which the user says what clients may do. A client's request cannot change it."""

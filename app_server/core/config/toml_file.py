@@ -17,7 +17,7 @@ import tomli
 from app_server.core import remedies
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import UNREADABLE_CONFIG, ConfigError, FilePosition
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 CONFIG_FILE = "config.toml"
 

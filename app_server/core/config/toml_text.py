@@ -13,7 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
 from app_server.core.config.effective import UnsafeEdit, same_settings
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 def edited_text(text: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> str:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from app_server.core.config.features import Features
 from app_server.core.errors import FilePosition
-from protocol.policy import (
+from app_server_protocol.policy import (
     AskForApproval,
     QuestionKinds,
     ReadOnly,
@@ -26,7 +26,7 @@ from protocol.policy import (
     Verbosity,
     WorkspaceWrite,
 )
-from protocol.structs import Discreet, Json
+from app_server_protocol.structs import Discreet, Json
 
 DEFAULT_MODEL = "gpt-5-codex"
 OPENAI = "openai"

@@ -10,10 +10,16 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from protocol.engine.settings import Settings
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
-from protocol.responses import InputText, MessageItem, ResponseItem
-from protocol.rollout import AGENTS_HEAD, ENVIRONMENT_HEAD
+from app_server_protocol.engine.settings import Settings
+from app_server_protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from app_server_protocol.responses import InputText, MessageItem, ResponseItem
+from app_server_protocol.rollout import AGENTS_HEAD, ENVIRONMENT_HEAD
 
 CLOSE = "</environment_context>"
 

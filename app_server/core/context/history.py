@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens, within_tokens
-from protocol import responses
-from protocol.responses import InputText, MessageItem, ResponseItem, call_key
-from protocol.rollout import is_injected
+from app_server_protocol import responses
+from app_server_protocol.responses import InputText, MessageItem, ResponseItem, call_key
+from app_server_protocol.rollout import is_injected
 
 
 class ConversationHistory:

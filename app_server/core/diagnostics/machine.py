@@ -28,8 +28,8 @@ from app_server.core.rollout.disk import HISTORY, NOTES, home_lock
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.sandbox.plan import SandboxLayer, SandboxState
 from app_server.masking import MASK, masked_text
-from protocol.checks import Check, broken, ok, warning
-from protocol.structs import replace
+from app_server_protocol.checks import Check, broken, ok, warning
+from app_server_protocol.structs import replace
 
 LITTLE_BYTES = 1 << 30
 """Less free space than this is worth a warning: a few long conversations need it."""

@@ -22,7 +22,7 @@ from app_server.core.model.model_list import ModelList, ModelsUnknown
 from app_server.core.remedies import Problem
 from app_server.places.looking import Found, look
 from app_server.places.socket_place import SocketPlace
-from protocol.checks import Check, CheckStatus, broken, ok, warning
+from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 
 REFUSED = (401, 403)
 NO_LIST = (404, 405, 501)

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
 from app_server.core.sandbox.plan import SandboxPlan
-from protocol.events.commands import ExecOutputStream
-from protocol.structs import Discreet
+from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.structs import Discreet
 
 TIMEOUT_EXIT_CODE = 124
 """The exit code of a command that exceeded its time limit, as with timeout(1)."""

@@ -34,7 +34,7 @@ from app_server.core.exec.launcher_process import Confinement, LauncherProcess
 from app_server.core.lazy import Lazy
 from app_server.core.sandbox.plan import SANDBOX_EXEC, SandboxLayer, SandboxPlan, SandboxState, wrap
 from app_server.core.threads import run_in_thread
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 _LANDLOCK: Lazy[Any] = Lazy(lambda: import_module("landlock"))
 

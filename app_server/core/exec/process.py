@@ -37,7 +37,7 @@ from app_server.core.exec.streams import (
     enlarge,
     execution_error,
 )
-from protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.commands import ExecOutputStream
 
 KILL_SECONDS = 3.0
 """How long the launcher may take to report a kill; its own bound for the tree is two seconds."""

@@ -26,7 +26,7 @@ from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
-from protocol.policy import SandboxPolicy
+from app_server_protocol.policy import SandboxPolicy
 
 log = logging.getLogger(__name__)
 

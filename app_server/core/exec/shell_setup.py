@@ -30,7 +30,7 @@ from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import SHORTAGES
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.own_programs import apply_patch_command
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 
 def own_folder(home: str, *names: str) -> str:

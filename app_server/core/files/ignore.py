@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
 
 _CLASSES = {
     "alnum": "a-zA-Z0-9",

@@ -1,7 +1,7 @@
 """Reads for the model: lines of a file, the block around a line, entries of a folder, files that contain a pattern,
 images.
 
-It runs as a separate process, `python -I -S model_reads.py REQUEST`, so that it has only the rights of a command and
+It runs as a separate process, a program with the argument REQUEST, so that it has only the rights of a command and
 can be killed at any time. The request is JSON: `{"do": "read" | "block" | "list" | "grep" | "image", ...}`. The result
 goes to stdout; an error goes to stderr, with exit status 1. Imports the standard library and this folder only.
 """
@@ -17,10 +17,6 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from app_server.core.files.walk import SEPARATOR, Tree
 
@@ -308,8 +304,8 @@ def _reason(error: OSError) -> str:
     return f"{error.strerror} (os error {error.errno})"
 
 
-def main(request: str) -> int:
-    arguments = json.loads(request)
+def main(command_line: Sequence[str]) -> int:
+    arguments = json.loads(command_line[0])
     result: str | bytes
     try:
         match arguments.pop("do"):
@@ -331,7 +327,3 @@ def main(request: str) -> int:
         output = sys.stdout.buffer
     output.write(result.encode("utf-8", "replace") if isinstance(result, str) else result)
     return 0 if output is sys.stdout.buffer else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from app_server.beneath import Beneath, read_named
 from app_server.core.files.ignore import RuleSet, parse_rules
 from app_server.core.real_path import real_path
-from protocol.light_dataclasses import dataclass, field
+from app_server.light_dataclasses import dataclass, field
 
 IGNORE_FILES = (".gitignore", ".ignore")
 """In one folder, the later one overrides the earlier one."""

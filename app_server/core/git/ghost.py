@@ -23,8 +23,8 @@ from app_server.core.git.run_git import TIME_LIMIT, Git, objects_in
 from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread
-from protocol.responses import GhostCommit, SnapshotOfTurn
-from protocol.structs import replace
+from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.git.snapshot import Known, WorktreeSnapshot

@@ -22,7 +22,7 @@ from msgspec import Struct
 from app_server.beneath import Beneath, read_named
 from app_server.core.config.trust import confirmed_git_dir
 from app_server.core.real_path import real_path
-from protocol.rollout import GitInfo
+from app_server_protocol.rollout import GitInfo
 
 # Texts, which `re` compiles with the first repository.
 _SECTION = r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]'

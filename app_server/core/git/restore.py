@@ -27,7 +27,7 @@ from app_server.core.git.run_git import TIME_LIMIT, Git
 from app_server.core.git.snapshot import pathspec, usual_bits
 from app_server.core.git.worktree_files import SUBMODULE, SYMLINK, UNKNOWN, Blobs, look_at
 from app_server.core.threads import run_in_thread
-from protocol.responses import GhostCommit, SnapshotOfTurn
+from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
 
 MAX_RESTORED_BYTES = 64 * 1024 * 1024
 """A larger file is kept as it is; so much is read of git at once."""

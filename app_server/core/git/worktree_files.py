@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from app_server.beneath import READ_SIZE, Beneath, RefusedName
 from app_server.core.errors import GitError
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 UNKNOWN = 0
 """The mode of what git does not store, or what cannot be looked at."""

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
 
-from protocol.structs import Discreet
+from app_server_protocol.structs import Discreet
 
 
 class HttpRequest(Discreet, frozen=True, kw_only=True):

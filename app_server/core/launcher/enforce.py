@@ -16,7 +16,7 @@ from app_server.core.launcher.light import Any, Callable, suppress
 from app_server.core.launcher.namespaces import ShownHome
 from app_server.core.launcher.seccomp import AHEAD, REST, Filter
 from app_server.core.launcher.syscalls import call, prctl
-from protocol.light_dataclasses import dataclass, replace
+from app_server.light_dataclasses import dataclass, replace
 
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER = 4, 24, 28, 36
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 38, 47

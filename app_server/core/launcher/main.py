@@ -18,7 +18,7 @@ import time
 from app_server.core.launcher import descendants, prepared, supervisor, wire
 from app_server.core.launcher.light import Callable, Sequence, signal, socket, suppress
 from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
-from protocol.light_dataclasses import dataclass, field
+from app_server.light_dataclasses import dataclass, field
 
 FREE = b"+"
 """The message of a supervisor that is ready for another command."""
@@ -307,8 +307,8 @@ class Launcher:
             parent.leave()
 
 
-def main() -> None:
-    server = socket.socket(fileno=int(sys.argv[1]))
+def main(arguments: Sequence[str]) -> None:
+    server = socket.socket(fileno=int(arguments[0]))
     os.set_inheritable(server.fileno(), False)
     server.setblocking(True)
     if sys.platform == "linux":

@@ -18,7 +18,7 @@ import time
 
 from app_server.core.launcher.light import Any, suppress
 from app_server.core.launcher.syscalls import AT_FDCWD, CLONE_NEWNET, call, open_place
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000

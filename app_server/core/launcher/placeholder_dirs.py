@@ -17,7 +17,7 @@ import stat
 import sys
 
 from app_server.core.launcher.light import Iterable, suppress
-from protocol.light_dataclasses import dataclass, field
+from app_server.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.launcher.syscalls import open_place

@@ -23,7 +23,7 @@ import sys
 from app_server.core.launcher import supervisor, wire
 from app_server.core.launcher.light import Callable, closing, socket, suppress
 from app_server.core.launcher.socket_broker import BrokerHandle
-from protocol.light_dataclasses import dataclass, field
+from app_server.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.launcher import enforce, namespaces

@@ -14,7 +14,7 @@ import struct
 
 from app_server.core.launcher.light import Iterable
 from app_server.core.launcher.syscalls import MACHINE, X86_64, call
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
 
 LOAD, AND, JUMP, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x06
 ALLOW = 0x7FFF0000

@@ -15,7 +15,7 @@ import sys
 
 from app_server.core.launcher import wire
 from app_server.core.launcher.light import Callable, signal, socket, suppress
-from protocol.light_dataclasses import dataclass, field
+from app_server.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.launcher import enforce, sockets

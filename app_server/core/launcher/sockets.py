@@ -22,7 +22,7 @@ import time
 from app_server.core.launcher import seccomp
 from app_server.core.launcher.light import closing, socket, suppress
 from app_server.core.launcher.syscalls import MACHINE, X86_64, call
-from protocol.light_dataclasses import dataclass, field
+from app_server.light_dataclasses import dataclass, field
 
 RECEIVE, SEND, IS_VALID, ADD_DESCRIPTOR = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
 """SECCOMP_IOCTL_NOTIF_*"""

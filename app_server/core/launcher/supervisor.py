@@ -19,7 +19,7 @@ import time
 
 from app_server.core.launcher import descendants, wire
 from app_server.core.launcher.light import Callable, signal, socket, suppress
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
 
 COMPONENT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 if sys.platform == "linux":

@@ -28,7 +28,7 @@ from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_client import McpLink, OnMessage
 from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
 from app_server.core.threads import YieldBudget
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 UNAUTHORIZED, NOT_FOUND = 401, 404
 SESSION_HEADER = "mcp-session-id"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from protocol.engine.events import McpServerStateChanged
-from protocol.structs import Discreet, Json
+from app_server_protocol.engine.events import McpServerStateChanged
+from app_server_protocol.structs import Discreet, Json
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource

@@ -23,7 +23,7 @@ from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, ElicitationResult
 from app_server.core.mcp.offer import ServerIntroduction
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND, Incoming, McpError, McpReply, McpServerRequest
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

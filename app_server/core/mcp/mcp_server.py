@@ -23,8 +23,8 @@ from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed
 from app_server.core.mcp.offer import SERVER_NAME, ServerIntroduction, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.core.mcp.stdio_link import open_stdio
-from protocol.engine.events import McpServerState, McpServerStateChanged
-from protocol.structs import Json, replace
+from app_server_protocol.engine.events import McpServerState, McpServerStateChanged
+from app_server_protocol.structs import Json, replace
 
 log = logging.getLogger(__name__)
 

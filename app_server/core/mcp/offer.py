@@ -25,8 +25,14 @@ from app_server.core.mcp.faults import (
 )
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.core.mcp.results import known_fields
-from protocol.mcp import McpAuthStatus, McpToolDefinition, Resource, ResourceTemplate, ToolInputSchema
-from protocol.structs import Discreet, Json
+from app_server_protocol.mcp import (
+    McpAuthStatus,
+    McpToolDefinition,
+    Resource,
+    ResourceTemplate,
+    ToolInputSchema,
+)
+from app_server_protocol.structs import Discreet, Json
 
 PREFIX = "mcp"
 DELIMITER = "__"

@@ -32,10 +32,10 @@ from app_server.core.mcp.results import (
     read_output,
 )
 from app_server.core.threads import run_in_thread
-from protocol.events.tools import McpListToolsResponseEvent
-from protocol.json_limits import nested_too_deeply
-from protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
-from protocol.structs import Json, replace
+from app_server_protocol.events.tools import McpListToolsResponseEvent
+from app_server_protocol.json_limits import nested_too_deeply
+from app_server_protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
+from app_server_protocol.structs import Json, replace
 
 APPROVAL_KIND = "mcp_tool_call"
 """By which clients distinguish this question from those of the server itself."""

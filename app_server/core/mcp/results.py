@@ -17,10 +17,10 @@ from pydantic_core import to_json
 
 from app_server.core.mcp.faults import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
 from app_server.core.pictures import ImageUnreadable, checked_url
-from protocol import mcp
-from protocol.base import Model
-from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
-from protocol.structs import Json
+from app_server_protocol import mcp
+from app_server_protocol.base import Model
+from app_server_protocol.responses import FunctionCallOutputPayload, InputImage, InputText
+from app_server_protocol.structs import Json
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 from pydantic_core import from_json, to_json
 
 from app_server.core.mcp.faults import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
-from protocol.json_limits import MAX_DEPTH, MAX_VALUES, too_many_values
-from protocol.structs import Discreet, Json
+from app_server_protocol.json_limits import MAX_DEPTH, MAX_VALUES, too_many_values
+from app_server_protocol.structs import Discreet, Json
 
 
 class McpReply(Discreet, frozen=True):

@@ -13,9 +13,9 @@ from msgspec import Struct
 from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model import model_errors
 from app_server.core.model.payload import count, mapping, parse_object, text_of
-from protocol.engine.errors import ErrorClass
-from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
-from protocol.structs import Json
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.structs import Json
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:

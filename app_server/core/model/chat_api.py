@@ -33,10 +33,16 @@ from app_server.core.model.prompt import (
     ReasoningContentDelta,
     RequestSettings,
 )
-from protocol import responses
-from protocol.events.turn import TokenUsage
-from protocol.responses import FunctionCall, MessageItem, OutputText, ReasoningResponseItem, ReasoningText
-from protocol.structs import Json, json_bytes
+from app_server_protocol import responses
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.responses import (
+    FunctionCall,
+    MessageItem,
+    OutputText,
+    ReasoningResponseItem,
+    ReasoningText,
+)
+from app_server_protocol.structs import Json, json_bytes
 
 CUT_SHORT = ("length", "content_filter")
 

@@ -13,7 +13,7 @@ from app_server.core.caller import ClientIdentity
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
 from app_server.core.model.model_errors import missing_variable
-from protocol.structs import Discreet
+from app_server_protocol.structs import Discreet
 
 OPENAI_URL = "https://api.openai.com/v1"
 CHATGPT_URL = "https://chatgpt.com/backend-api/codex"

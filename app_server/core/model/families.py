@@ -13,8 +13,8 @@ from functools import cache
 
 from msgspec import Struct
 
-from protocol.policy import ReasoningEffort, Verbosity
-from protocol.structs import replace
+from app_server_protocol.policy import ReasoningEffort, Verbosity
+from app_server_protocol.structs import replace
 
 
 class ShellToolKind(StrEnum):

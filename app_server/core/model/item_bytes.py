@@ -13,7 +13,7 @@ from operator import is_not
 
 from app_server.core.model.payload import mapping
 from app_server.core.model.prompt import FreeformTool, Prompt
-from protocol.responses import (
+from app_server_protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,

@@ -43,9 +43,9 @@ from app_server.core.model.model_errors import (
 from app_server.core.model.prompt import ModelEvent, Prompt, RateLimits, RequestSettings
 from app_server.core.model.responses_api import ResponsesDecoder, responses_body
 from app_server.core.model.stream import EventStream
-from protocol.engine.errors import ErrorClass
-from protocol.events.turn import TokenUsage
-from protocol.structs import replace
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)
 

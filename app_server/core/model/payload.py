@@ -13,9 +13,9 @@ import logging
 from pydantic_core import from_json
 
 from app_server.core.model.model_errors import ResponseTooLarge
-from protocol.events.turn import TokenUsage
-from protocol.json_limits import MAX_VALUES, nested_too_deeply, too_many_values
-from protocol.structs import Json
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.json_limits import MAX_VALUES, nested_too_deeply, too_many_values
+from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from protocol.events.turn import RateLimitSnapshot, TokenUsage
-from protocol.policy import ReasoningSummary, Verbosity
-from protocol.responses import ResponseItem
-from protocol.structs import Json
+from app_server_protocol.events.turn import RateLimitSnapshot, TokenUsage
+from app_server_protocol.policy import ReasoningSummary, Verbosity
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import Json
 
 
 class FunctionTool(Struct, frozen=True):

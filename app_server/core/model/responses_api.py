@@ -38,9 +38,9 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
-from protocol.policy import ULTRA, ReasoningEffort, ReasoningSummary
-from protocol.responses import ResponseItem, parse_response_item
-from protocol.structs import Json, json_bytes
+from app_server_protocol.policy import ULTRA, ReasoningEffort, ReasoningSummary
+from app_server_protocol.responses import ResponseItem, parse_response_item
+from app_server_protocol.structs import Json, json_bytes
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""`apply_patch` as a program for commands: `python -I -S apply_patch.py [PATCH]`, or the patch on stdin.
+"""`apply_patch` as a program for commands: its argument is the patch, or stdin has it.
 
 It parses, plans and writes like a patch of the tool, all of it or nothing, with the rights of the command that runs
 it, so the same sandbox protects the same paths. It requests no approval: that was decided for the command. It imports
@@ -10,12 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Sequence
-
-if __name__ == "__main__":
-    # At the end of the path, so that nothing installed beside this package shadows a standard module.
-    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from app_server.core.patch.atomic_writer import UNINTERRUPTED, apply_document
 from app_server.core.patch.disk_files import DiskFiles
@@ -89,7 +84,3 @@ def _standard_input() -> bytes:
     if not pieces:
         raise UsageError(USAGE)
     return b"".join(pieces)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Writes a planned patch to the disk, completely or not at all: `python -I -S atomic_writer.py < document`.
+"""Writes a planned patch to the disk, completely or not at all: a program that reads a document on stdin.
 
 It imports the standard library and `write_steps` only, so that it starts quickly and inside any sandbox. It writes with
 the rights of its process. `apply_document` does the same within a process.
@@ -22,10 +22,6 @@ import os
 import signal
 import stat
 import sys
-
-if __name__ == "__main__":
-    # At the end of the path, so that nothing installed beside this package shadows a standard module.
-    sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
 
 from app_server.core.patch import write_steps
 
@@ -285,13 +281,9 @@ def copy_rights(source: int, target: int) -> None:
     os.fchmod(target, stat.S_IMODE(info.st_mode) & 0o777)
 
 
-def main() -> int:
+def main(_arguments: object) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, UNINTERRUPTED)
     status, out, err = apply_document(sys.stdin.buffer.read())
     sys.stdout.buffer.write(os.fsencode(out))
     sys.stderr.buffer.write(os.fsencode(err))
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

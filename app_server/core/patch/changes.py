@@ -16,9 +16,9 @@ from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.disk_files import read_regular
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
 from app_server.core.patch.planner import FileEdit, NoSnapshot, PatchPlan, Place, Snapshot, text_of
-from protocol.engine.items import FileTexts
-from protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
+from app_server_protocol.engine.items import FileTexts
+from app_server_protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 
 SHOWN_CONTEXT = 1
 """Lines of context in the diffs of an approval request."""

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
 
 STEPS = 400_000
 """Maximum cost of one search for a middle point: a fraction of a second."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from app_server.core.patch.parse import Hunk, HunkLine, PatchError
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
 
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 SINGLE_QUOTES = "\u2018\u2019\u201a\u201b"

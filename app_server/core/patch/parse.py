@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from app_server.core.errors import CoreError
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
 
 
 class PatchError(CoreError):

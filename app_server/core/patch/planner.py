@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from app_server.core.patch.hunks import apply_hunks, decode
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, PatchError, UpdateFile
 from app_server.core.real_path import within
-from protocol.light_dataclasses import dataclass, replace
+from app_server.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from app_server.core.patch.atomic_writer import EditDocument

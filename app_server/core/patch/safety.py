@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from app_server.core.patch.planner import Place
 from app_server.core.real_path import within
-from protocol.light_dataclasses import dataclass
-from protocol.policy import AskForApproval
+from app_server.light_dataclasses import dataclass
+from app_server_protocol.policy import AskForApproval
 
 PROTECTED_NAMES = frozenset((".git", ".codex", ".agents"))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from app_server.core.patch.parse import BEGIN, PatchSyntaxError, parse_patch
 from app_server.core.shell.script import parse, text_of
-from protocol.light_dataclasses import dataclass
+from app_server.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node

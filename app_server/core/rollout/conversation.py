@@ -35,16 +35,16 @@ from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.writer import RolloutWriter
-from protocol import responses
-from protocol.engine.events import Goal
-from protocol.events import messages as message_events
-from protocol.events.msg import EVENTS, EventMsg
-from protocol.events.notices import UndoCompletedEvent
-from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
-from protocol.events.turn import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
-from protocol.reading import read
-from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent
-from protocol.structs import Json, replace
+from app_server_protocol import responses
+from app_server_protocol.engine.events import Goal
+from app_server_protocol.events import messages as message_events
+from app_server_protocol.events.msg import EVENTS, EventMsg
+from app_server_protocol.events.notices import UndoCompletedEvent
+from app_server_protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from app_server_protocol.events.turn import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
+from app_server_protocol.reading import read
+from app_server_protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent
+from app_server_protocol.structs import Json, replace
 
 StoredText = (
     message_events.UserMessageEvent

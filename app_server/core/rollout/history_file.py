@@ -20,8 +20,8 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout import disk
 from app_server.core.rollout.record import parse_object
 from app_server.core.threads import run_in_thread
-from protocol.events.notices import HistoryEntry
-from protocol.structs import escaped_json
+from app_server_protocol.events.notices import HistoryEntry
+from app_server_protocol.structs import escaped_json
 
 FILE_NAME = "history.jsonl"
 MAX_HISTORY_BYTES = 256 * 1024 * 1024

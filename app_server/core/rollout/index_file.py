@@ -27,8 +27,8 @@ from msgspec import Struct
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, StoredHead, source_word
 from app_server.core.rollout.rollout_names import RolloutName
 from app_server.core.rollout.summary import FileState, StoredThread
-from protocol.ids import ConversationId
-from protocol.structs import escaped_json
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.structs import escaped_json
 
 log = logging.getLogger(__name__)
 

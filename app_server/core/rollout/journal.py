@@ -28,11 +28,11 @@ from app_server.core.rollout.record import (
 )
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.stored_events import TEXT, TURN_ITEM, TextPiece, cut_item_events
-from protocol.engine.items import AgentMessage, Plan, Reasoning, item_from_value
-from protocol.events.turn import TurnAbortedEvent, TurnAbortReason
-from protocol.responses import MessageItem, OutputText, ResponseItem
-from protocol.rollout import StoredEvent, stored_line
-from protocol.structs import Json, replace
+from app_server_protocol.engine.items import AgentMessage, Plan, Reasoning, item_from_value
+from app_server_protocol.events.turn import TurnAbortedEvent, TurnAbortReason
+from app_server_protocol.responses import MessageItem, OutputText, ResponseItem
+from app_server_protocol.rollout import StoredEvent, stored_line
+from app_server_protocol.structs import Json, replace
 
 MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
 _TEXT_MARK: Final = f'"type":"{TEXT}","after":'.encode()

@@ -18,13 +18,13 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.record import RawLine, StoredRecord, TakenBack, find_reverts, read_record
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
-from protocol.base import tag_of
-from protocol.engine.events import Goal
-from protocol.events.msg import EVENTS, EventMsg
-from protocol.events.turn import TokenUsageInfo
-from protocol.reading import read
-from protocol.rollout import TurnContextItem
-from protocol.structs import Json
+from app_server_protocol.base import tag_of
+from app_server_protocol.engine.events import Goal
+from app_server_protocol.events.msg import EVENTS, EventMsg
+from app_server_protocol.events.turn import TokenUsageInfo
+from app_server_protocol.reading import read
+from app_server_protocol.rollout import TurnContextItem
+from app_server_protocol.structs import Json
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 FIRST_BYTES = 16 * 1024

@@ -25,7 +25,7 @@ from app_server.core.rollout.rollout_names import (
     RolloutName,
     parse_rollout_name,
 )
-from protocol.ids import ConversationId
+from app_server_protocol.ids import ConversationId
 
 NAME_LENGTH = len("rollout-2026-01-02T03-04-05-.jsonl") + 36
 STAMP, ID = slice(8, 27), slice(28, 64)

@@ -18,9 +18,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from protocol.responses import OtherItem, ResponseItem, parse_response_item
-from protocol.rollout import StoredEvent
-from protocol.structs import Json, escaped_json
+from app_server_protocol.responses import OtherItem, ResponseItem, parse_response_item
+from app_server_protocol.rollout import StoredEvent
+from app_server_protocol.structs import Json, escaped_json
 
 _CANONICAL: Final = re.compile(
     rb'\{"timestamp":"[^"\\]{0,40}","type":"([a-z_]{1,20})","payload":(\{(?:"type":"([a-z_]{1,40})")?.*\})\}',

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from protocol.ids import ConversationId
+from app_server_protocol.ids import ConversationId
 
 SESSIONS = "sessions"
 ARCHIVED = "archived_sessions"

@@ -28,17 +28,17 @@ from app_server.core.rollout.summary import ThreadNotes, read_stored_thread, sum
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.threads import run_in_thread
-from protocol.ids import ConversationId
+from app_server_protocol.ids import ConversationId
 
 if TYPE_CHECKING:
     from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.rollout.pages import FoundThread, ListRequest, Page, ThreadSummary, TurnCut
     from app_server.core.rollout.stored_items import StoredItems
     from app_server.core.rollout.thread_listing import ThreadLists
-    from protocol.engine.events import Goal, TurnRecord
-    from protocol.events.msg import EventMsg
-    from protocol.ids import ConversationId
-    from protocol.rollout import GitInfo, TurnContextItem
+    from app_server_protocol.engine.events import Goal, TurnRecord
+    from app_server_protocol.events.msg import EventMsg
+    from app_server_protocol.ids import ConversationId
+    from app_server_protocol.rollout import GitInfo, TurnContextItem
 
 
 Result = TypeVar("Result")

@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from protocol.base import tag_of
-from protocol.engine import events, items
-from protocol.engine.legacy import legacy_events
-from protocol.events.notices import UndoCompletedEvent
-from protocol.events.turn import TokenCountEvent, TurnAbortedEvent
-from protocol.rollout import StoredEvent
-from protocol.structs import Json, Written, replace
+from app_server_protocol.base import tag_of
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.legacy import legacy_events
+from app_server_protocol.events.notices import UndoCompletedEvent
+from app_server_protocol.events.turn import TokenCountEvent, TurnAbortedEvent
+from app_server_protocol.rollout import StoredEvent
+from app_server_protocol.structs import Json, Written, replace
 
 TURN_ITEM = "turn_item"
 """The kind of a line that holds an item which no older event stands for."""

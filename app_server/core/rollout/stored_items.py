@@ -32,16 +32,16 @@ from app_server.core.rollout.stored_events import kept_item
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.shell.summaries import parse_command
-from protocol.engine import items
-from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
-from protocol.events.commands import AddFileChange, DeleteFileChange, UpdateFileChange
-from protocol.events.commands import FileChange as ChangedFile
-from protocol.events.tools import PlanUpdateEvent
-from protocol.events.turn import TokenUsageInfo
-from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
-from protocol.reading import read
-from protocol.rollout import stored_line
-from protocol.structs import Json, replace
+from app_server_protocol.engine import items
+from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
+from app_server_protocol.events.commands import AddFileChange, DeleteFileChange, UpdateFileChange
+from app_server_protocol.events.commands import FileChange as ChangedFile
+from app_server_protocol.events.tools import PlanUpdateEvent
+from app_server_protocol.events.turn import TokenUsageInfo
+from app_server_protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
+from app_server_protocol.reading import read
+from app_server_protocol.rollout import stored_line
+from app_server_protocol.structs import Json, replace
 
 
 class StoredItems(Struct, frozen=True):

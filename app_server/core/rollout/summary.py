@@ -29,9 +29,9 @@ from app_server.core.rollout.lines import counting_lines, raw_lines, turn_contex
 from app_server.core.rollout.pages import StoredHead, ThreadSummary
 from app_server.core.rollout.record import parse_object, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
-from protocol.ids import SessionOrigin
-from protocol.rollout import GitInfo
-from protocol.structs import Json
+from app_server_protocol.ids import SessionOrigin
+from app_server_protocol.rollout import GitInfo
+from app_server_protocol.structs import Json
 
 MAX_HEAD_BYTES = 8 * 1024 * 1024
 """Instructions and a first message with images may be long; a summary reads at most this much."""

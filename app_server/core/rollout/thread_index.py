@@ -25,7 +25,7 @@ from app_server.core.rollout import index_file, listing
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, page_limit
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
 from app_server.core.rollout.summary import FileState, StoredThread, read_message_text, read_stored_thread
-from protocol.ids import ConversationId
+from app_server_protocol.ids import ConversationId
 
 RECENT_NS = 24 * 3600 * 10**9
 """A file without a message that changed so lately is looked at each time: its first turn may have begun since."""

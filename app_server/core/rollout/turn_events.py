@@ -19,12 +19,12 @@ from app_server.core.rollout.lines import parse_event_msg
 from app_server.core.rollout.record import StoredRecord, TakenBack, text_of
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
-from protocol.engine import events, items
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.legacy import COMPACTED
-from protocol.events.review import ReviewOutputEvent
-from protocol.items import ImageInput, TextInput, UserInput
-from protocol.structs import Json, replace
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.legacy import COMPACTED
+from app_server_protocol.events.review import ReviewOutputEvent
+from app_server_protocol.items import ImageInput, TextInput, UserInput
+from app_server_protocol.structs import Json, replace
 
 MOST_NUMBER = 2**53
 """Of times and durations; a stored number beyond it, or an infinite one, is none."""

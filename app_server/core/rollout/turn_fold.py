@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app_server.core.rollout.stored_events import kept_item
-from protocol.engine import events
-from protocol.engine.errors import TurnError
-from protocol.engine.events import EndedItem, SessionEvent, TurnRecord, TurnRenamed, TurnStatus
-from protocol.structs import replace
+from app_server_protocol.engine import events
+from app_server_protocol.engine.errors import TurnError
+from app_server_protocol.engine.events import EndedItem, SessionEvent, TurnRecord, TurnRenamed, TurnStatus
+from app_server_protocol.structs import replace
 
 
 class ItemIds(Struct):

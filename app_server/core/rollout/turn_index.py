@@ -30,9 +30,9 @@ from app_server.core.rollout.record import (
 )
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
-from protocol.rollout import ENVIRONMENT_HEAD
-from protocol.structs import replace
+from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
+from app_server_protocol.rollout import ENVIRONMENT_HEAD
+from app_server_protocol.structs import replace
 
 KEPT = 8
 """Indexes of so many files are kept: a client pages through a few threads at a time."""

@@ -24,9 +24,9 @@ from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
 from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace, TurnPlaces
-from protocol.engine.events import SessionEvent, TurnRecord, TurnRenamed
-from protocol.engine.items import EnteredReview, UserMessage
-from protocol.structs import replace
+from app_server_protocol.engine.events import SessionEvent, TurnRecord, TurnRenamed
+from app_server_protocol.engine.items import EnteredReview, UserMessage
+from app_server_protocol.structs import replace
 
 NO_TURNS: Final = TurnPlaces((), TakenBack())
 

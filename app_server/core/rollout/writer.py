@@ -34,8 +34,8 @@ from app_server.core.rollout.disk import (
 )
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.stored_events import TEXT
-from protocol.responses import OtherItem, ResponseItem
-from protocol.rollout import RolloutItem, stored_line, utc_timestamp
+from app_server_protocol.responses import OtherItem, ResponseItem
+from app_server_protocol.rollout import RolloutItem, stored_line, utc_timestamp
 
 MAX_PIECES_BYTES = 1024 * 1024
 """About so much text waits for a journal that cannot be written; what comes later is not kept before its item ends."""

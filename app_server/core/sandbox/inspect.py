@@ -16,8 +16,8 @@ from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
 from app_server.places.socket_place import outside_folders
-from protocol.policy import SandboxPolicy, WorkspaceWrite
-from protocol.structs import replace
+from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
+from app_server_protocol.structs import replace
 
 MAX_POINTER = 4096
 """A `gitdir:` file longer than this is not git's."""

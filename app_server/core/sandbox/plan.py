@@ -17,7 +17,7 @@ from msgspec import Struct
 from app_server.beneath import SECRET_FILES
 from app_server.core import remedies
 from app_server.core.real_path import within
-from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 
 PROTECTED_NAMES = (".git", ".codex", ".agents")
 """Names in a writable root that control what the user's tools execute later: never writable, even if missing."""

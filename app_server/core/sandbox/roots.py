@@ -23,7 +23,7 @@ from msgspec import Struct
 from app_server.core.errors import raise_shortage
 from app_server.core.launcher.placeholder_dirs import is_placeholder
 from app_server.core.real_path import within
-from protocol.policy import SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
 
 MAX_LINKS = 40
 """As the kernel has it; more than that is a loop."""

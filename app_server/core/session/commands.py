@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from app_server.core.errors import CoreError
 from app_server.core.turn.items import UserWords
-from protocol.engine.events import TurnKind
-from protocol.engine.questions import AllowFiles, KeepRule, ToolCallAnswer, UserInputAnswer
-from protocol.engine.settings import UNCHANGED, SettingsChange
-from protocol.events.review import ReviewRequest
-from protocol.policy import ElicitationAction, ReviewDecision
-from protocol.responses import ResponseItem
-from protocol.structs import Json
+from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.engine.questions import AllowFiles, KeepRule, ToolCallAnswer, UserInputAnswer
+from app_server_protocol.engine.settings import UNCHANGED, SettingsChange
+from app_server_protocol.events.review import ReviewRequest
+from app_server_protocol.policy import ElicitationAction, ReviewDecision
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import Json
 
 FORGOTTEN_MS = 60 * 60 * 1000
 """The time limit of commands that the user can interrupt: it is for what was forgotten."""

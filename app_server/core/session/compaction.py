@@ -16,12 +16,12 @@ from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.outbox import Transcript
-from protocol.engine.events import TurnKind
-from protocol.engine.items import ContextCompaction
-from protocol.events.notices import WarningEvent
-from protocol.events.turn import TokenCountEvent
-from protocol.responses import GhostSnapshot
-from protocol.rollout import CompactedItem
+from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.engine.items import ContextCompaction
+from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.turn import TokenCountEvent
+from app_server_protocol.responses import GhostSnapshot
+from app_server_protocol.rollout import CompactedItem
 
 LESS_ACCURATE = (
     "Heads up: Long conversations and multiple compactions can cause the model to be less accurate. "

@@ -8,9 +8,9 @@ from __future__ import annotations
 from app_server.core.goals import budget_spent_message, goal_turn_message
 from app_server.core.session.services import Services, Turn
 from app_server.core.turn.items import UserWords
-from protocol.engine.errors import TurnError
-from protocol.engine.events import Goal, GoalStatus, GoalUpdated
-from protocol.events.notices import WarningEvent
+from app_server_protocol.engine.errors import TurnError
+from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
+from app_server_protocol.events.notices import WarningEvent
 
 
 def turn_begins(services: Services, *, asked_for: bool) -> None:

@@ -29,12 +29,12 @@ from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import DiskChanges, EditorAccess, EditorFiles
 from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.core.turn.items import UserWords
-from protocol.engine.events import Goal, SessionEvent
-from protocol.engine.settings import UNCHANGED, UNSET, Settings, SettingsChange
-from protocol.events.turn import TokenUsageInfo
-from protocol.ids import ConversationId
-from protocol.items import SentInput
-from protocol.structs import Json
+from app_server_protocol.engine.events import Goal, SessionEvent
+from app_server_protocol.engine.settings import UNCHANGED, UNSET, Settings, SettingsChange
+from app_server_protocol.events.turn import TokenUsageInfo
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.items import SentInput
+from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     from app_server.core.mcp.requests import McpRequests

@@ -18,10 +18,10 @@ from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Transcript
-from protocol.engine.settings import Settings
-from protocol.policy import TurnMode, known_effort
-from protocol.responses import ResponseItem
-from protocol.rollout import TurnContextItem
+from app_server_protocol.engine.settings import Settings
+from app_server_protocol.policy import TurnMode, known_effort
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.rollout import TurnContextItem
 
 USABLE_PERCENT = 95
 """Of a context window; the rest is room for the answer. codex 0.58 counts so, too."""

@@ -27,15 +27,15 @@ from app_server.core.session.undo import UndoTask, refuse_undo
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS, UserWords
-from protocol.engine.events import SettingsChanged, TurnKind
-from protocol.engine.settings import UNCHANGED, SettingsChange
-from protocol.events.notices import (
+from app_server_protocol.engine.events import SettingsChanged, TurnKind
+from app_server_protocol.engine.settings import UNCHANGED, SettingsChange
+from app_server_protocol.events.notices import (
     GetHistoryEntryResponseEvent,
     HistoryEntry,
     ListCustomPromptsResponseEvent,
     WarningEvent,
 )
-from protocol.policy import ReviewDecision
+from app_server_protocol.policy import ReviewDecision
 
 if TYPE_CHECKING:
     from app_server.core.session.review import ReviewTask

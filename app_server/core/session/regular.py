@@ -25,9 +25,9 @@ from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import AutoCompaction, TurnLoop, TurnSteps
-from protocol.engine.settings import Settings
-from protocol.responses import ResponseItem
-from protocol.structs import replace
+from app_server_protocol.engine.settings import Settings
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import replace
 
 SERVERS_HEAD_START = 1.0
 """Seconds for which the first turn lets MCP servers go first, so that one which fails at once is reported before

@@ -24,13 +24,13 @@ from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import TurnLoop, TurnSteps
 from app_server.core.turn.outbox import Transcript
-from protocol.engine.events import TurnKind
-from protocol.engine.items import EnteredReview, ExitedReview
-from protocol.events.review import ReviewOutputEvent, ReviewRequest
-from protocol.policy import ReasoningEffort, ReasoningSummary
-from protocol.reading import read
-from protocol.responses import ResponseItem
-from protocol.structs import Json, replace
+from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.engine.items import EnteredReview, ExitedReview
+from app_server_protocol.events.review import ReviewOutputEvent, ReviewRequest
+from app_server_protocol.policy import ReasoningEffort, ReasoningSummary
+from app_server_protocol.reading import read
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import Json, replace
 
 
 class ReviewTask(SessionTask, TurnSteps):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.events.review import ReviewFinding, ReviewOutputEvent, ReviewRequest
+from app_server_protocol.events.review import ReviewFinding, ReviewOutputEvent, ReviewRequest
 
 SHORT_SHA = 7
 """Digits of a commit's id that a person is shown."""

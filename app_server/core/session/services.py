@@ -28,10 +28,10 @@ from app_server.core.tools.contract import ApprovalServices, ClockAndIds, Comman
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
-from protocol.engine.questions import ClientTool
-from protocol.engine.settings import Settings
-from protocol.responses import ResponseItem
-from protocol.structs import Json
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.engine.settings import Settings
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog

@@ -20,11 +20,11 @@ from app_server.core.session.session_servers import SessionServers
 from app_server.core.session.tasks import OperationQueue, PendingOperation, TaskRunner
 from app_server.core.session.turns import SessionGoal, TurnControl
 from app_server.core.turn.emitter import OperationEmitter
-from protocol.engine.events import Goal
-from protocol.engine.settings import Settings
-from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
-from protocol.events.turn import TokenUsageInfo
-from protocol.responses import ResponseItem
+from app_server_protocol.engine.events import Goal
+from app_server_protocol.engine.settings import Settings
+from app_server_protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
+from app_server_protocol.events.turn import TokenUsageInfo
+from app_server_protocol.responses import ResponseItem
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.session.commands import AnswerElicitation
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
-from protocol.engine.events import McpServersSettled
-from protocol.events.notices import WarningEvent
-from protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.engine.events import McpServersSettled
+from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
 
 
 class SessionServers:

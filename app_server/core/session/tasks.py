@@ -21,10 +21,10 @@ from app_server.core.session.goal_turns import turn_ends
 from app_server.core.session.services import Services, Turn
 from app_server.core.turn.emitter import TurnEmitter, turn_error
 from app_server.core.turn.items import UserWords
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import TurnKind, TurnStatus
-from protocol.events.turn import TurnAbortReason
-from protocol.structs import Json, replace
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.events import TurnKind, TurnStatus
+from app_server_protocol.events.turn import TurnAbortReason
+from app_server_protocol.structs import Json, replace
 
 
 class PendingOperation(Struct, frozen=True):

@@ -24,10 +24,15 @@ from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.outbox import Emits, Transcript
-from protocol.engine.events import TurnKind
-from protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent, UndoStartedEvent, WarningEvent
-from protocol.policy import ReadOnly
-from protocol.responses import (
+from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.events.notices import (
+    BackgroundEventEvent,
+    UndoCompletedEvent,
+    UndoStartedEvent,
+    WarningEvent,
+)
+from app_server_protocol.policy import ReadOnly
+from app_server_protocol.responses import (
     CustomToolCall,
     FunctionCall,
     GhostCommit,

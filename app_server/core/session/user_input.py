@@ -24,10 +24,17 @@ from app_server.core.lazy import Lazy
 from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable, checked_url, data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
-from protocol.items import ImageInput, LocalImageInput, MentionInput, SentInput, SkillInput, TextInput
-from protocol.responses import ContentItem, InputImage, InputText, MessageItem
-from protocol.rollout import MENTION_HEAD
-from protocol.structs import Json, replace
+from app_server_protocol.items import (
+    ImageInput,
+    LocalImageInput,
+    MentionInput,
+    SentInput,
+    SkillInput,
+    TextInput,
+)
+from app_server_protocol.responses import ContentItem, InputImage, InputText, MessageItem
+from app_server_protocol.rollout import MENTION_HEAD
+from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog

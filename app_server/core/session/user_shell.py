@@ -16,10 +16,10 @@ from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.events import OutputDeltas, finished_command
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
-from protocol.engine.events import TurnKind
-from protocol.engine.items import CommandExecution, CommandSource
-from protocol.responses import MessageItem
-from protocol.rollout import USER_SHELL_HEAD
+from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.engine.items import CommandExecution, CommandSource
+from app_server_protocol.responses import MessageItem
+from app_server_protocol.rollout import USER_SHELL_HEAD
 
 
 class UserShellTask(SessionTask):

@@ -17,7 +17,7 @@ from app_server.core.shell.git_commands import git_scripts
 from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand, FoundScript, commands_in
 from app_server.core.shell.quote import word_set
 from app_server.core.shell.word_expansion import TooManyWords, expand_braces, printed
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 MAX_NAME = 500
 """Characters of a program's name that are looked at one by one."""

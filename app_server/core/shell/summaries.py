@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from app_server.core.shell.quote import join, split
 from app_server.core.shell.script import OPERATORS, split_for_display
-from protocol.events.commands import (
+from app_server_protocol.events.commands import (
     ListFilesCommand,
     ParsedCommand,
     ReadCommand,

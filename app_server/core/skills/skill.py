@@ -20,7 +20,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from protocol.responses import InputText, MessageItem, ResponseItem
+from app_server_protocol.responses import InputText, MessageItem, ResponseItem
 
 SKILL_FILE = "SKILL.md"
 MAX_EXTRA_ROOTS = 100

@@ -37,9 +37,9 @@ from app_server.core.skills.skill import (
     skills_message,
 )
 from app_server.core.threads import run_in_thread
-from protocol.responses import MessageItem, ResponseItem
-from protocol.rollout import SKILL_HEAD
-from protocol.structs import replace
+from app_server_protocol.responses import MessageItem, ResponseItem
+from app_server_protocol.rollout import SKILL_HEAD
+from app_server_protocol.structs import replace
 
 FOLDER = "skills"
 USER_FOLDER = ".agents/skills"

@@ -23,7 +23,7 @@ from app_server.core.http.address import address, proxy_for
 from app_server.core.http.connections import named_proxy, trust_store, trusted_pem
 from app_server.core.http.exchange import HttpRequest
 from app_server.core.http.transport import UNUSABLE, built_request
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

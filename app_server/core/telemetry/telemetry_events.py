@@ -19,8 +19,8 @@ from msgspec import Struct
 from app_server.core.config.types import Config, OtelConfig, OtelExporter
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.threads import run_in_thread
-from protocol.events.turn import TokenUsage
-from protocol.structs import Discreet
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.structs import Discreet
 
 REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024

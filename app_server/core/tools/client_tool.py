@@ -16,10 +16,10 @@ from app_server.core.pictures import ImageUnreadable, checked_url
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import Tool, ToolCall, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.schemas import parse_json
-from protocol.engine.items import DynamicToolCall, ItemStatus
-from protocol.engine.questions import ClientTool, ToolCallAnswer, ToolCallQuestion
-from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
-from protocol.structs import Json, replace
+from app_server_protocol.engine.items import DynamicToolCall, ItemStatus
+from app_server_protocol.engine.questions import ClientTool, ToolCallAnswer, ToolCallQuestion
+from app_server_protocol.responses import FunctionCallOutputPayload, InputImage, InputText
+from app_server_protocol.structs import Json, replace
 
 NO_ANSWER = "the client did not run the tool"
 MOST_TOOLS = 128

@@ -33,9 +33,9 @@ from app_server.core.tools.schemas import (
     parse_arguments,
 )
 from app_server.core.tools.terminals import Terminal
-from protocol.engine.events import TerminalInput
-from protocol.engine.items import CommandSource
-from protocol.structs import replace
+from app_server_protocol.engine.events import TerminalInput
+from app_server_protocol.engine.items import CommandSource
+from app_server_protocol.structs import replace
 
 MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 """One of these is in every command that is a patch."""

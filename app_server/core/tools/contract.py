@@ -30,12 +30,12 @@ from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals
-from protocol.engine.events import EngineEvent, Question
-from protocol.engine.questions import ToolCallAnswer, UserInputAnswer
-from protocol.engine.settings import Settings
-from protocol.events.commands import ApplyPatchApprovalRequestEvent
-from protocol.policy import ReviewDecision
-from protocol.responses import FunctionCallOutputPayload, ResponseItem
+from app_server_protocol.engine.events import EngineEvent, Question
+from app_server_protocol.engine.questions import ToolCallAnswer, UserInputAnswer
+from app_server_protocol.engine.settings import Settings
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent
+from app_server_protocol.policy import ReviewDecision
+from app_server_protocol.responses import FunctionCallOutputPayload, ResponseItem
 
 if TYPE_CHECKING:
     from app_server.core.patch.planner import PatchPlan

@@ -32,8 +32,8 @@ from app_server.core.patch.planner import (
 from app_server.core.patch.safety import WriteScope, may_write
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import DiskChanges, EditorAccess, EditorFiles
-from protocol.light_dataclasses import replace
-from protocol.structs import Discreet
+from app_server.light_dataclasses import replace
+from app_server_protocol.structs import Discreet
 
 READ_SECONDS: Final = 0.3
 """An editor that takes longer to say what it has is not waited for."""

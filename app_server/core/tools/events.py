@@ -9,10 +9,10 @@ from typing import Protocol
 
 from app_server.core.context.text_for_model import command_output
 from app_server.core.exec.command import ExecResult
-from protocol.engine.events import CommandOutput, EngineEvent
-from protocol.engine.items import CommandExecution, Item, ItemStatus
-from protocol.events.commands import ExecOutputStream
-from protocol.structs import replace
+from app_server_protocol.engine.events import CommandOutput, EngineEvent
+from app_server_protocol.engine.items import CommandExecution, Item, ItemStatus
+from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.structs import replace
 
 
 class BegunItem(Protocol):

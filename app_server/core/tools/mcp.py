@@ -12,9 +12,9 @@ from app_server.core.mcp.faults import McpFailure
 from app_server.core.mcp.results import ALL_SERVERS, RESOURCES, TEMPLATES, ResourceKind, text_result
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.schemas import ListingArguments, ReadingArguments, parse_arguments, parse_json
-from protocol.engine.items import ItemStatus, McpToolCall
-from protocol.mcp import ErrResult, McpInvocation, McpModel, McpResult, OkResult
-from protocol.structs import replace
+from app_server_protocol.engine.items import ItemStatus, McpToolCall
+from app_server_protocol.mcp import ErrResult, McpInvocation, McpModel, McpResult, OkResult
+from app_server_protocol.structs import replace
 
 
 async def request_as_item(

@@ -32,10 +32,10 @@ from app_server.core.shell.summaries import parse_command
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import OutputDeltas, finished_command, unstarted_command
 from app_server.core.tools.rights import confinement, exposed_by, has_consent, policy_rights
-from protocol.engine.events import CommandRunning
-from protocol.engine.items import CommandExecution, CommandSource
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.policy import AskForApproval, ReviewDecision
+from app_server_protocol.engine.events import CommandRunning
+from app_server_protocol.engine.items import CommandExecution, CommandSource
+from app_server_protocol.events.commands import ExecApprovalRequestEvent
+from app_server_protocol.policy import AskForApproval, ReviewDecision
 
 DEFAULT_TIMEOUT_MS = 10_000
 """The time limit if the model gives none; the default of codex 0.58."""

@@ -45,11 +45,11 @@ from app_server.core.tools.events import OutputDeltas, decode, shown_output
 from app_server.core.tools.orchestrator import RETRY_REASON, Command, command_tool_output
 from app_server.core.tools.rights import confinement, has_consent
 from app_server.core.tools.schemas import PatchArguments, parse_arguments
-from protocol.engine.events import PatchWriting
-from protocol.engine.items import FileChange, ItemStatus
-from protocol.events.commands import ApplyPatchApprovalRequestEvent
-from protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, TurnMode
-from protocol.structs import replace
+from app_server_protocol.engine.events import PatchWriting
+from app_server_protocol.engine.items import FileChange, ItemStatus
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent
+from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, TurnMode
+from app_server_protocol.structs import replace
 
 REJECTED = "patch rejected by user"
 TIMEOUT_MS = 60_000

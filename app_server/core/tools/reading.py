@@ -22,10 +22,10 @@ from app_server.core.tools import schemas
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.events import decode
 from app_server.core.tools.rights import confinement
-from protocol.engine.items import ImageView
-from protocol.events.commands import ExecOutputStream
-from protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
-from protocol.structs import Json
+from app_server_protocol.engine.items import ImageView
+from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
+from app_server_protocol.structs import Json
 
 TIMEOUT_MS = 30_000
 

@@ -20,8 +20,8 @@ from app_server.core.tools import schemas
 from app_server.core.tools.client_tool import dynamic_tools, without_namespaces
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.schemas import ToolArguments, parameters
-from protocol.engine.questions import ClientTool
-from protocol.policy import TurnMode
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.policy import TurnMode
 
 Invoke = Callable[[ToolCall, ToolTurn], Awaitable[ToolOutput]]
 """Serves the calls of the tools of one module."""

@@ -24,10 +24,14 @@ from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.shell.quote import join
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.terminals import Terminal
-from protocol.engine.questions import AllowFiles, KeepRule
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent, UnknownCommand
-from protocol.events.notices import WarningEvent
-from protocol.policy import ReviewDecision
+from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.events.commands import (
+    ApplyPatchApprovalRequestEvent,
+    ExecApprovalRequestEvent,
+    UnknownCommand,
+)
+from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.policy import ReviewDecision
 
 NOTICE: Final = "sandbox"
 """The key under which the conversation records that it has sent the warning."""

@@ -27,7 +27,7 @@ from app_server.core.tools.contract import (
     ToolTurn,
     text_output,
 )
-from protocol.responses import (
+from app_server_protocol.responses import (
     CallItem,
     CustomToolCall,
     FunctionCall,
@@ -36,7 +36,7 @@ from protocol.responses import (
     call_key,
     output_of,
 )
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 
 class CallSlot(Struct):

@@ -22,8 +22,8 @@ from msgspec.structs import fields
 from pydantic_core import from_json
 
 from app_server.core.tools.contract import ToolFailure
-from protocol.events.tools import StepStatus
-from protocol.structs import Json, Struct
+from app_server_protocol.events.tools import StepStatus
+from app_server_protocol.structs import Json, Struct
 
 PREFIX = "failed to parse function arguments: "
 MAX_QUOTED = 200

@@ -20,9 +20,9 @@ from app_server.core.exec.lasting import SESSION_CAP, PtySession
 from app_server.core.exec.streams import HeadTail, ProcessUsage, usage_of
 from app_server.core.launcher import descendants
 from app_server.core.tools.events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
-from protocol.engine.items import CommandExecution, ItemStatus
-from protocol.events.commands import ExecOutputStream
-from protocol.structs import replace
+from app_server_protocol.engine.items import CommandExecution, ItemStatus
+from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.structs import replace
 
 MOST = 64
 """Open at once. Beyond that, a terminal that has ended is closed, otherwise the least recently used one."""

@@ -10,10 +10,10 @@ import json
 from app_server.core.goals import GoalRefused, NoGoal
 from app_server.core.tools import schemas
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
-from protocol.engine.events import Goal, GoalStatus, GoalUpdated
-from protocol.engine.questions import Choice, Inquiry, UserInputAnswer, UserInputQuestion
-from protocol.events.tools import PlanItemArg, PlanUpdateEvent
-from protocol.policy import TurnMode
+from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
+from app_server_protocol.engine.questions import Choice, Inquiry, UserInputAnswer, UserInputQuestion
+from app_server_protocol.events.tools import PlanItemArg, PlanUpdateEvent
+from app_server_protocol.policy import TurnMode
 
 MOST_INQUIRIES = 8
 MOST_CHOICES = 16

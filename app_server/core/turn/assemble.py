@@ -16,15 +16,15 @@ from enum import Enum
 from app_server.core.model import prompt
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import shown_item
-from protocol.engine.events import (
+from app_server_protocol.engine.events import (
     AgentMessageDelta,
     ReasoningSummaryDelta,
     ReasoningSummaryPart,
     ReasoningTextDelta,
 )
-from protocol.engine.items import AgentMessage, Item, Plan, Reasoning, WebSearch
-from protocol.responses import ResponseItem
-from protocol.structs import replace
+from app_server_protocol.engine.items import AgentMessage, Item, Plan, Reasoning, WebSearch
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import replace
 
 Visible = (
     prompt.OutputItemAdded

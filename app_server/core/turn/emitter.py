@@ -14,11 +14,11 @@ from msgspec import Struct
 from app_server.core.errors import CoreError, ModelError
 from app_server.core.rollout.stored_events import turn_started_line
 from app_server.core.tools.events import BegunItem
-from protocol.engine import events, items
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.events.turn import TurnAbortReason
-from protocol.rollout import StoredEvent
-from protocol.structs import replace
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.events.turn import TurnAbortReason
+from app_server_protocol.rollout import StoredEvent
+from app_server_protocol.structs import replace
 
 
 class EventSink(Protocol):

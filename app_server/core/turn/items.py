@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from protocol import responses
-from protocol.engine.items import AgentMessage, Reasoning, UserMessage, WebSearch
-from protocol.items import ImageInput, SentInput, TextInput, UserInput
+from app_server_protocol import responses
+from app_server_protocol.engine.items import AgentMessage, Reasoning, UserMessage, WebSearch
+from app_server_protocol.items import ImageInput, SentInput, TextInput, UserInput
 
 
 def shown_item(

@@ -21,10 +21,10 @@ from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
 from app_server.core.turn.items import UserWords, last_assistant_text
 from app_server.core.turn.model_call import ModelCall
-from protocol.engine.events import TurnKind
-from protocol.events.commands import TurnDiffEvent
-from protocol.events.notices import ErrorEvent, WarningEvent
-from protocol.responses import ResponseItem
+from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.events.commands import TurnDiffEvent
+from app_server_protocol.events.notices import ErrorEvent, WarningEvent
+from app_server_protocol.responses import ResponseItem
 
 
 class ContextStillFull(CoreError):

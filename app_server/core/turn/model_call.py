@@ -37,10 +37,10 @@ from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter, turn_error
 from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
-from protocol import responses
-from protocol.engine.events import AttemptFailed
-from protocol.events.turn import TokenCountEvent
-from protocol.rollout import TurnContextItem
+from app_server_protocol import responses
+from app_server_protocol.engine.events import AttemptFailed
+from app_server_protocol.events.turn import TokenCountEvent
+from app_server_protocol.rollout import TurnContextItem
 
 log = logging.getLogger(__name__)
 

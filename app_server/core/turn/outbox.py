@@ -20,12 +20,12 @@ from app_server.core.context.history import ConversationHistory
 from app_server.core.rollout.stored_events import OpenTexts, stored_events
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.threads import run_in_thread
-from protocol.engine.events import Delta, EngineEvent, SessionEvent
-from protocol.events.notices import WarningEvent
-from protocol.events.turn import RawResponseItemEvent
-from protocol.responses import OtherItem, ResponseItem
-from protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
-from protocol.structs import replace
+from app_server_protocol.engine.events import Delta, EngineEvent, SessionEvent
+from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.turn import RawResponseItemEvent
+from app_server_protocol.responses import OtherItem, ResponseItem
+from app_server_protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
+from app_server_protocol.structs import replace
 
 LONGEST_DELTA = 16 * 1024
 """Characters of a joined delta: what waits for a subscriber is bounded by the number of events times this."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from protocol.events.turn import RateLimitSnapshot, TokenUsage, TokenUsageInfo
-from protocol.structs import replace
+from app_server_protocol.events.turn import RateLimitSnapshot, TokenUsage, TokenUsageInfo
+from app_server_protocol.structs import replace
 
 
 class TokenCounts(Struct):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app_server.inspector.rules.order import Check, WireMessage, of_threads
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 def is_background(item: Mapping[str, Json]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from app_server.inspector.rules import item_rules
 from app_server.inspector.rules.item_rules import is_background
 from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage, of_threads
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 OPENS_THREADS = ("thread/start", "thread/fork")
 OLD_WORDS = ("sendUserMessage", "sendUserTurn")

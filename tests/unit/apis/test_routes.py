@@ -21,14 +21,14 @@ from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from app_server.rpc.lanes import LaneName
-from protocol import acp, v1, v2
-from protocol.base import WireModel
-from protocol.jsonrpc import ParseError, Request, parse_message
-from protocol.structs import Json
-from protocol.table import ClientRequest, NoParams, NoResult, by_method
-from protocol.v1 import setup as wire
-from protocol.v2.server import RateLimitSnapshot, RateLimitWindow
-from protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
+from app_server_protocol import acp, v1, v2
+from app_server_protocol.base import WireModel
+from app_server_protocol.jsonrpc import ParseError, Request, parse_message
+from app_server_protocol.structs import Json
+from app_server_protocol.table import ClientRequest, NoParams, NoResult, by_method
+from app_server_protocol.v1 import setup as wire
+from app_server_protocol.v2.server import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
 
 
 class Params(WireModel):

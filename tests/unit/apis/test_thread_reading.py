@@ -18,11 +18,16 @@ from app_server.core.errors import CoreError
 from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.rpc.errors import RpcError
-from protocol.engine.events import EndedItem, TurnRecord
-from protocol.engine.items import AgentMessage
-from protocol.ids import SessionOrigin
-from protocol.structs import Json, replace
-from protocol.v2.thread_store import THREAD_ITEMS_LIST, THREAD_LOADED_LIST, THREAD_READ, THREAD_TURNS_LIST
+from app_server_protocol.engine.events import EndedItem, TurnRecord
+from app_server_protocol.engine.items import AgentMessage
+from app_server_protocol.ids import SessionOrigin
+from app_server_protocol.structs import Json, replace
+from app_server_protocol.v2.thread_store import (
+    THREAD_ITEMS_LIST,
+    THREAD_LOADED_LIST,
+    THREAD_READ,
+    THREAD_TURNS_LIST,
+)
 from tests.unit.rollout.stored import conversation, conversation_id, store
 
 STORED, OTHER = conversation_id(1), conversation_id(2)

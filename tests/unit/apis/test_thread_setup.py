@@ -21,19 +21,19 @@ from app_server.core.errors import ConfigError
 from app_server.core.lazy import Lazy
 from app_server.core.skills.skill import SkillSet
 from app_server.rpc.errors import RpcError
-from protocol.reading import read
-from protocol.structs import Json, Written
-from protocol.v1.setup import ModelListResponse
-from protocol.v2.account import ACCOUNT_READ
-from protocol.v2.config import CONFIG_READ
-from protocol.v2.models import (
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json, Written
+from app_server_protocol.v1.setup import ModelListResponse
+from app_server_protocol.v2.account import ACCOUNT_READ
+from app_server_protocol.v2.config import CONFIG_READ
+from app_server_protocol.v2.models import (
     EXPERIMENTAL_FEATURE_ENABLEMENT_SET,
     EXPERIMENTAL_FEATURE_LIST,
     MODEL_LIST,
     MODEL_PROVIDER_CAPABILITIES_READ,
     MODEL_PROVIDER_LIST,
 )
-from protocol.v2.settings import PERMISSION_PROFILE_LIST
+from app_server_protocol.v2.settings import PERMISSION_PROFILE_LIST
 from tests.support.callers import some_caller
 
 Handler = Callable[..., Awaitable[Written]]

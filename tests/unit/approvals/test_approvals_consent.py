@@ -27,8 +27,8 @@ from app_server.core.approvals.decide import (
 from app_server.core.approvals.prefix_rules import PrefixRules
 from app_server.core.approvals.rules_text import PrefixRule, RuleDecision, rule_for
 from app_server.core.sandbox.plan import SandboxPlan
-from protocol.engine.questions import AllowFiles, KeepRule
-from protocol.policy import (
+from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     QuestionKinds,
@@ -37,7 +37,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 ROOTS = ("/a", "/a/b", "/a/bc", "/d", "/d/e/f", "/tmp")
 PLACES = ("/a", "/a/b", "/a/b/x", "/a/bc/x", "/ab", "/d/e", "/d/e/f/g", "/tmp/x", "/etc")

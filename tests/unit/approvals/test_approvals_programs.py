@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.approvals.decide import CommandRequest, must_ask
 from app_server.core.approvals.planted import MOST_FOLDERS, ProgramSearch, exposed_folders, git_is_plain
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly
+from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnly
 
 
 @pytest.fixture

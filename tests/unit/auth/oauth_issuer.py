@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from app_server.core.auth.browser import code_challenge
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.http_server import HttpHandler, http_server
 
 NOW = 1_800_000_000.0

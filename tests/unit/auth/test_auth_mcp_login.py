@@ -28,7 +28,7 @@ from app_server.core.auth.oauth_client import McpLoginOver, covers, find_resourc
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer
 

@@ -22,7 +22,7 @@ from app_server.core.auth.credentials import (
     write_auth,
 )
 from app_server.core.errors import AuthError
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.auth.oauth_issuer import id_token, jwt
 
 LOGIN = StoredAuth(

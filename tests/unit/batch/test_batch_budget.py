@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app_server.batch.budget import Ledger, SharedLimits
 from app_server.batch.messages import Ask, Over, TaskUsage
 from app_server.client.prices import ModelPrice
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 
 
 def ask(number: int, size: int = 100) -> Ask:

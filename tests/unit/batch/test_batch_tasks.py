@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.batch.tasks import file_name, is_url, listed, parse_tasks
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 LINE = {"id": "a", "prompt": "Do it."}
 

@@ -10,7 +10,7 @@ import anyio
 
 from app_server.transport.framing import Oversized
 from app_server.transport.memory import MemoryTransport, memory_pair
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 INITIALIZED: Json = {
     "userAgent": "peer/1",

@@ -23,10 +23,13 @@ from app_server.client import (
 from app_server.client.event_stream import EventQueue
 from app_server.client.events import DeltasDropped, ServerEvent
 from app_server.client.failures import StreamOverflow
-from protocol.structs import Json
-from protocol.v2.items import AgentMessageDeltaNotification, CommandExecutionOutputDeltaNotification
-from protocol.v2.server import WarningNotification
-from protocol.v2.turn import TURN_START, TurnStartParams, TurnStatus
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.items import (
+    AgentMessageDeltaNotification,
+    CommandExecutionOutputDeltaNotification,
+)
+from app_server_protocol.v2.server import WarningNotification
+from app_server_protocol.v2.turn import TURN_START, TurnStartParams, TurnStatus
 from tests.unit.client.peer import ScriptedPeer, opened, turn
 
 COMMAND = "item/commandExecution/requestApproval"

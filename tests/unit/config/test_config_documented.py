@@ -22,8 +22,8 @@ from app_server.core.config.trust import trust_of
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError
 from app_server.settings_reference import main, page, schema
-from protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
-from protocol.structs import replace
+from app_server_protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
+from app_server_protocol.structs import replace
 from tests.unit.config.homes import load
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -16,7 +16,7 @@ from app_server.core.config.types import (
     SettingsPlace,
 )
 from app_server.core.errors import BeyondClientRights, InvalidSettings
-from protocol.policy import (
+from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     QuestionKinds,
@@ -24,7 +24,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.config import homes
 
 FENCE = "[app_server]\nclient_rights = false\n"

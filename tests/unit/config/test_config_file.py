@@ -18,7 +18,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.toml_file import MAX_CHARACTERS, Key, find_keys, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.errors import ConfigError
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.config.homes import load
 
 

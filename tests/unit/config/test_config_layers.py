@@ -8,8 +8,8 @@ from app_server.core.config.effective import LayerKind, effective_settings, sett
 from app_server.core.config.layers import combine, merge, toml_value
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError
-from protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
-from protocol.structs import Json
+from app_server_protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
+from app_server_protocol.structs import Json
 from tests.unit.config.homes import load
 
 

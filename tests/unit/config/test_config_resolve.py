@@ -6,7 +6,7 @@ import pytest
 
 from app_server.core.config import types
 from app_server.core.errors import ConfigError
-from protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
+from app_server_protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 from tests.unit.config import homes
 
 

@@ -16,8 +16,14 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.settings_file import set_default_model
 from app_server.core.errors import ConfigError, InvalidSettings
 from app_server.masking import MASK
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
-from protocol.structs import Json
+from app_server_protocol.policy import (
+    AskForApproval,
+    ReasoningEffort,
+    ReasoningSummary,
+    SandboxMode,
+    Verbosity,
+)
+from app_server_protocol.structs import Json
 
 
 def load_saved_config(home: Path) -> Mapping[str, Json]:

@@ -26,7 +26,7 @@ from app_server.core.config.settings_file import rewrite_config, write_settings
 from app_server.core.config.toml_text import edited_text
 from app_server.core.config.types import CliOverrides, SettingsPlace
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 WITH_PROFILE = '# mine\nmodel = "m"\n\n[profiles.p]\nmodel = "of-p"\n'
 

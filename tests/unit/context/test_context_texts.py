@@ -31,8 +31,8 @@ from app_server.core.context.history import (
 )
 from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable
 from app_server.core.session.user_input import image_data_url
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
-from protocol.responses import (
+from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
+from app_server_protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -51,7 +51,7 @@ from protocol.responses import (
     aborted_output,
     call_key,
 )
-from protocol.rollout import is_injected
+from app_server_protocol.rollout import is_injected
 from tests.support.pictures import PICTURES, PNG, picture_url
 
 HERE = EnvironmentContext("/w", AskForApproval.NEVER, ReadOnly(), "bash")

@@ -17,7 +17,7 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import Close, Command
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
-from protocol.engine.events import SessionEvent
+from app_server_protocol.engine.events import SessionEvent
 from tests.support.callers import some_caller
 
 

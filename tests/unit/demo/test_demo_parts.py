@@ -10,7 +10,7 @@ import pytest
 
 from app_server.demo import script
 from app_server.demo.screen import Person, Screen
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 
 class Terminal(io.StringIO):

@@ -29,7 +29,7 @@ from app_server.core.remedies import Problem
 from app_server.core.rollout.disk import HISTORY, home_lock
 from app_server.core.sandbox.plan import SandboxLayer, SandboxState
 from app_server.doctor import as_json, as_text, exit_status, summary
-from protocol.checks import Check, CheckStatus, broken, ok, warning
+from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 from tests.unit.config.homes import load
 
 OK, WARNING, BROKEN = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.BROKEN

@@ -12,7 +12,7 @@ from app_server.core.diagnostics.providers import check_shared_server
 from app_server.places.locks import hold
 from app_server.places.socket_place import FOLDER, SocketPlace, place_of_home
 from app_server.shared.binding import HeldPlace, hold_place
-from protocol.checks import Check, CheckStatus
+from app_server_protocol.checks import Check, CheckStatus
 
 VERSION = "1.2.3"
 

@@ -12,8 +12,8 @@ from app_server.core.exec import probing
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.launcher_process import Confinement
 from app_server.core.exec.runner import CommandRunner
-from protocol.events.commands import ExecOutputStream
-from protocol.policy import DangerFullAccess, SandboxPolicy
+from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.policy import DangerFullAccess, SandboxPolicy
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 

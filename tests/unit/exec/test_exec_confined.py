@@ -10,7 +10,7 @@ import pytest
 from app_server.core.config.safe_file import STAGED
 from app_server.core.exec.command import ExecResult
 from app_server.core.launcher.namespaces import MAX_ENTRIES
-from protocol.policy import ReadOnly, WorkspaceWrite
+from app_server_protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import Bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from app_server.core.exec import shell_setup
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.shell_setup import FRESH_SECONDS, MAX_BYTES, LoginShells
-from protocol.policy import SandboxPolicy, WorkspaceWrite
-from protocol.structs import replace
+from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
+from app_server_protocol.structs import replace
 from tests.unit.exec.conftest import PATH, Bench
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")

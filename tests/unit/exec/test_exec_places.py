@@ -12,7 +12,7 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.launcher.placeholder_dirs import MARK_NS, Acquired, PlaceholderDirs
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots
-from protocol.policy import ReadOnly, WorkspaceWrite
+from app_server_protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import PATH, Bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")

@@ -20,7 +20,7 @@ from app_server.core.exec.probing import ABANDONED_SECONDS, FOLDER_PREFIX, sweep
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.launcher import descendants, light, supervisor, wire
 from app_server.core.launcher.main import FREE, MAX_WAITING, SupervisorPool
-from protocol.policy import ReadOnly
+from app_server_protocol.policy import ReadOnly
 from tests.support.shortage import open_files
 from tests.support.waiting import PATIENCE, until
 from tests.unit.exec.conftest import Bench

@@ -15,7 +15,7 @@ import pytest
 from app_server.places.locks import hold
 from app_server.places.socket_place import SocketPlace, place_of_home
 from app_server.shared.binding import HeldPlace, hold_place
-from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from tests.unit.exec.conftest import Bench, a_bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")

@@ -13,8 +13,8 @@ import pytest
 
 from app_server.core.exec.command import ExecResult
 from app_server.core.launcher import descendants
-from protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
-from protocol.structs import replace
+from app_server_protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
+from app_server_protocol.structs import replace
 from tests.unit.exec.conftest import Bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")

@@ -11,7 +11,7 @@ import pytest
 from app_server.core.git.ghost import Snapshots, TakenSnapshot
 from app_server.core.git.restore import Undone, undo_turn
 from app_server.core.git.run_git import Git
-from protocol.responses import GhostCommit
+from app_server_protocol.responses import GhostCommit
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app_server.core.errors import GitError
 from app_server.core.git.restore import Undone
-from protocol.responses import GhostCommit, SnapshotOfTurn
-from protocol.structs import replace
+from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
+from app_server_protocol.structs import replace
 from tests.unit.git.conftest import Sandpit
 
 Step = Callable[[Sandpit], object]

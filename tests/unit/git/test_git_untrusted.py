@@ -16,7 +16,7 @@ from app_server.core.git.repository import (
     without_credentials,
 )
 from app_server.core.git.snapshot import diff_to_remote
-from protocol.rollout import GitInfo
+from app_server_protocol.rollout import GitInfo
 from tests.unit.git.conftest import Sandpit
 
 PROGRAMS = (

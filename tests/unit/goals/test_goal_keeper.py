@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core import goals
-from protocol.engine.errors import ErrorClass
-from protocol.engine.events import Goal, GoalStatus
-from protocol.events.turn import TokenUsage
-from protocol.responses import InputText
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.engine.events import Goal, GoalStatus
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.responses import InputText
 
 
 def used(tokens: int, cached: int = 0) -> TokenUsage:

@@ -10,7 +10,7 @@ from app_server.inspector import analysis
 from app_server.inspector.scenario import Names, Receive, Send, as_test, steps_of
 from app_server.inspector.session_records import Source, record_of
 from app_server.inspector.shapes import SCHEMA, UNKNOWN_METHOD
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.inspector.recorded_turn import (
     CLIENT,
     HEAD,

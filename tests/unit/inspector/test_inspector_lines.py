@@ -11,7 +11,7 @@ from app_server.inspector.lines import STEP, MessageFilter, MessageLines
 from app_server.inspector.overview import MOST_METHODS, MOST_OPEN, PARTS, Histogram, Overview
 from app_server.inspector.session_records import Source, record_of
 from app_server.inspector.store import EntryStore
-from protocol.structs import Json, replace
+from app_server_protocol.structs import Json, replace
 from tests.unit.inspector.recorded_turn import (
     CLIENT,
     HEAD,

@@ -8,7 +8,7 @@ import pytest
 
 from app_server.inspector.scenario import differences, opened, test_of
 from app_server.inspector.session_replay import play
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.inspector.recorded_turn import CLIENT, HEAD, SERVER, TURN_WITH_APPROVAL, analysed, asked
 
 test_of.__test__ = False  # type: ignore[attr-defined]

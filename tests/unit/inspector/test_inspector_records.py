@@ -28,7 +28,7 @@ from app_server.inspector.session_records import (
 )
 from app_server.inspector.store import StreamReader
 from app_server.masking import MASK, masked, masked_text
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 KEY = "sk-proj-0123456789abcdefghij"
 sources = st.sampled_from([Source.CLIENT, Source.SERVER, Source.STDERR])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app_server.inspector.overview import Overview
 from app_server.inspector.turn_times import spent
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.inspector.recorded_turn import (
     CLIENT,
     SERVER,

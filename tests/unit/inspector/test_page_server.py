@@ -11,7 +11,7 @@ import pytest
 
 from app_server.inspector.session_records import SessionHead, read_session
 from app_server.inspector.store import EntryStore
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.inspector.recorded_turn import HEAD, TURN_WITH_APPROVAL, analysed, as_file
 
 pytest.importorskip("starlette")

@@ -16,8 +16,8 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.faults import StartFailure
 from app_server.core.mcp.interfaces import Elicit, McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
-from protocol.engine.events import McpServerState, McpServerStateChanged
-from protocol.structs import Json
+from app_server_protocol.engine.events import McpServerState, McpServerStateChanged
+from app_server_protocol.structs import Json
 from tests.support.processes import runs
 from tests.support.waiting import until
 

@@ -14,7 +14,7 @@ from app_server.core.config.types import McpServerConfig, McpStdioTransport
 from app_server.core.mcp.faults import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
 from app_server.core.mcp.offer import SERVER_NAME
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.waiting import until
 from tests.unit.mcp.conftest import USER, Rig, fake, gone
 

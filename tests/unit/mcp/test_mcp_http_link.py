@@ -23,9 +23,9 @@ from app_server.core.mcp.rpc_messages import (
     parse,
     parse_json,
 )
-from protocol.json_limits import MAX_VALUES
-from protocol.mcp import McpAuthStatus
-from protocol.structs import Json
+from app_server_protocol.json_limits import MAX_VALUES
+from app_server_protocol.mcp import McpAuthStatus
+from app_server_protocol.structs import Json
 from tests.support.http_server import HttpHandler
 from tests.support.waiting import until
 from tests.unit.mcp.conftest import Rig, http

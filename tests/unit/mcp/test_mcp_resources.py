@@ -8,8 +8,8 @@ import pytest
 from app_server.core.mcp.faults import McpFailure
 from app_server.core.mcp.offer import ConnectionState
 from app_server.core.mcp.results import RESOURCES, TEMPLATES
-from protocol.engine.events import McpServerState
-from protocol.mcp import McpAuthStatus
+from app_server_protocol.engine.events import McpServerState
+from app_server_protocol.mcp import McpAuthStatus
 from tests.support.waiting import until
 from tests.unit.mcp.conftest import Rig, fake, http
 

@@ -17,9 +17,9 @@ from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.core.mcp.offer import qualify
 from app_server.core.mcp.results import McpCallOutcome, parse_result, payload_of, text_result
 from app_server.core.mcp.stdio_link import find_program, process_environment, starting_folder
-from protocol.mcp import CallToolResult
-from protocol.responses import FunctionCallOutputPayload
-from protocol.structs import Json
+from app_server_protocol.mcp import CallToolResult
+from app_server_protocol.responses import FunctionCallOutputPayload
+from app_server_protocol.structs import Json
 from tests.unit.mcp.fake_server import PNG
 
 

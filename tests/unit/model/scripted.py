@@ -14,8 +14,8 @@ from app_server.core.http.exchange import HttpFailure, HttpRequest
 from app_server.core.model.endpoints import CredentialSource
 from app_server.core.model.model_client import ModelClient, RequestGate
 from app_server.core.model.prompt import ModelEvent, Prompt, RequestSettings
-from protocol.responses import InputText, MessageItem
-from protocol.structs import Json
+from app_server_protocol.responses import InputText, MessageItem
+from app_server_protocol.structs import Json
 
 LETTERS = 'ab 1"\\{}[]:é😀'
 JSON = st.recursive(

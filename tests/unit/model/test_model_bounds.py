@@ -24,10 +24,10 @@ from app_server.core.model.payload import parse_object
 from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.threads import PIECE_BYTES, PIECE_STEPS
-from protocol.engine.errors import ErrorClass
-from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
-from protocol.json_limits import MAX_VALUES
-from protocol.structs import Json
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.json_limits import MAX_VALUES
+from app_server_protocol.structs import Json
 from tests.unit.model.scripted import (
     COMPLETED,
     CREATED,

@@ -8,15 +8,15 @@ from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisc
 from app_server.core.http.sse import SseDecoder
 from app_server.core.model import prompt
 from app_server.core.model.chat_api import ChatDecoder
-from protocol.events.turn import TokenUsage
-from protocol.responses import (
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.responses import (
     FunctionCall,
     MessageItem,
     OutputText,
     ReasoningResponseItem,
     ReasoningText,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.model.scripted import JSON, LETTERS, sse
 
 DONE = b"data: [DONE]\n\n"

@@ -21,8 +21,8 @@ from app_server.core.model.prompt import (
     RateLimits,
 )
 from app_server.core.turn.emitter import turn_error
-from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
-from protocol.structs import Json, replace
+from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.structs import Json, replace
 from tests.unit.model.scripted import (
     COMPLETED,
     CREATED,

@@ -9,8 +9,8 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
 from app_server.core.model import families
 from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
-from protocol.policy import ReasoningEffort, Verbosity
-from protocol.structs import Json
+from app_server_protocol.policy import ReasoningEffort, Verbosity
+from app_server_protocol.structs import Json
 from tests.unit.model.scripted import IDENTITY, provider_config
 
 API_KEY = Credentials("sk-login", None, AuthMethod.API_KEY)

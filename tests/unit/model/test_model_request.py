@@ -16,8 +16,8 @@ from app_server.core.model.prompt import (
     WebSearchTool,
 )
 from app_server.core.model.responses_api import responses_body
-from protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
-from protocol.responses import (
+from app_server_protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
+from app_server_protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -39,7 +39,7 @@ from protocol.responses import (
     SearchAction,
     WebSearchCall,
 )
-from protocol.structs import Json, replace
+from app_server_protocol.structs import Json, replace
 
 PICTURE = "data:image/png;base64,AAAA"
 SHELL = FunctionTool(name="shell", description="Runs.", parameters={"type": "object"})

@@ -9,10 +9,10 @@ from app_server.core.http.sse import SseDecoder
 from app_server.core.model import prompt
 from app_server.core.model.api_failures import FLAGGED
 from app_server.core.model.responses_api import ResponsesDecoder
-from protocol.engine.errors import ErrorClass
-from protocol.events.turn import TokenUsage
-from protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText
-from protocol.structs import Json
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText
+from app_server_protocol.structs import Json
 from tests.unit.model.scripted import (
     COMPLETED,
     CREATED,

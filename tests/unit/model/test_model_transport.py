@@ -20,7 +20,7 @@ from app_server.core.model.model_errors import (
 from app_server.core.model.prompt import Completed, Created, ModelEvent, OutputTextDelta
 from app_server.demo.scripted_model import LAST_CHUNK as END
 from app_server.demo.scripted_model import chunk
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.loading import modules_loaded_by
 from tests.support.waiting import until
 from tests.unit.model.provider_server import ProviderServer, Then, head, provider_server, whole

@@ -109,9 +109,8 @@ def test_leftovers_that_a_command_may_have_forged_are_left_alone(ws: Path) -> No
 
 
 def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
-    *_, path = apply_patch_command(sys.executable)
-    code = "import runpy, sys; sys.path.append(sys.argv[1]); runpy.run_path(sys.argv[2]); print(*sys.modules)"
-    command = [sys.executable, "-I", "-S", "-c", code, str(Path(path).parents[3]), path]
+    imports, _, _ = apply_patch_command(sys.executable)[-1].rpartition(";")
+    command = [sys.executable, "-I", "-S", "-c", f"{imports}; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
     rest = {name for name in ours if not name.startswith("app_server.core.patch")} - {"__main__"}
@@ -122,10 +121,10 @@ def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
         "app_server.core",
         "app_server.core.errors",
         "app_server.core.real_path",
-        "protocol.light_dataclasses",
-        "protocol.engine",
-        "protocol.engine.errors",
-        "protocol",
+        "app_server.light_dataclasses",
+        "app_server_protocol.engine",
+        "app_server_protocol.engine.errors",
+        "app_server_protocol",
     }
 
 

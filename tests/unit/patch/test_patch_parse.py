@@ -14,7 +14,7 @@ from app_server.core.patch.disk_files import git_directories
 from app_server.core.patch.planner import Place
 from app_server.core.patch.safety import AskUser, Reject, Verdict, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, ShellForm, find_patch
-from protocol.policy import AskForApproval
+from app_server_protocol.policy import AskForApproval
 from tests.unit.patch.worlds import wrap
 
 HEADERS = "Valid hunk headers: '*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"

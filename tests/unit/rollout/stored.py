@@ -11,13 +11,13 @@ from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.summary import ThreadNotes, read_stored_thread, summarise
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.engine.events import SessionEvent, TurnRenamed
-from protocol.events.messages import AgentMessageEvent, UserMessageEvent
-from protocol.ids import ConversationId, SessionOrigin
-from protocol.reading import read
-from protocol.responses import FunctionCall, InputText, MessageItem, OutputText
-from protocol.rollout import RolloutItem, SessionMetaLine
-from protocol.structs import Json
+from app_server_protocol.engine.events import SessionEvent, TurnRenamed
+from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
+from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.reading import read
+from app_server_protocol.responses import FunctionCall, InputText, MessageItem, OutputText
+from app_server_protocol.rollout import RolloutItem, SessionMetaLine
+from app_server_protocol.structs import Json
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 

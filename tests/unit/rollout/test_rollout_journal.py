@@ -22,10 +22,10 @@ from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.rollout.journal import leftover_of
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.writer import RolloutJournal
-from protocol.events.notices import HistoryEntry
-from protocol.responses import ResponseItem
-from protocol.rollout import stored_line
-from protocol.structs import replace
+from app_server_protocol.events.notices import HistoryEntry
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.rollout import stored_line
+from app_server_protocol.structs import replace
 from tests.unit.rollout.stored import assistant, now, texts, user
 
 STAMP = "2026-01-02T03:04:05.678Z"

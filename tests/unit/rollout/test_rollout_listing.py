@@ -20,7 +20,7 @@ from app_server.core.rollout.stored_conversations import (
 from app_server.core.rollout.summary import ThreadNotes
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.ids import ConversationId
+from app_server_protocol.ids import ConversationId
 from tests.unit.rollout.stored import (
     MOMENT,
     asked,

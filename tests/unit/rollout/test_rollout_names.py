@@ -30,8 +30,8 @@ from app_server.core.rollout.rollout_names import (
     parse_rollout_name,
     stored_path,
 )
-from protocol.ids import ConversationId
-from protocol.rollout import utc_timestamp
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.rollout import utc_timestamp
 from tests.unit.rollout.stored import MOMENT, conversation_id
 
 ID = conversation_id(1)

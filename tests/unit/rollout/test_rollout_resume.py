@@ -28,7 +28,7 @@ from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import open_history
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.responses import (
+from app_server_protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCallOutput,
@@ -38,8 +38,8 @@ from protocol.responses import (
     LocalShellStatus,
     ResponseItem,
 )
-from protocol.rollout import CompactedItem
-from protocol.structs import Json
+from app_server_protocol.rollout import CompactedItem
+from app_server_protocol.structs import Json
 from tests.unit.rollout.stored import (
     MOMENT,
     assistant,

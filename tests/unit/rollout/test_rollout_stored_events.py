@@ -8,12 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.core.rollout import stored_events
-from protocol.engine import events, items
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
-from protocol.events.turn import TokenCountEvent, TurnAbortReason
-from protocol.items import ImageInput, TextInput
-from protocol.structs import Json, replace
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
+from app_server_protocol.events.turn import TokenCountEvent, TurnAbortReason
+from app_server_protocol.items import ImageInput, TextInput
+from app_server_protocol.structs import Json, replace
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}
 HELLO = items.UserMessage("u", (TextInput(text="hello"),))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from app_server.core.rollout.stored_items import StoredItems, read_stored_items
-from protocol.engine.events import EndedItem
-from protocol.engine.items import (
+from app_server_protocol.engine.events import EndedItem
+from app_server_protocol.engine.items import (
     AgentMessage,
     CommandExecution,
     ImageView,
@@ -19,7 +19,7 @@ from protocol.engine.items import (
     WebSearch,
     item_to_value,
 )
-from protocol.structs import Json, replace
+from app_server_protocol.structs import Json, replace
 
 ID = "01a1fc42-4317-7560-83f3-f16344e5fd73"
 CODEX = Path(__file__).parent.parent.parent / "data" / "codex-0.58-rollout.jsonl"

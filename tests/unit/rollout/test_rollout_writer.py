@@ -12,8 +12,8 @@ from app_server.core.rollout.conversation import read_rollout
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.responses import OtherItem
-from protocol.structs import replace
+from app_server_protocol.responses import OtherItem
+from app_server_protocol.structs import replace
 from tests.unit.rollout.stored import (
     MOMENT,
     assistant,

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from app_server.core.rollout.record import StoredRecord, parse_journal_line, parse_object, read_record
 from app_server.core.rollout.stored_items import ended_item, item_of_call
 from app_server.core.shell.summaries import parse_command
-from protocol.engine import items
-from protocol.events.commands import DeleteFileChange
-from protocol.mcp import ErrResult, OkResult
-from protocol.structs import Json, replace
+from app_server_protocol.engine import items
+from app_server_protocol.events.commands import DeleteFileChange
+from app_server_protocol.mcp import ErrResult, OkResult
+from app_server_protocol.structs import Json, replace
 from tests.unit.patch.worlds import wrap
 from tests.unit.rollout.stored import assistant, meta
 

@@ -24,13 +24,13 @@ from app_server.core.rollout.stored_items import read_stored_items
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.rollout.writer import MAX_PIECES_BYTES, RolloutWriter
-from protocol.engine import events, items
-from protocol.engine.events import EngineEvent, SessionEvent, TurnKind, TurnRecord, TurnStatus
-from protocol.events.messages import AgentMessageEvent, AgentReasoningEvent
-from protocol.events.turn import TurnAbortedEvent
-from protocol.items import TextInput
-from protocol.responses import FunctionCall
-from protocol.structs import replace
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.events import EngineEvent, SessionEvent, TurnKind, TurnRecord, TurnStatus
+from app_server_protocol.events.messages import AgentMessageEvent, AgentReasoningEvent
+from app_server_protocol.events.turn import TurnAbortedEvent
+from app_server_protocol.items import TextInput
+from app_server_protocol.responses import FunctionCall
+from app_server_protocol.structs import replace
 from tests.unit.rollout.stored import MOMENT, assistant, conversation_id, meta, now, texts, user
 
 THREAD = conversation_id(1)

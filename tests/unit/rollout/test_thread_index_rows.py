@@ -16,9 +16,9 @@ from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, Store
 from app_server.core.rollout.rollout_names import RolloutName, stored_path
 from app_server.core.rollout.summary import FileState, StoredThread
 from app_server.core.rollout.thread_index import IndexChanges, file_state, find_changes
-from protocol.ids import ConversationId, SessionOrigin
-from protocol.rollout import GitInfo
-from protocol.structs import Json
+from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.rollout import GitInfo
+from app_server_protocol.structs import Json
 from tests.unit.rollout.stored import conversation_id, head
 
 DAY = 24 * 3600 * 10**9

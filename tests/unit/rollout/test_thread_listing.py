@@ -23,7 +23,7 @@ from app_server.core.rollout.stored_conversations import archive_rollout, delete
 from app_server.core.rollout.summary import ThreadNotes, read_stored_thread
 from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
 from app_server.core.rollout.thread_listing import ThreadLists
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.unit.rollout.stored import conversation_id, raw_line
 
 

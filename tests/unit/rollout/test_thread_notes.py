@@ -16,9 +16,9 @@ from app_server.core.rollout.lines import goal_in, last_goal
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.summary import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
-from protocol.rollout import GitInfo
-from protocol.structs import Json
+from app_server_protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
+from app_server_protocol.rollout import GitInfo
+from app_server_protocol.structs import Json
 from tests.unit.rollout.stored import assistant, conversation_id, now, store
 
 ONE, TWO = conversation_id(1), conversation_id(2)

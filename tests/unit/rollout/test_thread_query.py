@@ -21,8 +21,8 @@ from app_server.core.rollout.summary import (
 )
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_listing import matches as is_wanted
-from protocol.ids import SessionOrigin
-from protocol.structs import Json
+from app_server_protocol.ids import SessionOrigin
+from app_server_protocol.structs import Json
 from tests.unit.rollout.stored import answered, asked, conversation_id, head, raw_line, store, user
 
 ID = conversation_id(1)

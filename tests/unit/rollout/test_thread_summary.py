@@ -21,10 +21,10 @@ from app_server.core.rollout.summary import (
     ThreadNotes,
     read_stored_thread,
 )
-from protocol.ids import SessionOrigin
-from protocol.rollout import GitInfo
-from protocol.structs import Json
-from protocol.v2.thread import NotLoadedThreadStatus
+from app_server_protocol.ids import SessionOrigin
+from app_server_protocol.rollout import GitInfo
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.thread import NotLoadedThreadStatus
 from tests.unit.rollout.stored import (
     MOMENT,
     conversation,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from app_server.core.rollout.turn_events import TurnReader, derived_id
 from app_server.core.rollout.turn_fold import TurnFold
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import (
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.events import (
     EngineEvent,
     ItemCompleted,
     SessionEvent,
@@ -20,7 +20,7 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.engine.items import (
+from app_server_protocol.engine.items import (
     AgentMessage,
     ContextCompaction,
     EnteredReview,
@@ -31,10 +31,10 @@ from protocol.engine.items import (
     UserMessage,
     item_to_value,
 )
-from protocol.events.review import ReviewOutputEvent
-from protocol.items import ImageInput, TextInput
-from protocol.reading import read
-from protocol.structs import Json, replace
+from app_server_protocol.events.review import ReviewOutputEvent
+from app_server_protocol.items import ImageInput, TextInput
+from app_server_protocol.reading import read
+from app_server_protocol.structs import Json, replace
 from tests.unit.rollout.stored import Line, taken, turn_events
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"

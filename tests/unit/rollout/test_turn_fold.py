@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from app_server.core.turn.emitter import TurnEmitter
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import (
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.events import (
     EndedItem,
     ItemCompleted,
     SessionEvent,
@@ -22,7 +22,7 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.engine.items import (
+from app_server_protocol.engine.items import (
     AgentMessage,
     CommandExecution,
     ContextCompaction,
@@ -38,12 +38,12 @@ from protocol.engine.items import (
     UserMessage,
     WebSearch,
 )
-from protocol.events.commands import AddFileChange, UnknownCommand
-from protocol.events.turn import TurnAbortReason
-from protocol.items import ImageInput, LocalImageInput, TextInput
-from protocol.mcp import ErrResult, McpInvocation
-from protocol.responses import SearchAction
-from protocol.structs import Json
+from app_server_protocol.events.commands import AddFileChange, UnknownCommand
+from app_server_protocol.events.turn import TurnAbortReason
+from app_server_protocol.items import ImageInput, LocalImageInput, TextInput
+from app_server_protocol.mcp import ErrResult, McpInvocation
+from app_server_protocol.responses import SearchAction
+from app_server_protocol.structs import Json
 from tests.support.event_sink import EventSink
 from tests.unit.rollout.stored import Line, turn_events
 

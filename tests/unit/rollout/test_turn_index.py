@@ -22,8 +22,8 @@ from app_server.core.rollout.turn_index import (
     TurnPlaces,
     find_cut,
 )
-from protocol.engine.items import ImageView, item_to_value
-from protocol.structs import Json
+from app_server_protocol.engine.items import ImageView, item_to_value
+from app_server_protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 META: Json = {"line": "session_meta", "id": THREAD}

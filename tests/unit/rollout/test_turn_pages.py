@@ -21,10 +21,16 @@ from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
-from protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord
-from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage, item_to_value
-from protocol.items import TextInput
-from protocol.structs import Json
+from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord
+from app_server_protocol.engine.items import (
+    AgentMessage,
+    EnteredReview,
+    ImageView,
+    UserMessage,
+    item_to_value,
+)
+from app_server_protocol.items import TextInput
+from app_server_protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 Row = TypeVar("Row")

@@ -13,8 +13,8 @@ from app_server.rpc.lanes import LaneName, ServerLanes
 from app_server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
 from app_server.transport.framing import Oversized
 from app_server.transport.memory import MemoryTransport, memory_pair
-from protocol.jsonrpc import Request
-from protocol.structs import Json
+from app_server_protocol.jsonrpc import Request
+from app_server_protocol.structs import Json
 
 
 class Echo:

@@ -11,7 +11,7 @@ from app_server.core.real_path import within
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import RootFacts, SandboxFacts, SandboxPlan, make_plan
 from app_server.core.sandbox.roots import ServerRoots
-from protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
+from app_server_protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 from tests.support.shortage import open_files
 
 HOME = "/home/u/.codex"

@@ -23,7 +23,7 @@ from app_server.core.sandbox.roots import (
     ServerRoots,
     resolve,
 )
-from protocol.policy import ReadOnly, WorkspaceWrite
+from app_server_protocol.policy import ReadOnly, WorkspaceWrite
 
 Planned = Callable[..., SandboxPlan]
 

@@ -13,7 +13,7 @@ from app_server.core.exec.command import looks_denied
 from app_server.core.exec.probing import GAPS, REFUSALS, gaps, is_refusal, layers
 from app_server.core.sandbox import plan
 from app_server.core.sandbox.plan import SandboxPlan
-from protocol.light_dataclasses import dataclass, field, replace
+from app_server.light_dataclasses import dataclass, field, replace
 
 PLAN = SandboxPlan(
     writable_roots=('/private/tmp/w")(s\\.*',),

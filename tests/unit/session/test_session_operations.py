@@ -32,10 +32,16 @@ from app_server.core.session.tasks import (
 from app_server.core.session.turns import TurnControl
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
-from protocol.engine.events import SettingsChanged, TurnKind
-from protocol.engine.settings import Settings, SettingsChange
-from protocol.events.review import ReviewRequest
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningEffort, ReasoningSummary
+from app_server_protocol.engine.events import SettingsChanged, TurnKind
+from app_server_protocol.engine.settings import Settings, SettingsChange
+from app_server_protocol.events.review import ReviewRequest
+from app_server_protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    ReasoningEffort,
+    ReasoningSummary,
+)
 
 SETTINGS = Settings(
     cwd="/w",

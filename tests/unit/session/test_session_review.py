@@ -16,10 +16,10 @@ from app_server.core.session.review_texts import findings_block
 from app_server.core.session.session_servers import SessionServers
 from app_server.core.session.user_input import LONGEST_SCHEMA, check_schema, schema_problem
 from app_server.core.threads import NO_THREAD
-from protocol.engine.events import McpServersSettled
-from protocol.events.notices import WarningEvent
-from protocol.events.review import ReviewOutputEvent
-from protocol.structs import Json
+from app_server_protocol.engine.events import McpServersSettled
+from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.review import ReviewOutputEvent
+from app_server_protocol.structs import Json
 
 FINDING: Json = {
     "title": "Off by one",

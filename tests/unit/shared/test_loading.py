@@ -19,7 +19,7 @@ def test_everything_is_loaded_that_a_server_may_import_late() -> None:
     graph |= {name: frozenset() for name in graph if name in ("app_server.cli", "app_server.shared.loading")}
     needed = reachable(graph, "app_server.shared.shared_process")
     needed |= {name for name in modules() if inside(name, "app_server.apis")}
-    missing = needed - set(server_modules()) - {"app_server", "protocol"}
+    missing = needed - set(server_modules()) - {"app_server", "app_server_protocol"}
     assert {name for name in missing if not name.startswith(OTHER_PROGRAMS)} == set()
 
 
@@ -85,7 +85,7 @@ except InstallationChanged:
 def test_an_installation_that_changes_while_it_is_loaded_is_noticed(
     change: str, said: str, tmp_path: Path
 ) -> None:
-    for package in ("app_server", "protocol"):
+    for package in ("app_server", "app_server_protocol"):
         shutil.copytree(Path(sys.modules[package].__path__[0]), tmp_path / package)
     done = subprocess.run(
         (sys.executable, "-P", "-c", IN_QUIET_MOMENTS.format(change=change), tmp_path / "app_server"),

@@ -14,7 +14,7 @@ from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.proxy.meeting import ProxyRefused, accepted, preface
 from app_server.server import ClientPlace
 from app_server.shared.preface import BadPreface, Question, no, parse_preface, yes
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 HOME = Path("/home/user/.codex")
 OURS = CliOverrides(settings=(("model", '"ours"'),))

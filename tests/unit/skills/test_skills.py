@@ -27,8 +27,8 @@ from app_server.core.skills.skill_catalog import (
     project_roots,
     read_skill_file,
 )
-from protocol.responses import InputText, MessageItem
-from protocol.structs import replace
+from app_server_protocol.responses import InputText, MessageItem
+from app_server_protocol.structs import replace
 
 
 def write(path: Path, name: str = "", description: str = "what it is for") -> Path:

@@ -21,9 +21,9 @@ from app_server.startup.handshake import (
     plain_initialize,
     spoken_method,
 )
-from protocol.jsonrpc import Request
-from protocol.structs import Json
-from protocol.v1.setup import InitializeParams
+from app_server_protocol.jsonrpc import Request
+from app_server_protocol.structs import Json
+from app_server_protocol.v1.setup import InitializeParams
 
 HOME = Path("/home/user/.codex")
 ENVIRONMENT = {"TERM": "dumb"}

@@ -30,9 +30,9 @@ from app_server.core.telemetry.telemetry_events import (
     TelemetryExport,
     open_export,
 )
-from protocol.events.turn import TokenUsage
-from protocol.policy import ReasoningEffort
-from protocol.structs import Json
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.policy import ReasoningEffort
+from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     from tests.unit.telemetry.collector import Collector

@@ -38,15 +38,15 @@ from app_server.core.tools.contract import (
 from app_server.core.tools.registry import TOOLS
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
-from protocol.engine.events import EngineEvent, SessionEvent
-from protocol.engine.settings import Settings
-from protocol.events.commands import (
+from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.settings import Settings
+from app_server_protocol.events.commands import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     ExecOutputStream,
 )
-from protocol.events.msg import EventMsg
-from protocol.policy import (
+from app_server_protocol.events.msg import EventMsg
+from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     ReasoningSummary,
@@ -54,7 +54,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import Json, replace
+from app_server_protocol.structs import Json, replace
 from tests.support.callers import some_caller
 from tests.support.event_sink import EventSink
 

@@ -11,7 +11,7 @@ from app_server.core.model.prompt import FunctionTool
 from app_server.core.tools import schemas
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.registry import TOOLS
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 KEYS = st.sampled_from(

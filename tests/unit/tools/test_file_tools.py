@@ -26,10 +26,10 @@ from app_server.core.model.families import find_family
 from app_server.core.pictures import BROKEN, MAX_IMAGE_BYTES
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure
 from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
-from protocol.events.commands import ExecCommandBeginEvent
-from protocol.policy import ReadOnly, ReviewDecision
-from protocol.responses import InputImage, MessageItem
-from protocol.structs import Json, replace
+from app_server_protocol.events.commands import ExecCommandBeginEvent
+from app_server_protocol.policy import ReadOnly, ReviewDecision
+from app_server_protocol.responses import InputImage, MessageItem
+from app_server_protocol.structs import Json, replace
 from tests.support.pictures import png
 from tests.unit.tools.conftest import MakeLive, MakeScene, Scene, builtin, run
 

@@ -12,9 +12,9 @@ from app_server.core.exec.command import ExecResult
 from app_server.core.sandbox.plan import SandboxState
 from app_server.core.tools.contract import ToolFailure, ToolOutput
 from app_server.core.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
-from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
-from protocol.events.notices import WarningEvent
-from protocol.policy import (
+from app_server_protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
+from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     ReadOnly,
@@ -22,7 +22,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import replace
+from app_server_protocol.structs import replace
 from tests.unit.tools.conftest import DENIED, MakeScene, Scene, program_in, ran
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED

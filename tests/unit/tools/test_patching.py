@@ -19,9 +19,15 @@ from app_server.core.tools.editor_files import (
     plan_with_editor,
 )
 from app_server.core.tools.patching import PatchFlow
-from protocol.events.commands import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision, SandboxPolicy
-from protocol.structs import replace
+from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
+from app_server_protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    ReviewDecision,
+    SandboxPolicy,
+)
+from app_server_protocol.structs import replace
 from tests.unit.tools.conftest import MakeScene, Scene, ran
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED

@@ -15,9 +15,9 @@ from app_server.core.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS, 
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.registry import RESERVED_NAMES, build_tools
 from app_server.core.tools.runtime import CallRun, ToolRuntime, as_call
-from protocol.engine.questions import ClientTool
-from protocol.policy import TurnMode
-from protocol.responses import (
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.policy import TurnMode
+from app_server_protocol.responses import (
     CallItem,
     CustomToolCall,
     CustomToolCallOutput,
@@ -31,7 +31,7 @@ from protocol.responses import (
     MessageItem,
     ResponseItem,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.pictures import PNG, picture_url
 from tests.unit.tools.conftest import MakeScene
 

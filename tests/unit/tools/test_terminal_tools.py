@@ -18,9 +18,9 @@ from app_server.core.tools import terminals
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.tools.terminals import MOST, Terminal, Terminals, look_at_terminals
-from protocol.engine.items import CommandExecution
-from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
-from protocol.policy import (
+from app_server_protocol.engine.items import CommandExecution
+from app_server_protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
+from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     ReadOnly,
@@ -28,7 +28,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import Json, replace
+from app_server_protocol.structs import Json, replace
 from tests.support.waiting import until, wait_until
 from tests.unit.tools.conftest import MakeLive, Scene, builtin, run
 

@@ -24,12 +24,12 @@ from app_server.core.turn.loop import AutoCompaction, TurnLoop, TurnSteps
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
-from protocol.engine.events import EngineEvent, SessionEvent, TurnKind
-from protocol.ids import ConversationId
-from protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
-from protocol.responses import ResponseItem
-from protocol.rollout import SessionMetaLine, TurnContextItem
-from protocol.structs import Json
+from app_server_protocol.engine.events import EngineEvent, SessionEvent, TurnKind
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.rollout import SessionMetaLine, TurnContextItem
+from app_server_protocol.structs import Json
 from tests.unit.model.scripted import SETTINGS, ScriptedAnswer, ScriptedHttp, client_for
 
 CONVERSATION = ConversationId("01a1fc2e-450f-7ed0-9b52-64722a96c4dc")

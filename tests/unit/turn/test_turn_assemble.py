@@ -17,7 +17,7 @@ from app_server.core.model.prompt import (
 from app_server.core.turn.assemble import Piece, PlanEdge, PlanFinder, ReplyAssembler, Visible
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import last_assistant_text
-from protocol.engine.events import (
+from app_server_protocol.engine.events import (
     AgentMessageDelta,
     EngineEvent,
     ItemCompleted,
@@ -26,9 +26,9 @@ from protocol.engine.events import (
     TurnEnded,
     TurnStatus,
 )
-from protocol.engine.items import AgentMessage, Reasoning, WebSearch
-from protocol.events.turn import TurnAbortReason
-from protocol.responses import (
+from app_server_protocol.engine.items import AgentMessage, Reasoning, WebSearch
+from app_server_protocol.events.turn import TurnAbortReason
+from app_server_protocol.responses import (
     MessageItem,
     OutputText,
     ReasoningResponseItem,
@@ -38,7 +38,7 @@ from protocol.responses import (
     WebSearchCall,
     parse_response_item,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 from tests.support.event_sink import EventSink
 
 

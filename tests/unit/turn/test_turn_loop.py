@@ -8,11 +8,11 @@ from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisc
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import ContextStillFull
-from protocol.engine.errors import ErrorClass
-from protocol.engine.events import AttemptFailed, ItemCompleted
-from protocol.engine.items import AgentMessage
-from protocol.responses import FunctionCall, FunctionCallOutput, MessageItem
-from protocol.structs import Json
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.engine.events import AttemptFailed, ItemCompleted
+from app_server_protocol.engine.items import AgentMessage
+from app_server_protocol.responses import FunctionCall, FunctionCallOutput, MessageItem
+from app_server_protocol.structs import Json
 from tests.unit.model.scripted import (
     COMPLETED,
     CREATED,

@@ -12,7 +12,7 @@ from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import LONGEST_DELTA, YIELD_ROUNDS, Line, Outbox, coalesce
 from app_server.core.turn.token_counts import TokenCounts
-from protocol.engine.events import (
+from app_server_protocol.engine.events import (
     AgentMessageDelta,
     Delta,
     ItemCompleted,
@@ -20,9 +20,9 @@ from protocol.engine.events import (
     ReasoningTextDelta,
     SessionEvent,
 )
-from protocol.engine.items import AgentMessage
-from protocol.events.notices import BackgroundEventEvent
-from protocol.events.turn import TokenUsage
+from app_server_protocol.engine.items import AgentMessage
+from app_server_protocol.events.notices import BackgroundEventEvent
+from app_server_protocol.events.turn import TokenUsage
 
 
 class Disk(RolloutWriter):

@@ -21,7 +21,7 @@ from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command, Compact, Review, Undo
 from app_server.core.turn.items import UserWords
 from app_server.rpc.errors import invalid_params
-from protocol.acp.session import (
+from app_server_protocol.acp.session import (
     ContentBlock,
     PromptRequest,
     PromptResponse,
@@ -30,8 +30,8 @@ from protocol.acp.session import (
     StopReason,
     TextBlock,
 )
-from protocol.events.tools import McpListToolsResponseEvent
-from protocol.structs import replace
+from app_server_protocol.events.tools import McpListToolsResponseEvent
+from app_server_protocol.structs import replace
 
 
 def status_text(session: AcpSession) -> str:

@@ -36,7 +36,7 @@ from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilt
 from app_server.core.rollout.stored_items import StoredItems
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.errors import invalid_params
-from protocol.acp.requests import (
+from app_server_protocol.acp.requests import (
     AUTHENTICATE,
     CLOSE_SESSION,
     DELETE_SESSION,
@@ -60,9 +60,9 @@ from protocol.acp.requests import (
     SetSessionModeRequest,
     StoredSessionRequest,
 )
-from protocol.ids import SessionOrigin, parse_conversation_id
-from protocol.structs import Json, replace
-from protocol.table import NoFields
+from app_server_protocol.ids import SessionOrigin, parse_conversation_id
+from app_server_protocol.structs import Json, replace
+from app_server_protocol.table import NoFields
 
 
 async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:

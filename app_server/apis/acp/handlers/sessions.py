@@ -28,11 +28,16 @@ from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
 from app_server.core.opening import NewConversation, Origin
 from app_server.rpc.errors import invalid_params
 from app_server.rpc.outgoing import Outgoing
-from protocol.acp.session import NewSessionRequest, NewSessionResponse
-from protocol.acp.tool_calls import READ_TEXT_FILE, WRITE_TEXT_FILE, ReadTextFileRequest, WriteTextFileRequest
-from protocol.events.notices import CustomPrompt
-from protocol.rollout import TurnContextItem
-from protocol.structs import Json, replace
+from app_server_protocol.acp.session import NewSessionRequest, NewSessionResponse
+from app_server_protocol.acp.tool_calls import (
+    READ_TEXT_FILE,
+    WRITE_TEXT_FILE,
+    ReadTextFileRequest,
+    WriteTextFileRequest,
+)
+from app_server_protocol.events.notices import CustomPrompt
+from app_server_protocol.rollout import TurnContextItem
+from app_server_protocol.structs import Json, replace
 
 API: Final = "sessions"
 """The name of this API among those of a connection."""

@@ -16,18 +16,18 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import RequestOverrides
 from app_server.core.opening import NewConversation, StoredRollout
 from app_server.core.session import commands
-from protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
-from protocol.events.turn import TurnAbortReason
-from protocol.ids import ConversationId
-from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
-from protocol.policy import known_effort
-from protocol.structs import Json
-from protocol.v1 import conversation as wire
+from app_server_protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
+from app_server_protocol.events.turn import TurnAbortReason
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from app_server_protocol.policy import known_effort
+from app_server_protocol.structs import Json
+from app_server_protocol.v1 import conversation as wire
 
 if TYPE_CHECKING:
     from app_server.core.caller import Caller
     from app_server.core.session.handle import SessionHandle
-    from protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
+    from app_server_protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
 
 async def new_conversation(

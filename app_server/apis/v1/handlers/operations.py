@@ -8,8 +8,8 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers.conversations import say, settings
 from app_server.core.session import commands
-from protocol.engine.settings import SettingsChange
-from protocol.v1 import ops
+from app_server_protocol.engine.settings import SettingsChange
+from app_server_protocol.v1 import ops
 
 if TYPE_CHECKING:
     from app_server.core.caller import Caller

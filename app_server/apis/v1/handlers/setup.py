@@ -14,10 +14,10 @@ from app_server.core.errors import LaunchError
 from app_server.core.host import WantedCommand
 from app_server.identity import platform_os
 from app_server.rpc.errors import internal_error, invalid_field, invalid_request, not_found
-from protocol.reading import read
-from protocol.structs import alike
-from protocol.table import NoParams
-from protocol.v1 import setup as wire
+from app_server_protocol.reading import read
+from app_server_protocol.structs import alike
+from app_server_protocol.table import NoParams
+from app_server_protocol.v1 import setup as wire
 
 
 def _notify_status(services: ServerServices, method: AuthMethod | None) -> None:

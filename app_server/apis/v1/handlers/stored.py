@@ -15,14 +15,14 @@ from app_server.core.opening import GivenHistory, Origin, StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.session.commands import ChangeSettings
 from app_server.rpc.errors import internal_error, invalid_request
-from protocol.events.msg import EventMsg
-from protocol.ids import ConversationId, SessionOrigin
-from protocol.policy import known_effort
-from protocol.reading import read
-from protocol.rollout import SubagentSessionSource
-from protocol.structs import replace
-from protocol.v1 import stored as wire
-from protocol.v1.conversation import NewConversationParams
+from app_server_protocol.events.msg import EventMsg
+from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.policy import known_effort
+from app_server_protocol.reading import read
+from app_server_protocol.rollout import SubagentSessionSource
+from app_server_protocol.structs import replace
+from app_server_protocol.v1 import stored as wire
+from app_server_protocol.v1.conversation import NewConversationParams
 
 LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
 """Interactive conversations; those of scripts and sub-agents are available by path or id only."""

@@ -22,10 +22,10 @@ from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.credentials import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
-from protocol.fields import unknown_method
-from protocol.table import ClientRequest, NoParams, NoResult
-from protocol.v2 import account as wire
-from protocol.v2.server import PlanType
+from app_server_protocol.fields import unknown_method
+from app_server_protocol.table import ClientRequest, NoParams, NoResult
+from app_server_protocol.v2 import account as wire
+from app_server_protocol.v2.server import PlanType
 
 
 async def account_read(services: ThreadServices, params: wire.GetAccountParams) -> wire.GetAccountResponse:

@@ -36,8 +36,8 @@ from app_server.rpc.errors import (
     invalid_request,
     overloaded,
 )
-from protocol.events.commands import ExecOutputStream
-from protocol.v2 import commands as wire
+from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.v2 import commands as wire
 
 MOST = 512
 """Commands of one client at the same time."""

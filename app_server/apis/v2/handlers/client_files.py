@@ -33,8 +33,8 @@ from app_server.core.host import Host
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server.rpc.outgoing import Outgoing
-from protocol.structs import Json, alike
-from protocol.v2 import files as wire
+from app_server_protocol.structs import Json, alike
+from app_server_protocol.v2 import files as wire
 
 READERS = 4
 """Files and directories that are read at once: one may take 200 MB until it is written."""

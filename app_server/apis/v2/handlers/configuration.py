@@ -18,10 +18,10 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import InvalidSettings, VersionConflict
 from app_server.rpc.errors import RpcError
-from protocol.jsonrpc import INVALID_REQUEST
-from protocol.structs import Json
-from protocol.v2 import config as wire
-from protocol.v2 import settings as choices
+from app_server_protocol.jsonrpc import INVALID_REQUEST
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import config as wire
+from app_server_protocol.v2 import settings as choices
 
 MODES = choices.CollaborationModeListResponse(
     data=(

@@ -17,9 +17,9 @@ from app_server.core.errors import CoreError
 from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel
 from app_server.masking import masked_text
 from app_server.rpc.errors import invalid_field
-from protocol.policy import ReasoningEffort
-from protocol.table import NoFields
-from protocol.v2 import models as wire
+from app_server_protocol.policy import ReasoningEffort
+from app_server_protocol.table import NoFields
+from app_server_protocol.v2 import models as wire
 
 STAGES: Final[Mapping[FeatureStage, wire.ExperimentalFeatureStage]] = {
     FeatureStage.STABLE: "stable",

@@ -25,12 +25,12 @@ from app_server.core.rollout.pages import (
     parse_cursor,
 )
 from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
-from protocol.ids import sound_path
-from protocol.structs import Written
-from protocol.v2 import thread_store as wire
-from protocol.v2.fields import ByPages
-from protocol.v2.thread import Thread
-from protocol.v2.turn import Turn, TurnItemsView
+from app_server_protocol.ids import sound_path
+from app_server_protocol.structs import Written
+from app_server_protocol.v2 import thread_store as wire
+from app_server_protocol.v2.fields import ByPages
+from app_server_protocol.v2.thread import Thread
+from app_server_protocol.v2.turn import Turn, TurnItemsView
 
 PAGE_BYTES = 48 * 1024
 """A page ends early where it would get longer, after one row at least: clients read lines of 64 KiB."""

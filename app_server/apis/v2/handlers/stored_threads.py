@@ -25,13 +25,13 @@ from app_server.core.opening import Fork, Revert, StoredRollout
 from app_server.core.rollout.pages import PageRequest, TurnCut
 from app_server.core.rollout.rollout_names import parse_rollout_name
 from app_server.rpc.errors import internal_error, invalid_field, invalid_request
-from protocol.ids import ConversationId
-from protocol.rollout import GitInfo
-from protocol.structs import replace
-from protocol.v2 import thread as notices
-from protocol.v2 import thread_store as wire
-from protocol.v2.fields import InThread
-from protocol.v2.thread_open import THREAD_FORK, ThreadForkParams, ThreadForkResponse
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.rollout import GitInfo
+from app_server_protocol.structs import replace
+from app_server_protocol.v2 import thread as notices
+from app_server_protocol.v2 import thread_store as wire
+from app_server_protocol.v2.fields import InThread
+from app_server_protocol.v2.thread_open import THREAD_FORK, ThreadForkParams, ThreadForkResponse
 
 MOST_NAME = 4096
 """Characters of a name, or of a field of metadata: every list shows them."""

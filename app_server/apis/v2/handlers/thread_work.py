@@ -23,12 +23,12 @@ from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.session import review_texts
 from app_server.core.session.commands import FORGOTTEN_MS, AddItems, ChangeSettings, Compact, Review, RunShell
 from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
-from protocol.events.review import ReviewRequest
-from protocol.v2 import thread_work as wire
-from protocol.v2 import turn
-from protocol.v2.fields import InThread
-from protocol.v2.settings import THREAD_SETTINGS_UPDATE, ThreadSettingsUpdateParams
-from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
+from app_server_protocol.events.review import ReviewRequest
+from app_server_protocol.v2 import thread_work as wire
+from app_server_protocol.v2 import turn
+from app_server_protocol.v2.fields import InThread
+from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATE, ThreadSettingsUpdateParams
+from app_server_protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 
 async def thread_compact_start(context: ThreadContext, params: InThread) -> None:

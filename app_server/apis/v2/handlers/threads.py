@@ -43,14 +43,14 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
 from app_server.core.session.handle import SessionFacts
 from app_server.rpc.errors import invalid_field, invalid_request
-from protocol.engine.events import TurnRecord
-from protocol.engine.settings import UNCHANGED
-from protocol.ids import ConversationId
-from protocol.structs import Json, replace
-from protocol.v2 import thread as wire
-from protocol.v2 import thread_open
-from protocol.v2.fields import InThread
-from protocol.v2.turn import Turn
+from app_server_protocol.engine.events import TurnRecord
+from app_server_protocol.engine.settings import UNCHANGED
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.structs import Json, replace
+from app_server_protocol.v2 import thread as wire
+from app_server_protocol.v2 import thread_open
+from app_server_protocol.v2.fields import InThread
+from app_server_protocol.v2.turn import Turn
 
 API: Final = "threads"
 """The name of this API among those of a connection."""

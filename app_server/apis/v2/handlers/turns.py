@@ -12,9 +12,9 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
 from app_server.rpc.errors import RpcError, invalid_field, invalid_params, invalid_request
-from protocol.jsonrpc import INVALID_PARAMS
-from protocol.v2 import turn as wire
-from protocol.v2.item_parts import TextUserInput, UserInput
+from app_server_protocol.jsonrpc import INVALID_PARAMS
+from app_server_protocol.v2 import turn as wire
+from app_server_protocol.v2.item_parts import TextUserInput, UserInput
 
 MAX_INPUT_CHARACTERS = 1_048_576
 """The reference's bound on the text of one input."""

@@ -28,10 +28,10 @@ from app_server.apis.acp.shown import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.prompt_text import filled_in
 from app_server.rpc.errors import RpcError
-from protocol.acp.session import NewSessionRequest, PromptRequest
-from protocol.events.notices import CustomPrompt
-from protocol.items import TextInput, UserInput
-from protocol.policy import (
+from app_server_protocol.acp.session import NewSessionRequest, PromptRequest
+from app_server_protocol.events.notices import CustomPrompt
+from app_server_protocol.items import TextInput, UserInput
+from app_server_protocol.policy import (
     DangerFullAccess,
     ReadOnly,
     ReasoningEffort,
@@ -39,7 +39,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from protocol.structs import Json
+from app_server_protocol.structs import Json
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.outbound import SessionAdapter
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.engine import items
-from protocol.engine.events import (
+from app_server_protocol.engine import items
+from app_server_protocol.engine.events import (
     AgentMessageDelta,
     CommandOutput,
     CommandRunning,
@@ -24,10 +24,10 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.events import commands
-from protocol.events.notices import WarningEvent
-from protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
-from protocol.structs import Json
+from app_server_protocol.events import commands
+from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
+from app_server_protocol.structs import Json
 from tests.unit.apis.v2.recorded import OTHER_TURN, TURN
 from tests.unit.apis.v2.test_thread_order import EVENTS
 

@@ -8,13 +8,13 @@ from jsonschema import Draft7Validator
 
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.core.turn.emitter import TurnEmitter
-from protocol.engine.events import EngineEvent, SessionEvent
-from protocol.engine.items import CommandExecution, FileChange
-from protocol.events.commands import AddFileChange, UnknownCommand
-from protocol.events.turn import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
-from protocol.export import schemas
-from protocol.responses import InputText, MessageItem
-from protocol.structs import Json
+from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.items import CommandExecution, FileChange
+from app_server_protocol.events.commands import AddFileChange, UnknownCommand
+from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
+from app_server_protocol.export import schemas
+from app_server_protocol.responses import InputText, MessageItem
+from app_server_protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 TURN, OTHER_TURN = "01a1fc2e-5000-7ed0-9b52-64722a96c4dc", "01a1fc2e-6000-7ed0-9b52-64722a96c4dc"

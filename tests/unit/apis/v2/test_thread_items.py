@@ -8,17 +8,22 @@ from app_server.apis.v2.errors import codex_error_info, turn_error
 from app_server.apis.v2.items import NO_REVIEW, command_actions, thread_item
 from app_server.apis.v2.turns import ended_turn, pending_turn, shown_items, shown_turn
 from app_server.core.rollout.turn_fold import ItemIds
-from protocol.engine import items as engine
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import EndedItem, TurnRecord, TurnStatus
-from protocol.engine.items import CommandSource, ItemStatus
-from protocol.events import commands
-from protocol.events.review import ReviewCodeLocation, ReviewFinding, ReviewLineRange, ReviewOutputEvent
-from protocol.items import ImageInput, LocalImageInput, TextInput
-from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult
-from protocol.responses import OtherAction, SearchAction
-from protocol.structs import Json
-from protocol.v2.turn import TurnItemsView
+from app_server_protocol.engine import items as engine
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.events import EndedItem, TurnRecord, TurnStatus
+from app_server_protocol.engine.items import CommandSource, ItemStatus
+from app_server_protocol.events import commands
+from app_server_protocol.events.review import (
+    ReviewCodeLocation,
+    ReviewFinding,
+    ReviewLineRange,
+    ReviewOutputEvent,
+)
+from app_server_protocol.items import ImageInput, LocalImageInput, TextInput
+from app_server_protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult
+from app_server_protocol.responses import OtherAction, SearchAction
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.turn import TurnItemsView
 from tests.unit.apis.v2.recorded import validator
 
 TIMES = {"startedAtMs": 5, "completedAtMs": 6}

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.core.turn.emitter import StartedItem
-from protocol.engine.errors import TurnError
-from protocol.engine.events import (
+from app_server_protocol.engine.errors import TurnError
+from app_server_protocol.engine.events import (
     AgentMessageDelta,
     AttemptFailed,
     CommandOutput,
@@ -33,7 +33,7 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.engine.items import (
+from app_server_protocol.engine.items import (
     AgentMessage,
     CommandSource,
     Item,
@@ -41,24 +41,24 @@ from protocol.engine.items import (
     Plan,
     Reasoning,
 )
-from protocol.engine.questions import Choice, Inquiry, ToolCallQuestion, UserInputQuestion
-from protocol.engine.settings import Settings
-from protocol.events import notices, tools
-from protocol.events.commands import (
+from app_server_protocol.engine.questions import Choice, Inquiry, ToolCallQuestion, UserInputQuestion
+from app_server_protocol.engine.settings import Settings
+from app_server_protocol.events import notices, tools
+from app_server_protocol.events.commands import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     ExecOutputStream,
     TurnDiffEvent,
 )
-from protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
-from protocol.events.turn import (
+from app_server_protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
+from app_server_protocol.events.turn import (
     RateLimitSnapshot,
     RateLimitWindow,
     RawResponseItemEvent,
     TokenCountEvent,
     TurnAbortReason,
 )
-from protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
+from app_server_protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
 from tests.unit.apis.v2.recorded import (
     LIMITS,
     NOW,

@@ -6,19 +6,24 @@ import pytest
 
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.turn.emitter import TurnEmitter
-from protocol.engine import events, items
-from protocol.engine.errors import ErrorClass, TurnError
-from protocol.events import notices
-from protocol.events.commands import (
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.events import notices
+from app_server_protocol.events.commands import (
     ExecApprovalRequestEvent,
     ExecOutputStream,
     TurnDiffEvent,
     UnknownCommand,
 )
-from protocol.events.turn import RateLimitSnapshot, RawResponseItemEvent, TokenCountEvent, TurnAbortReason
-from protocol.items import TextInput
-from protocol.mcp import McpInvocation
-from protocol.structs import Json
+from app_server_protocol.events.turn import (
+    RateLimitSnapshot,
+    RawResponseItemEvent,
+    TokenCountEvent,
+    TurnAbortReason,
+)
+from app_server_protocol.items import TextInput
+from app_server_protocol.mcp import McpInvocation
+from app_server_protocol.structs import Json
 from tests.unit.apis.v2.recorded import (
     LIMITS,
     NOW,

@@ -8,24 +8,24 @@ from app_server.apis.v2 import items, settings
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Decide
 from app_server.rpc.errors import RpcError
-from protocol import policy as engine
-from protocol.engine.events import EngineEvent, TurnKind
-from protocol.engine.items import CommandExecution, CommandSource
-from protocol.engine.questions import AllowFiles, KeepRule
-from protocol.events.commands import (
+from app_server_protocol import policy as engine
+from app_server_protocol.engine.events import EngineEvent, TurnKind
+from app_server_protocol.engine.items import CommandExecution, CommandSource
+from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.events.commands import (
     AddFileChange,
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     ReadCommand,
     UnknownCommand,
 )
-from protocol.events.notices import WarningEvent
-from protocol.events.tools import ElicitationRequestEvent
-from protocol.items import ImageInput, LocalImageInput, TextInput
-from protocol.policy import ElicitationAction, ReviewDecision
-from protocol.structs import Json
-from protocol.v2 import item_parts as wire_input
-from protocol.v2 import settings as wire
+from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.items import ImageInput, LocalImageInput, TextInput
+from app_server_protocol.policy import ElicitationAction, ReviewDecision
+from app_server_protocol.structs import Json
+from app_server_protocol.v2 import item_parts as wire_input
+from app_server_protocol.v2 import settings as wire
 from tests.unit.apis.v2.recorded import NOW, THREAD, TURN, Recording, validator
 
 COMMAND = ExecApprovalRequestEvent(

@@ -1,0 +1,85 @@
+"""The base classes of all models: the spelling of fields on the wire, and the handling of nulls.
+
+Two spellings exist: `WireModel` is camelCase (requests and results), `EngineModel` is snake_case (events,
+operations, stored lines). An optional field is written as null unless it is declared with `omit_none()`.
+Validators are built on first use, so importing a module of models stays cheap.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticSerializationError, to_json
+
+from app_server_protocol.structs import Json, Struct, escaped_json
+
+
+class Model(BaseModel):
+    """Base of every shape that comes in: frozen, tolerant of unknown fields, dumped compactly."""
+
+    # Unknown fields are ignored, pydantic's default; `RootModel` does not accept an explicit `extra` setting.
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    def to_json(self) -> bytes:
+        """Compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
+        try:
+            return to_json(self, by_alias=True)
+        except PydanticSerializationError:
+            return self.escaped_json()
+
+    def to_value(self) -> Json:
+        """Return the value that `to_json` writes, as plain dicts, lists and scalars."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def escaped_json(self) -> bytes:
+        """`to_json` in ASCII, for the rare text with a lone surrogate in it."""
+        return escaped_json(self.model_dump(by_alias=True, warnings=False))
+
+
+class EngineModel(Model):
+    """A shape in the engine's own spelling: snake_case on the wire as in Python."""
+
+
+class WireModel(Model):
+    """A shape of the client API: camelCase on the wire; snake_case is understood when read."""
+
+    ordered_by: ClassVar[str | None] = None
+    """Of parameters: the field, as it is spelled on the wire, by whose value requests are served in order."""
+    ordered_for_all: ClassVar[bool] = False
+    """Whether that order holds over all connections of a server: it is a conversation that the field names."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+
+
+def tag_of(raw: Json) -> str | None:
+    """Return the `type` of a union's member, be it raw or a model already; None if it has none."""
+    match raw:
+        case Mapping():
+            kind = raw.get("type")
+        case Model() | Struct():
+            kind = getattr(raw, "type", None)
+        case _:
+            kind = None
+    return kind if isinstance(kind, str) else None
+
+
+ELSEWHERE: Final = "https://definitions/"
+"""Where a reference in a generated schema leads whose definition the generator does not see."""
+
+Foreign = dict[str, Json]
+"""A value of a shape that this server never sends."""
+
+
+def unserved(name: str) -> WithJsonSchema:
+    """Mark a value whose shape this server never sends: its published definition is data of the exporter."""
+    return WithJsonSchema({"$ref": f"{ELSEWHERE}{name}"})
+
+
+def is_none(value: object) -> bool:
+    return value is None
+
+
+def omit_none() -> Any:
+    """Declare an optional field that is left out, rather than null, when it has no value."""
+    return Field(default=None, exclude_if=is_none)

@@ -1,0 +1,92 @@
+"""The older events of a finished item: what rollouts store since 0.58, and the conversation API sends. Pure."""
+
+from __future__ import annotations
+
+from app_server_protocol.engine import items
+from app_server_protocol.events.commands import (
+    Duration,
+    ExecCommandEndEvent,
+    PatchApplyEndEvent,
+    ViewImageToolCallEvent,
+)
+from app_server_protocol.events.messages import (
+    AgentMessageEvent,
+    AgentReasoningEvent,
+    AgentReasoningRawContentEvent,
+    UserMessageEvent,
+)
+from app_server_protocol.events.msg import EventMsg
+from app_server_protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from app_server_protocol.events.tools import McpToolCallEndEvent, WebSearchEndEvent
+from app_server_protocol.items import ImageInput, TextInput
+from app_server_protocol.responses import searched_query
+
+COMPACTED = "Compact task completed"
+NOT_RUN = -1
+"""The exit code of a command that was refused or could not be started."""
+
+
+def has_query(search: items.WebSearch) -> bool:
+    """Tell whether a search has a query; the older vocabulary has words for no other."""
+    return search.action is None or searched_query(search.action) is not None
+
+
+def legacy_events(item: items.Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa: C901 - one case for each kind
+    """Return the older events in the order in which they follow the item's end; empty where the older vocabulary has no
+    word for it.
+    """
+    match item:
+        case items.UserMessage():
+            text = "".join(part.text for part in item.content if isinstance(part, TextInput))
+            images = tuple(part.image_url for part in item.content if isinstance(part, ImageInput))
+            return [UserMessageEvent(message=text, images=images)]
+        case items.AgentMessage():
+            return [AgentMessageEvent(message=text) for text in item.content]
+        case items.Reasoning():
+            out: list[EventMsg] = [AgentReasoningEvent(text=text) for text in item.summary]
+            if raw_reasoning:
+                out += [AgentReasoningRawContentEvent(text=text) for text in item.content]
+            return out
+        case items.WebSearch() if has_query(item):
+            return [WebSearchEndEvent(call_id=item.id, query=item.query)]
+        case items.CommandExecution():
+            return [_command_end(item)]
+        case items.FileChange():
+            success = item.status is items.ItemStatus.COMPLETED
+            return [
+                PatchApplyEndEvent(call_id=item.id, stdout=item.stdout, stderr=item.stderr, success=success)
+            ]
+        case items.McpToolCall():
+            return [_mcp_end(item)] if item.result is not None else []
+        case items.ImageView():
+            return [ViewImageToolCallEvent(call_id=item.id, path=item.path)]
+        case items.EnteredReview():
+            return [EnteredReviewModeEvent(prompt=item.prompt, user_facing_hint=item.hint)]
+        case items.ExitedReview():
+            return [ExitedReviewModeEvent(review_output=item.output)]
+        case items.ContextCompaction():
+            return [AgentMessageEvent(message=COMPACTED)]
+        case items.DynamicToolCall() | items.Plan() | items.WebSearch():
+            return []
+
+
+def _command_end(item: items.CommandExecution) -> ExecCommandEndEvent:
+    return ExecCommandEndEvent(
+        call_id=item.id,
+        stdout=item.stdout,
+        stderr=item.stderr,
+        aggregated_output=item.output,
+        exit_code=NOT_RUN if item.exit_code is None else item.exit_code,
+        duration=Duration.from_seconds(item.seconds or 0.0),
+        formatted_output=item.shown_output,
+    )
+
+
+def _mcp_end(item: items.McpToolCall) -> McpToolCallEndEvent:
+    assert item.result is not None
+    return McpToolCallEndEvent(
+        call_id=item.id,
+        invocation=item.invocation,
+        duration=Duration.from_seconds(item.seconds or 0.0),
+        result=item.result,
+    )

@@ -1,0 +1,81 @@
+"""What a client is asked besides consent, with answers that the conversation API has no words for; and the tools that
+it brings to a conversation, which it is asked to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from app_server_protocol.responses import FunctionCallOutputContentItem
+from app_server_protocol.structs import EngineStruct, Json
+
+
+class ToolCallQuestion(Struct, frozen=True, kw_only=True):
+    """The model calls a tool that the client brought."""
+
+    call_id: str
+    tool: str
+    namespace: str | None
+    arguments: Json
+
+
+class ToolCallAnswer(Struct, frozen=True):
+    """Outcome of the tool, for the model."""
+
+    success: bool
+    content: tuple[FunctionCallOutputContentItem, ...]
+
+
+class Choice(Struct, frozen=True):
+    label: str
+    description: str
+
+
+class Inquiry(Struct, frozen=True, kw_only=True):
+    """One question of the model to the user, with answers to choose from; another one may be given as well."""
+
+    id: str
+    header: str
+    text: str
+    choices: tuple[Choice, ...]
+
+
+class UserInputQuestion(Struct, frozen=True):
+    """The model asks the user."""
+
+    call_id: str
+    inquiries: tuple[Inquiry, ...]
+
+
+class UserInputAnswer(Struct, frozen=True):
+    """By the id of the inquiry."""
+
+    answers: Mapping[str, tuple[str, ...]]
+
+
+class KeepRule(Struct, frozen=True):
+    """The command is approved, and so is from now on every one that begins with these words, if its approval request
+    proposed them.
+    """
+
+    words: tuple[str, ...]
+
+
+class AllowFiles(Struct, frozen=True):
+    """The patch is approved, and so is every later one of the session that changes none but its files."""
+
+
+class ClientTool(EngineStruct, omit_defaults=True):
+    """Tool of a client, as the model is offered it, and as a conversation stores it."""
+
+    name: str
+    namespace: str | None = None
+    """Groups tools. The model knows the tool by both names."""
+    description: str
+    input_schema: Json
+
+    @property
+    def offered_name(self) -> str:
+        return self.name if self.namespace is None else f"{self.namespace}__{self.name}"

@@ -1,0 +1,115 @@
+"""The settings of a turn. A later turn starts from them unless it names others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from posixpath import join, normpath
+from typing import Final, Literal, TypeVar
+
+from msgspec import Struct
+
+from app_server_protocol.policy import (
+    AskForApproval,
+    QuestionKinds,
+    ReasoningSummary,
+    SandboxPolicy,
+    TurnMode,
+    roots_beside,
+    with_roots,
+)
+from app_server_protocol.structs import replace
+
+T = TypeVar("T")
+
+
+class Unset(Enum):
+    """Stands where None would mean something."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+
+class ModeSettings(Struct, frozen=True):
+    kind: TurnMode = TurnMode.DEFAULT
+    instructions: str | None = None
+    """The client's own for this mode; None stands for ours."""
+
+
+DEFAULT_MODE: Final = ModeSettings()
+
+
+class SettingsChange(Struct, frozen=True, kw_only=True):
+    """Settings that are given; what is UNSET stays. An effort of None is the model's default, and a relative working
+    directory is relative to the one before.
+    """
+
+    cwd: str | Literal[Unset.UNSET] = UNSET
+    approval_policy: AskForApproval | Literal[Unset.UNSET] = UNSET
+    granular: QuestionKinds | None = None
+    """Comes with an approval policy; another policy without it asks all its questions."""
+    sandbox_policy: SandboxPolicy | Literal[Unset.UNSET] = UNSET
+    workspace_roots: tuple[str, ...] | Literal[Unset.UNSET] = UNSET
+    """All folders of the client's workspace."""
+    permission_profile: str | None = None
+    """Comes with a sandbox policy that was chosen by this name."""
+    mode: ModeSettings | Literal[Unset.UNSET] = UNSET
+    model: str | Literal[Unset.UNSET] = UNSET
+    effort: str | Literal[Unset.UNSET] | None = UNSET
+    summary: ReasoningSummary | Literal[Unset.UNSET] = UNSET
+
+
+UNCHANGED: Final = SettingsChange()
+
+
+def or_unset(value: T | None) -> T | Literal[Unset.UNSET]:
+    """Replace None by UNSET, for fields in which None means that nothing was given."""
+    return UNSET if value is None else value
+
+
+def _chosen(given: T | Literal[Unset.UNSET], before: T) -> T:
+    return before if given is UNSET else given
+
+
+class Settings(Struct, frozen=True):
+    """Settings that the next turn starts from; a `user_turn` changes them for the turns after it too."""
+
+    cwd: str
+    approval_policy: AskForApproval
+    sandbox_policy: SandboxPolicy
+    model: str
+    effort: str | None
+    """Of `ReasoningEffort`, or another word that the provider is to understand."""
+    summary: ReasoningSummary
+    granular: QuestionKinds | None = None
+    permission_profile: str | None = None
+    mode: ModeSettings = DEFAULT_MODE
+    workspace_roots: tuple[str, ...] = ()
+    """Folders beside the working directory that the client named; a policy with writable roots has them too."""
+
+    def changed(self, change: SettingsChange) -> Settings:
+        cwd = self.cwd if change.cwd is UNSET else normpath(join(self.cwd, change.cwd))
+        roots, before = self.workspace_roots, self.workspace_roots if change.sandbox_policy is UNSET else ()
+        if change.workspace_roots is not UNSET:
+            roots = roots_beside(cwd, change.workspace_roots)
+        return replace(
+            self,
+            cwd=cwd,
+            workspace_roots=roots,
+            approval_policy=_chosen(change.approval_policy, self.approval_policy),
+            sandbox_policy=with_roots(_chosen(change.sandbox_policy, self.sandbox_policy), roots, before),
+            model=_chosen(change.model, self.model),
+            effort=_chosen(change.effort, self.effort),
+            summary=_chosen(change.summary, self.summary),
+            granular=self.granular if change.approval_policy is UNSET else change.granular,
+            permission_profile=self.permission_profile
+            if change.sandbox_policy is UNSET
+            else change.permission_profile,
+            mode=_chosen(change.mode, self.mode),
+        )
+
+    def asks(self, about: Callable[[QuestionKinds], bool]) -> bool:
+        """Return whether questions of this kind may be asked."""
+        return self.granular is None or about(self.granular)

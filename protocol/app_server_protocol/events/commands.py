@@ -1,0 +1,203 @@
+"""Commands and patches: the prompt for consent, begin, output and end; what a command line does, and the diff of the
+whole turn.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+from typing_extensions import TypeAliasType
+
+from app_server_protocol.base import EngineModel, omit_none
+from app_server_protocol.items import ExternallyTagged
+from app_server_protocol.structs import EngineStruct
+
+
+class ReadCommand(EngineStruct):
+    """Shows a file."""
+
+    type: Literal["read"] = "read"
+    cmd: str
+    name: str
+    path: str
+
+
+class ListFilesCommand(EngineStruct):
+    type: Literal["list_files"] = "list_files"
+    cmd: str
+    path: str | None = None
+
+
+class SearchCommand(EngineStruct):
+    """Looks for text or for files."""
+
+    type: Literal["search"] = "search"
+    cmd: str
+    query: str | None = None
+    path: str | None = None
+
+
+class UnknownCommand(EngineStruct):
+    type: Literal["unknown"] = "unknown"
+    cmd: str
+
+
+ParsedCommand = TypeAliasType(
+    "ParsedCommand",
+    Annotated[ReadCommand | ListFilesCommand | SearchCommand | UnknownCommand, Field(discriminator="type")],
+)
+
+
+class Duration(EngineStruct):
+    """A span of time in whole seconds and the rest in nanoseconds."""
+
+    secs: Annotated[int, Field(ge=0)]
+    nanos: Annotated[int, Field(ge=0, lt=1_000_000_000)]
+
+    @classmethod
+    def from_seconds(cls, seconds: float) -> "Duration":
+        secs, nanos = divmod(round(max(seconds, 0.0) * 1e9), 1_000_000_000)
+        return cls(secs=secs, nanos=nanos)
+
+
+class ExecOutputStream(StrEnum):
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+SandboxRiskLevel = TypeAliasType("SandboxRiskLevel", Literal["low", "medium", "high"])
+
+
+class SandboxCommandAssessment(EngineStruct):
+    """Risk of leaving the sandbox for a command."""
+
+    description: str
+    risk_level: SandboxRiskLevel
+
+
+class ExecApprovalRequestEvent(EngineModel):
+    """A command waits for the user, or text that would be typed into one that goes on, as the only word of `command`.
+    After the command's `exec_command_begin` and before its `exec_command_end`; the request to the client that
+    carries the question is written after this event. There may be several for one command: each yes is for what its
+    question shows. `reason` says where `cwd` leads if it is a link."""
+
+    type: Literal["exec_approval_request"] = "exec_approval_request"
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    reason: str | None = omit_none()
+    risk: SandboxCommandAssessment | None = omit_none()
+    parsed_cmd: tuple[ParsedCommand, ...]
+    proposed_rule: SkipJsonSchema[tuple[str, ...] | None] = Field(default=None, exclude=True)
+    """First words of commands that the user may allow for good with the answer. This API has no words for it."""
+
+
+class ExecCommandBeginEvent(EngineStruct):
+    """A command was taken up. Before the question about it, its output and its end, once for a call; also for
+    a command that the user then refuses, whose end has exit code -1. For the tool `exec_command`, `command` is
+    the line that the model wrote, as one word; the question has the whole command. Its end may come in a later
+    turn, or never, where the command goes on as long as the conversation."""
+
+    type: Literal["exec_command_begin"] = "exec_command_begin"
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    parsed_cmd: tuple[ParsedCommand, ...]
+    is_user_shell_command: bool = False
+
+
+class ExecCommandOutputDeltaEvent(EngineStruct):
+    """A piece of output, base64, while the command runs. Between begin and end, in the order of arrival. Also
+    between `patch_apply_begin` and `patch_apply_end`, with the id of the patch: what applying it printed."""
+
+    type: Literal["exec_command_output_delta"] = "exec_command_output_delta"
+    call_id: str
+    stream: ExecOutputStream
+    chunk: str
+
+
+class ExecCommandEndEvent(EngineStruct):
+    """A command ended, was refused or could not be started (exit code -1). One for each begin, except that
+    `turn_aborted` ends what still ran."""
+
+    type: Literal["exec_command_end"] = "exec_command_end"
+    call_id: str
+    stdout: str
+    stderr: str
+    aggregated_output: str = ""
+    exit_code: int
+    duration: Duration
+    formatted_output: str
+
+
+class ViewImageToolCallEvent(EngineStruct):
+    """The model looks at an image file; the picture goes into its next request."""
+
+    type: Literal["view_image_tool_call"] = "view_image_tool_call"
+    call_id: str
+    path: str
+
+
+class AddFileChange(EngineStruct):
+    """A new file with this content."""
+
+    content: str
+
+
+class DeleteFileChange(EngineStruct):
+    """The file goes; this was its content."""
+
+    content: str
+
+
+class UpdateFileChange(EngineStruct):
+    """The file changes, and is moved if `move_path` says where to."""
+
+    unified_diff: str
+    move_path: str | None = None
+
+
+TAGGED_CHANGE: Final = ExternallyTagged(
+    {"add": AddFileChange, "delete": DeleteFileChange, "update": UpdateFileChange}
+)
+FileChange = TypeAliasType(
+    "FileChange", Annotated[AddFileChange | DeleteFileChange | UpdateFileChange, TAGGED_CHANGE]
+)
+
+
+class ApplyPatchApprovalRequestEvent(EngineModel):
+    """A patch waits for the user. Before its `patch_apply_begin`; the request to the client that carries the
+    question is written after this event. Keys of `changes` are absolute paths."""
+
+    type: Literal["apply_patch_approval_request"] = "apply_patch_approval_request"
+    call_id: str
+    changes: dict[str, FileChange]
+    reason: str | None = omit_none()
+    grant_root: str | None = omit_none()
+
+
+class PatchApplyBeginEvent(EngineModel):
+    """A patch is about to be applied. `auto_approved` is false if the user was asked."""
+
+    type: Literal["patch_apply_begin"] = "patch_apply_begin"
+    call_id: str
+    auto_approved: bool
+    changes: dict[str, FileChange]
+
+
+class PatchApplyEndEvent(EngineStruct):
+    """A patch was applied or failed as a whole. Exactly one for each begin."""
+
+    type: Literal["patch_apply_end"] = "patch_apply_end"
+    call_id: str
+    stdout: str
+    stderr: str
+    success: bool
+
+
+class TurnDiffEvent(EngineStruct):
+    """Changes by patches in the turn so far, as one unified diff. After the `patch_apply_end` that altered it."""
+
+    type: Literal["turn_diff"] = "turn_diff"
+    unified_diff: str

@@ -1,0 +1,93 @@
+"""Tools that are no command: the plan, searches that the provider runs, and MCP: calls, lists, elicitations."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+import app_server_protocol
+from app_server_protocol.base import EngineModel
+from app_server_protocol.events.commands import Duration
+from app_server_protocol.structs import EngineStruct, Json
+
+if TYPE_CHECKING:
+    import app_server_protocol.mcp
+
+
+class StepStatus(StrEnum):
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+class PlanItemArg(EngineStruct, forbid_unknown_fields=True):
+    """One step of the plan. Written by the model, so unknown fields are an error that it is sent."""
+
+    step: str
+    status: StepStatus
+
+
+class PlanUpdateEvent(EngineStruct):
+    """The plan as it now is; it replaces the one before."""
+
+    type: Literal["plan_update"] = "plan_update"
+    explanation: str | None = None
+    plan: tuple[PlanItemArg, ...]
+
+
+class WebSearchBeginEvent(EngineStruct):
+    """The provider searches the web."""
+
+    type: Literal["web_search_begin"] = "web_search_begin"
+    call_id: str
+
+
+class WebSearchEndEvent(EngineStruct):
+    """A search came back. After the `item_completed` of the search."""
+
+    type: Literal["web_search_end"] = "web_search_end"
+    call_id: str
+    query: str
+
+
+class McpToolCallBeginEvent(EngineStruct):
+    """A tool of a server is called."""
+
+    type: Literal["mcp_tool_call_begin"] = "mcp_tool_call_begin"
+    call_id: str
+    invocation: "app_server_protocol.mcp.McpInvocation"
+
+
+class McpToolCallEndEvent(EngineStruct):
+    """The call came back or failed. Exactly one for each begin."""
+
+    type: Literal["mcp_tool_call_end"] = "mcp_tool_call_end"
+    call_id: str
+    invocation: "app_server_protocol.mcp.McpInvocation"
+    duration: Duration
+    result: "app_server_protocol.mcp.McpResult"
+
+
+class McpListToolsResponseEvent(EngineStruct):
+    """Answer to the operation `list_mcp_tools`: what every server offers, keyed by the qualified tool name
+    (tools) or by server (the rest)."""
+
+    type: Literal["mcp_list_tools_response"] = "mcp_list_tools_response"
+    tools: "dict[str, app_server_protocol.mcp.McpToolDefinition]"
+    resources: "dict[str, tuple[app_server_protocol.mcp.Resource, ...]]"
+    resource_templates: "dict[str, tuple[app_server_protocol.mcp.ResourceTemplate, ...]]"
+    auth_statuses: "dict[str, app_server_protocol.mcp.McpAuthStatus]"
+
+
+class ElicitationRequestEvent(EngineModel):
+    """A server asks the user something while one of its tools runs. Between begin and end of that call.
+    Clients that did not opt in never see it: the question is declined for them."""
+
+    type: Literal["elicitation_request"] = "elicitation_request"
+    server_name: str
+    id: str
+    message: str
+    requested_schema: Json = None
+    meta: SkipJsonSchema[Json] = Field(default=None, exclude=True)
+    """What the question is about. This API has no words for it."""

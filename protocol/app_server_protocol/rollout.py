@@ -1,0 +1,168 @@
+"""The lines of a stored conversation: one JSON object each, `{"timestamp", "type", "payload"}`. And how messages begin
+that a server adds to a history in the name of the user.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, Literal
+
+from msgspec import Struct
+from pydantic.json_schema import SkipJsonSchema
+from typing_extensions import TypeAliasType
+
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.events.msg import EVENTS, EventMsg
+from app_server_protocol.fields import StoredSandboxPolicy
+from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, TurnMode
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import EngineStruct, Json, shown
+
+
+class SubAgentKind(StrEnum):
+    REVIEW = "review"
+    COMPACT = "compact"
+
+
+class OtherSubAgent(EngineStruct):
+    other: str
+
+
+SubAgentSource = TypeAliasType("SubAgentSource", SubAgentKind | OtherSubAgent)
+
+
+class SubagentSessionSource(EngineStruct):
+    subagent: SubAgentSource
+
+
+SessionSource = TypeAliasType("SessionSource", SessionOrigin | SubagentSessionSource)
+
+
+class GitInfo(EngineStruct, omit_defaults=True):
+    """State of the working directory's repository when the conversation began."""
+
+    commit_hash: str | None = None
+    branch: str | None = None
+    repository_url: str | None = None
+
+
+class SessionMeta(EngineStruct, omit_defaults=True):
+    """Facts of a conversation: who began it, where and with what."""
+
+    id: ConversationId
+    timestamp: str
+    cwd: str
+    originator: str
+    cli_version: str
+    instructions: str | None = shown(None)
+    source: SessionSource = shown(SessionOrigin.VSCODE)
+    model_provider: str | None = shown(None)
+    client_tools: tuple[ClientTool, ...] | None = None
+    """Tools that the client brought, for the model of this conversation."""
+
+
+class SessionMetaLine(SessionMeta, omit_defaults=True):
+    """The first line of a stored conversation: the meta data, with git's where there is a repository."""
+
+    git: GitInfo | None = None
+    forked_from_id: str | None = None
+    """The conversation that it began as a copy of."""
+
+
+class CompactedItem(EngineStruct, omit_defaults=True):
+    """The history before this line was replaced by a summary (or, where given, by these items)."""
+
+    message: str
+    replacement_history: tuple[ResponseItem, ...] | None = None
+
+
+class TurnContextItem(EngineStruct, omit_defaults=True):
+    """The settings that a request to the model was made with."""
+
+    cwd: str
+    approval_policy: AskForApproval
+    granular: QuestionKinds | None = None
+    """Of `on-request`: which kinds of its questions reach the user."""
+    permission_profile: str | None = None
+    """The name under which the sandbox policy was chosen."""
+    sandbox_policy: StoredSandboxPolicy
+    model: str
+    effort: str | None = None
+    further_effort: SkipJsonSchema[str | None] = None
+    """The effort in the client's word, where codex 0.58 has none for it."""
+    summary: ReasoningSummary = shown(ReasoningSummary.AUTO)
+    mode: TurnMode | None = None
+    mode_instructions: str | None = None
+    """The client's own for the mode."""
+
+    @property
+    def chosen_effort(self) -> str | None:
+        return self.further_effort or self.effort
+
+
+class StoredEvent(Struct, frozen=True):
+    """An event as a rollout stores it: the older event, which every reader knows, and fields beside it that other
+    readers pass over.
+    """
+
+    type: str
+    body: bytes
+    """The older event as JSON; or an object with its `type` alone, for a kind that older readers do not know."""
+    extra: Mapping[str, Json]
+
+    def to_json(self) -> bytes:
+        if not self.extra:
+            return self.body
+        return self.body[:-1] + b"," + json.dumps(self.extra, separators=(",", ":")).encode("ascii")[1:]
+
+
+RolloutItem = SessionMetaLine | ResponseItem | CompactedItem | TurnContextItem | EventMsg | StoredEvent
+LineType = Literal["session_meta", "response_item", "compacted", "turn_context", "event_msg"]
+
+
+def stored_line(timestamp: str, payload: RolloutItem) -> bytes:
+    """Return one line of a stored conversation, without its end."""
+    head = f'{{"timestamp":{json.dumps(timestamp)},"type":"{line_type(payload)}","payload":'
+    return head.encode() + payload.to_json() + b"}"
+
+
+def line_type(payload: RolloutItem) -> LineType:
+    match payload:
+        case SessionMetaLine():
+            return "session_meta"
+        case CompactedItem():
+            return "compacted"
+        case TurnContextItem():
+            return "turn_context"
+        case StoredEvent():
+            return "event_msg"
+        case _:
+            return "event_msg" if EVENTS.get(payload.type) is type(payload) else "response_item"
+
+
+def utc_timestamp(moment: datetime) -> str:
+    """Return a timestamp in the form of stored lines: UTC with milliseconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+# By these beginnings such messages are recognised later, also in conversations that codex stored, which begins them in
+# the same way: previews and compactions use only what the user wrote.
+ENVIRONMENT_HEAD: Final = "<environment_context>"
+AGENTS_HEAD: Final = "# AGENTS.md instructions for "
+OLD_AGENTS_HEAD: Final = "<user_instructions>"
+"""Of earlier versions of codex."""
+USER_SHELL_HEAD: Final = "<user_shell_command>"
+SKILL_HEAD: Final = "<skill>\n"
+MENTION_HEAD: Final = "<mention>\n"
+GOAL_HEAD: Final = '<codex_internal_context source="goal">\n'
+
+_HEADS: Final = (
+    *(ENVIRONMENT_HEAD, AGENTS_HEAD, OLD_AGENTS_HEAD, USER_SHELL_HEAD, SKILL_HEAD, MENTION_HEAD, GOAL_HEAD),
+)
+
+
+def is_injected(text: str) -> bool:
+    """Return whether the server wrote this user message."""
+    return text.lstrip().startswith(_HEADS)

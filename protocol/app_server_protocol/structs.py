@@ -1,0 +1,224 @@
+"""The base classes of shapes that only go out: quick to define, to build and to write, never validated by the server.
+
+Two spellings exist, as for models (`app_server_protocol.base`): `WireStruct` is camelCase, `EngineStruct` is
+snake_case. An optional field is written as null; a class with `omit_defaults=True` leaves out what has its default, but
+for `shown` fields. The exporter of schemas hands a struct to pydantic like any type: there it stands for a model with
+the same fields; `app_server_protocol.reading` reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    Protocol,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    get_type_hints,
+    runtime_checkable,
+)
+
+import msgspec
+
+if TYPE_CHECKING:
+    from dataclasses import replace as replace
+
+    from pydantic import BaseModel, GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+Json = Any
+"""A JSON value as Python has it; the only place where `Any` is spelled."""
+
+T = TypeVar("T")
+
+if not TYPE_CHECKING:
+
+    def replace(value, /, **changes):
+        """Copy a struct or a dataclass with some fields changed."""
+        return (msgspec.structs if isinstance(value, msgspec.Struct) else dataclasses).replace(
+            value, **changes
+        )
+
+
+DEEPEST: Final = 200
+"""Levels of a value that are written where its text needs escapes."""
+
+
+@runtime_checkable
+class Written(Protocol):
+    """Value that goes over the wire as JSON, be it a struct or a model."""
+
+    def to_json(self) -> bytes:
+        """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
+        ...
+
+    def to_value(self) -> Json:
+        """Return the value that `to_json` writes, as plain dicts, lists and scalars."""
+        ...
+
+
+class _Keywords(msgspec.StructMeta):
+    """Makes the fields of every class keywords, those of subclasses too."""
+
+    def __new__(mcls, *definition: Any, **options: Any) -> _Keywords:
+        return super().__new__(mcls, *definition, kw_only=True, **options)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
+    """Base of every shape that goes out. No shape holds what leads back to it."""
+
+    always: ClassVar[tuple[str, ...]] = ()
+    """Fields that published schemas require though they have a default."""
+
+    def to_json(self) -> bytes:
+        """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
+        return json_bytes(self)
+
+    def to_value(self) -> Json:
+        """Return the value that `to_json` writes, as plain dicts, lists and scalars."""
+        return json.loads(self.to_json())
+
+    @classmethod
+    def of_model(cls, model: BaseModel, raw: Json) -> Self:
+        """Return the struct of a model that `model_of` made and that was read from `raw`."""
+        return struct_of(cls, model)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema  # noqa: PLC0415  # only readers of what a server sends need pydantic
+
+        def validate(value: Json, validated: Callable[[Json], BaseModel]) -> Struct:
+            if isinstance(value, cls):
+                return value
+            return cls.of_model(validated(value), value)
+
+        return core_schema.no_info_wrap_validator_function(
+            validate,
+            handler.generate_schema(model_of(cls)),
+            serialization=core_schema.plain_serializer_function_ser_schema(Struct.to_value),
+        )
+
+
+class Discreet(msgspec.Struct, frozen=True):
+    """A value of the engine that keeps some fields out of its `repr`: secrets, and bulk."""
+
+    HIDDEN: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        shown = (name for name in self.__struct_fields__ if name not in self.HIDDEN)
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+
+def requires(*names: str) -> Callable[[dict[str, Any]], None]:
+    """Mark fields for `json_schema_extra` that are always written, though they have a default in Python."""
+
+    def mark(schema: dict[str, Any]) -> None:
+        schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
+
+    return mark
+
+
+class WireStruct(Struct, rename="camel"):
+    """A shape of the client API that only goes out: camelCase on the wire."""
+
+
+class EngineStruct(Struct):
+    """A shape in the engine's own spelling that only goes out: snake_case on the wire as in Python."""
+
+
+def shown(default: T) -> T:
+    """Declare a field with a default that is written though its class omits defaults."""
+    value: T = msgspec.field(default_factory=lambda: default)
+    return value
+
+
+def struct_of(kind: type[T], model: BaseModel) -> T:
+    """Return the struct with the fields that are set in a model that `model_of` made."""
+    return kind(**{name: getattr(model, name) for name in model.model_fields_set})
+
+
+def alike(kind: type[T], value: object, **others: Json) -> T:
+    """Make a struct of the fields of a value, which has all of them under the same names but for `others`."""
+    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
+    return kind(**{name: getattr(value, name) for name in names if name not in others}, **others)
+
+
+@cache
+def model_of(
+    kind: type[msgspec.Struct], shaped: Callable[[Json], Json] = lambda hint: hint
+) -> type[BaseModel]:
+    """Return a pydantic model with the fields of a struct, and of types as `shaped` makes them of the declared ones."""
+    from pydantic import ConfigDict, Field, create_model  # noqa: PLC0415
+
+    hints = get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        default = ... if field.required else field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        alias = field.encode_name if field.encode_name != field.name else None
+        fields[field.name] = (shaped(hints[field.name]), Field(default, alias=alias))
+    extra: Literal["forbid", "ignore"] = (
+        "forbid" if kind.__struct_config__.forbid_unknown_fields else "ignore"
+    )
+    config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True, extra=extra)
+    if always := getattr(kind, "always", ()):
+        config["json_schema_extra"] = requires(*always)
+    return create_model(
+        kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__, **fields
+    )
+
+
+def json_bytes(value: Json) -> bytes:
+    """Return a struct or plain data as compact UTF-8 JSON; what UTF-8 cannot carry is written as an escape."""
+    try:
+        return _ENCODER.encode(value)
+    except (UnicodeEncodeError, RecursionError):
+        return escaped_json(msgspec.to_builtins(value, enc_hook=_builtin))
+
+
+def escaped_json(value: Json) -> bytes:
+    """Return a value as JSON in ASCII, for the rare text with a lone surrogate in it."""
+    return json.dumps(_plain(value), separators=(",", ":")).encode("ascii")
+
+
+def _plain(value: Json, depth: int = 0) -> Json:
+    """Replace in `value` everything that `json.dumps` would refuse or spell outside of JSON."""
+    if depth > DEEPEST:
+        return "(nested too deeply)"
+    match value:
+        case dict():
+            return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(inner, depth + 1) for inner in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case str() | int() | None:
+            return value
+        case _:
+            return str(value)
+
+
+def _raw(value: Json) -> Json:
+    # Many values come here, and asking whether one is `Written` would take longer than writing it.
+    to_json = getattr(value, "to_json", None)
+    return str(value) if to_json is None else msgspec.Raw(to_json())
+
+
+def _builtin(value: Json) -> Json:
+    return value.to_value() if isinstance(value, Written) else str(value)
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)

@@ -1,0 +1,145 @@
+"""What a row of a table of methods is. Each API has one table, `table()` of its folder, of all rows there.
+
+A row says what goes in and what comes out. Parameters say what orders their requests: those with the same value in the
+field that `ordered_by` names are served one after another, the others on their own. Schemas, documentation and routers
+derive from rows.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from types import ModuleType
+from typing import Generic, ParamSpec, Protocol, TypeVar, cast
+
+from msgspec import Struct
+
+from app_server_protocol.base import WireModel
+from app_server_protocol.structs import Json, WireStruct, Written
+
+
+class Api(Enum):
+    """Speaker of a table. An API's folder below `protocol` has the same name."""
+
+    V1 = "v1"
+    """Conversations."""
+    V2 = "v2"
+    """Threads."""
+    ACP = "acp"
+    """The Agent Client Protocol: sessions."""
+
+
+class NoParams(WireModel):
+    """For methods without parameters; whatever is sent is ignored."""
+
+
+class NoFields(WireModel):
+    """For methods whose parameters are an object, though nothing is in it yet."""
+
+
+class NoResult(WireStruct):
+    """For methods whose result says nothing but that it is done."""
+
+
+P = TypeVar("P", bound=WireModel)
+R = TypeVar("R", bound=Written)
+S = TypeVar("S", bound=Written)
+A = TypeVar("A", bound=Written)
+Fields = ParamSpec("Fields")
+
+
+class ClientRequest(Struct, Generic[P, R], frozen=True):
+    """A request of a client. `extension` marks a method that codex 0.58 does not have."""
+
+    method: str
+    params: type[P]
+    result: type[R]
+    doc: str
+    extension: bool = False
+    experimental: bool = False
+    """Served only for clients that opted in with `capabilities.experimentalApi`."""
+
+    @property
+    def ordered_by(self) -> str | None:
+        return self.params.ordered_by
+
+    @property
+    def ordered_for_all(self) -> bool:
+        return self.params.ordered_for_all
+
+    def parse(self, raw: Json) -> P:
+        """Return the parameters as a model; absent and null ones count as `{}`. Raises pydantic's `ValidationError`."""
+        return self.params.model_validate({} if raw is None or self.params is NoParams else raw)
+
+
+class ClientNotification(Struct, frozen=True):
+    """A notification of a client."""
+
+    method: str
+    doc: str
+
+
+class ServerNotification(Struct, Generic[Fields, S], frozen=True):
+    """A notification of the server, besides the events of conversations."""
+
+    method: str
+    make: Callable[Fields, S]
+    """Makes the parameters of their fields: it is their class."""
+    doc: str
+
+    @property
+    def params(self) -> type[S]:
+        return cast("type[S]", self.make)
+
+
+class ServerRequest(Struct, Generic[S, A], frozen=True):
+    """A request of the server to its client."""
+
+    method: str
+    params: type[S]
+    result: type[A]
+    doc: str
+    extension: bool = False
+
+
+AnyClientRequest = ClientRequest[Json, Json]
+AnyServerNotification = ServerNotification[..., Json]
+AnyServerRequest = ServerRequest[Json, Json]
+
+
+class Table(Struct, frozen=True, kw_only=True):
+    """All methods of one API."""
+
+    api: Api
+    client_requests: Mapping[str, AnyClientRequest]
+    client_notifications: Mapping[str, ClientNotification]
+    server_notifications: Mapping[str, AnyServerNotification]
+    server_requests: Mapping[str, AnyServerRequest]
+
+
+class Row(Protocol):
+    @property
+    def method(self) -> str: ...
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+def by_method(rows: Iterable[AnyRow]) -> Mapping[str, AnyRow]:
+    """Map rows by their methods. Raises ValueError where two rows have the same method."""
+    found: dict[str, AnyRow] = {}
+    for row in rows:
+        if row.method in found:
+            raise ValueError(f"two rows for {row.method}")
+        found[row.method] = row
+    return found
+
+
+def table_of(api: Api, modules: Iterable[ModuleType]) -> Table:
+    """Collect the rows that stand in these modules. Raises ValueError where two rows have the same method."""
+    rows = [row for module in modules for row in vars(module).values()]
+    return Table(
+        api=api,
+        client_requests=by_method(row for row in rows if isinstance(row, ClientRequest)),
+        client_notifications=by_method(row for row in rows if isinstance(row, ClientNotification)),
+        server_notifications=by_method(row for row in rows if isinstance(row, ServerNotification)),
+        server_requests=by_method(row for row in rows if isinstance(row, ServerRequest)),
+    )

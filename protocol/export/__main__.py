@@ -1,7 +1,0 @@
-"""`python -m protocol.export`."""
-
-import sys
-
-from protocol.export.main import main
-
-sys.exit(main())
