@@ -17,6 +17,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.core.config.types import CliOverrides
+from app_server.core.sandbox.plan import KeptFolders
 from app_server.identity import EarlyInitialize, limits_of
 from app_server.machine import Machine
 from app_server.server import ServerSettings, serve
@@ -47,6 +48,8 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
     """What the command line would set."""
     threads: Path | None = None
     """The home in which new threads are stored; None: that of the settings."""
+    kept: KeptFolders = KeptFolders()
+    """Folders that no command changes, besides the home."""
     gate: RequestGate | None = None
     """Says when requests to models are sent; None: at once."""
 
@@ -72,6 +75,7 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
             environment=environment,
             cli=self.overrides,
             threads=self.threads,
+            kept=self.kept,
             machine=Machine(gate=self.gate),
             limits=limits_of(environment),
         )

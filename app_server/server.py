@@ -35,6 +35,7 @@ from app_server.core.git.run_git import Git
 from app_server.core.host import Host
 from app_server.core.lazy import Lazy
 from app_server.core.process_memory import FreeMemoryReturn
+from app_server.core.sandbox.plan import KeptFolders
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.machine import Machine
@@ -84,6 +85,7 @@ class ServerSettings(ClientPlace, frozen=True, kw_only=True):
     """How long things go on without anybody, in a server that outlives its clients; None: it is one client's own."""
     threads: Path | None = None
     """The home in which new conversations are stored; None: that of the settings."""
+    kept: KeptFolders = KeptFolders()
     machine: Machine = Machine()
 
 
@@ -304,6 +306,7 @@ def command_runner(settings: ServerSettings) -> CommandRunner:
         tmpdir=settings.environment.get("TMPDIR"),
         environment=settings.environment,
         output_cap=settings.limits.output_bytes,
+        kept=settings.kept,
     )
 
 

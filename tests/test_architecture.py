@@ -575,7 +575,7 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
     ("package", "known"),
     [
         # They meet the server where an editor does, on the wire, in a process of its own or in this one.
-        ("app_server.demo", ("app_server.client",)),
+        ("app_server.demo", ("app_server.client", "app_server.places")),
         ("app_server.client", ("app_server.rpc", "app_server.transport")),
         # It shows any server, and holds this one against the protocol.
         (

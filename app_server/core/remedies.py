@@ -106,6 +106,13 @@ def weaker_sandbox(reason: str, gaps: str) -> Problem:
     )
 
 
+def unprotected(folder: str, reason: str) -> Problem:
+    return Problem(
+        f"Commands could change {folder}, which they must not, and are refused: {reason}",
+        f"put it outside of the folders that commands may write in, or {SANDBOX_ADVICE}",
+    )
+
+
 def no_sandbox(reason: str) -> Problem:
     return Problem(
         f"Commands cannot be confined on this machine and are refused: {reason}",

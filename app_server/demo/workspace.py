@@ -1,14 +1,14 @@
 """The temporary folder of the demo, with a git repository and a home for the server.
 
-It is deleted at the end. The user's own home, keys and git settings are neither read nor changed.
+It is in `tmp` of the user's home, where confined commands of other servers cannot change the settings of the demo, and
+is deleted at the end. The user's own settings, keys and git settings are neither read nor changed.
 """
 
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -16,6 +16,8 @@ import anyio
 from app_server.client.failures import AppServerError
 from app_server.demo.script import FILES, DemoModel
 from app_server.demo.scripted_model import ScriptedModel
+from app_server.places.home import home_folder
+from app_server.places.private_folders import private_folder
 from app_server_protocol.structs import Discreet
 
 MODEL = "demo-model"
@@ -77,8 +79,12 @@ class DemoWorkspace(Discreet, frozen=True):
 
 @asynccontextmanager
 async def temporary_workspace(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
-    """Raises DemoSetupError if git is missing."""
-    with tempfile.TemporaryDirectory(prefix="app-server-demo-", ignore_cleanup_errors=True) as folder:
+    """Raises DemoSetupError if git is missing, or nothing can be written in the user's home."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(private_folder(home_folder(environment), "demo"))
+        except OSError as error:
+            raise DemoSetupError(f"no folder can be made in the home: {error}") from None
         workspace = _built(folder, environment)
         await _git(workspace, "init", "-q")
         await _git(workspace, "add", ".")

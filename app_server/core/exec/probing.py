@@ -240,6 +240,8 @@ class MachineSandbox:
         state = await self.state()
         if state.level == "none":
             raise SandboxUnavailable(str(remedies.no_sandbox(state.reason)))
+        if state.level == "degraded" and spec.sandbox.indispensable:
+            raise SandboxUnavailable(str(remedies.unprotected(spec.sandbox.indispensable[0], state.reason)))
         if self._platform == "darwin":
             return replace(spec, argv=wrap(spec.argv, spec.sandbox)), None
         rights = landlock_rights(network=spec.sandbox.network, version=state.landlock_abi)

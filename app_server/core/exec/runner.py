@@ -24,7 +24,7 @@ from app_server.core.exec.shell_setup import LoginShells, Programs
 from app_server.core.exec.streams import STREAM_CAP
 from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.plan import SandboxPlan, make_plan
+from app_server.core.sandbox.plan import NOTHING_KEPT, KeptFolders, SandboxPlan, make_plan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from app_server_protocol.policy import SandboxPolicy
 
@@ -35,7 +35,8 @@ class CommandRunner:
     """Runs commands for all conversations of one server.
 
     `python` runs the launcher; commands may read the server's `home`, but for its secrets; `tmpdir` is the server's
-    $TMPDIR and `environment` that of the launcher; `output_cap` bytes are kept of each stream of a command.
+    $TMPDIR and `environment` that of the launcher; `output_cap` bytes are kept of each stream of a command. No command
+    changes what is in the `kept` folders.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class CommandRunner:
         tmpdir: str | None,
         environment: Mapping[str, str],
         output_cap: int = STREAM_CAP,
+        kept: KeptFolders = NOTHING_KEPT,
     ) -> None:
         self.python, self.home, self.output_cap = python, home, output_cap
+        self._kept = kept
         self.roots = ServerRoots(tmpdir)
         """The writable roots of all conversations of this server."""
         self._launcher = LauncherProcess(python, environment)
@@ -100,7 +103,7 @@ class CommandRunner:
 
         `roots` are those of the conversation; without one, names are resolved now.
         """
-        found = inspect(policy, cwd, home=self.home, roots=roots or self.roots.once())
+        found = inspect(policy, cwd, home=self.home, roots=roots or self.roots.once(), kept=self._kept)
         plan = make_plan(policy, found)
         if plan is not None:
             self.roots.written.update(plan.writable_roots)

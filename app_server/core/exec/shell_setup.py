@@ -30,22 +30,8 @@ from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import SHORTAGES
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.own_programs import apply_patch_command
+from app_server.places.private_folders import FOLDER, own_folder
 from app_server_protocol.structs import replace
-
-
-def own_folder(home: str, *names: str) -> str:
-    """Return a folder in the home, the last of these names inside one another, created if needed. Raises OSError,
-    PermissionError if others than the server's user can write to it.
-    """
-    folder = os.path.realpath(home)
-    for name in names:
-        folder = os.path.join(folder, name)
-        if not os.path.lexists(folder):
-            os.mkdir(folder, 0o700)
-        status = os.lstat(folder)
-        if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o022:
-            raise PermissionError(f"{folder} is no directory of the server's alone")
-    return folder
 
 
 def install_file(place: str, content: bytes, mode: int) -> None:
@@ -105,7 +91,7 @@ class Programs(Struct, eq=False):
 def install(home: str, python: str) -> str:
     """Return the folder with the programs, creating it if needed. Raises OSError."""
     content = script(python).encode()
-    folder = own_folder(home, "tmp", f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
+    folder = own_folder(home, FOLDER, f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
     for name in NAMES:
         install_file(os.path.join(folder, name), content, 0o755)
     return folder
@@ -246,7 +232,7 @@ class LoginShells(Struct, eq=False):
         return Start(env, self._install(content))
 
     def _install(self, content: bytes) -> str:
-        folder = own_folder(self.home, "tmp", "login-shells")
+        folder = own_folder(self.home, FOLDER, "login-shells")
         place = os.path.join(folder, f"{hashlib.sha256(content).hexdigest()[:32]}.bash")
         install_file(place, content, 0o600)
         return place

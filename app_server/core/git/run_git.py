@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import anyio
@@ -23,6 +23,7 @@ from msgspec import Struct
 from app_server.core import remedies
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository
+from app_server.places.private_folders import private_folder
 
 _OVERRIDES = (
     "core.fsmonitor=false",
@@ -212,11 +213,9 @@ class Git(Struct, frozen=True):
     """The server's home: its credentials are in no snapshot."""
     program: GitProgram = msgspec.field(default_factory=GitProgram)
 
-    def scratch_folder(self) -> tempfile.TemporaryDirectory[str]:
-        """Return a temporary folder, as a context manager. Raises `OSError`."""
-        scratch = self.home / "tmp"
-        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix="git-", dir=scratch)
+    def scratch_folder(self) -> AbstractContextManager[str]:
+        """Return a temporary folder of the user alone, as a context manager. Raises `OSError`."""
+        return private_folder(self.home, "git")
 
     async def output(
         self,

@@ -21,13 +21,13 @@ from app_server.core.config.types import WORKSPACE, McpStdioTransport
 from app_server.core.errors import LaunchError
 from app_server.core.exec.lasting import ServiceProcess
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.exec.shell_setup import own_folder
 from app_server.core.mcp.faults import STDERR_LINES, McpFailure
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_client import McpLink, OnMessage
 from app_server.core.mcp.rpc_messages import LineSplitter, encode
 from app_server.core.real_path import real_path, within
 from app_server.core.threads import YieldBudget
+from app_server.places.private_folders import own_folder
 
 PASSED_ON = frozenset(
     {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",

@@ -13,7 +13,7 @@ from app_server.beneath import Beneath
 from app_server.core.errors import raise_shortage
 from app_server.core.launcher.placeholder_dirs import is_placeholder
 from app_server.core.real_path import real_path, within
-from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts
+from app_server.core.sandbox.plan import NOTHING_KEPT, PROTECTED_NAMES, KeptFolders, RootFacts, SandboxFacts
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
 from app_server.places.socket_place import outside_folders
 from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
@@ -29,7 +29,9 @@ EXECUTED = ("hooks", "config")
 """Files that make git execute programs. If they are links, their targets are outside of the protected directory."""
 
 
-def inspect(policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRoots) -> SandboxFacts:
+def inspect(
+    policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRoots, kept: KeptFolders = NOTHING_KEPT
+) -> SandboxFacts:
     """Return the facts for a policy whose first root is `cwd`."""
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
@@ -46,6 +48,7 @@ def inspect(policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRo
         roots=named,
         temporary=temporary,
         others=_protected_of_others(roots, [root.real for root in (*named, *temporary) if root.real]),
+        kept=kept,
         superuser=superuser,
     )
 

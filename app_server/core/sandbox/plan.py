@@ -24,6 +24,7 @@ PROTECTED_NAMES = (".git", ".codex", ".agents")
 
 WHOLE_DISK = "the whole disk can be no root"
 IN_HOME = "it lies in the server's home"
+KEPT = "it lies in a folder that the server keeps its own files in"
 REPLACED = "a part of its path has become a link since the conversation was given it"
 BY_LINK = "it is reached by a link that commands may change"
 INCOMPLETE = "there are more folders in it than are looked at: .git is not protected in all of them"
@@ -52,6 +53,22 @@ class RootFacts(Struct, frozen=True):
     """There may be repositories inside that are not protected."""
 
 
+class KeptFolders(Struct, frozen=True):
+    """Folders outside of the home whose files the server believes as it believes those of the home."""
+
+    folders: tuple[str, ...] = ()
+    """Real paths. No command changes anything in them, in whatever root they lie."""
+    workplace: str | None = None
+    """The real path of a folder in one of them, or in the home, in which roots may lie nevertheless."""
+
+    def has_place(self, root: str) -> bool:
+        """Return whether a root lies where the server makes folders for work."""
+        return self.workplace is not None and root != self.workplace and within(root, self.workplace)
+
+
+NOTHING_KEPT = KeptFolders()
+
+
 class SandboxFacts(Struct, frozen=True):
     """Findings of `inspect` for one policy."""
 
@@ -66,6 +83,7 @@ class SandboxFacts(Struct, frozen=True):
     """The links by which the home is reached: the next server will follow them, too."""
     sockets: tuple[str, ...] = ()
     """The folders outside of the home in which a shared server has its socket."""
+    kept: KeptFolders = NOTHING_KEPT
     superuser: bool = False
 
 
@@ -77,6 +95,8 @@ class SandboxPlan(Struct, frozen=True):
     """Read-only inside the roots, existing paths."""
     reserved: tuple[str, ...] = ()
     """Protected names directly below a root that may be missing: they are read-only or cannot be created."""
+    indispensable: tuple[str, ...] = ()
+    """Those of the protected paths without which the command may not run: a sandbox that does not hold them is none."""
     pinned: tuple[str, ...] = ()
     """The directories between a root and a protected path in it. They are writable, but cannot be renamed or removed,
     because the protected path would move with them.
@@ -136,7 +156,7 @@ def make_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:
 
 def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     named = (*facts.roots, *facts.temporary)
-    refused = {root: reason for root in named if (reason := _refusal(root, named, facts.home))}
+    refused = {root: reason for root in named if (reason := _refusal(root, named, facts))}
     direct = [root for root in named if root.real is not None and root not in refused]
     writable = tuple(_outermost([root.real for root in direct if root.real]))
     # Where a link that may be changed led into a root, nothing is granted that was not granted anyway.
@@ -146,6 +166,7 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
         *facts.others,
         *facts.home_links,
         *facts.sockets,
+        *facts.kept.folders,
         *(path for root in kept for path in root.protected),
     }
     protected = {path for path in protected if _inside(path, writable) and not _below(path, protected)}
@@ -160,6 +181,7 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
         writable_roots=writable,
         protected=tuple(sorted(protected)),
         reserved=tuple(sorted(reserved)),
+        indispensable=tuple(path for path in facts.kept.folders if _inside(path, writable)),
         pinned=tuple(sorted(place for place in pinned - read_only if not _below(place, read_only))),
         home=facts.home,
         network=policy.network_access,
@@ -169,7 +191,7 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     )
 
 
-def _refusal(root: RootFacts, named: tuple[RootFacts, ...], home: str) -> str | None:
+def _refusal(root: RootFacts, named: tuple[RootFacts, ...], facts: SandboxFacts) -> str | None:
     """Say why a root is not granted by itself; None where it is, or where there is nothing."""
     if root.replaced is not None:
         return REPLACED
@@ -177,13 +199,16 @@ def _refusal(root: RootFacts, named: tuple[RootFacts, ...], home: str) -> str | 
         return None
     if root.real == "/":
         return WHOLE_DISK
-    if within(root.real, home):
-        return IN_HOME
+    if not facts.kept.has_place(root.real):
+        if within(root.real, facts.home):
+            return IN_HOME
+        if _inside(root.real, facts.kept.folders):
+            return KEPT
     # The next server that is given these names would follow what commands of this one put there.
     changeable = [
         other.real
         for other in named
-        if other.real not in (None, "/", root.real) and not within(other.real, home)
+        if other.real not in (None, "/", root.real) and not within(other.real, facts.home)
     ]
     by_link = any(_inside(os.path.dirname(link), changeable) for link in root.links)
     return BY_LINK if by_link or root.by_changeable_link else None

@@ -31,7 +31,7 @@ from app_server.core.patch.parse import Patch, PatchError, parse_patch
 from app_server.core.patch.planner import PatchPlan, Place, named_places
 from app_server.core.patch.safety import AskUser, Reject, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch
-from app_server.core.real_path import real_path
+from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
@@ -45,6 +45,7 @@ from app_server.core.tools.events import OutputDeltas, decode, shown_output
 from app_server.core.tools.orchestrator import RETRY_REASON, Command, command_tool_output
 from app_server.core.tools.rights import confinement, has_consent
 from app_server.core.tools.schemas import PatchArguments, parse_arguments
+from app_server.places.private_folders import temporary_folder
 from app_server_protocol.engine.events import PatchWriting
 from app_server_protocol.engine.items import FileChange, ItemStatus
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent
@@ -143,7 +144,9 @@ class PatchFlow(Struct, frozen=True):
             return None
         roots = tuple(allowed.writable_roots)
         protected = git_directories([place.real for place in places], roots, allowed.home)
-        return WriteScope(roots, (*allowed.protected, *allowed.reserved, allowed.home, *protected))
+        # A root that the plan has within the home was granted there on purpose.
+        home = () if any(within(root, allowed.home) for root in roots) else (allowed.home,)
+        return WriteScope(roots, (*allowed.protected, *allowed.reserved, *home, *protected))
 
     async def _request_approval(
         self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None
@@ -216,9 +219,7 @@ class PatchFlow(Struct, frozen=True):
 
 def _spool(home: Path, document: bytes) -> str:
     """Return the plan as a file that the writer can read from inside the sandbox."""
-    folder = home / "tmp"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    fd, path = tempfile.mkstemp(prefix="patch-", dir=folder)
+    fd, path = tempfile.mkstemp(prefix="patch-", dir=temporary_folder(home))
     with os.fdopen(fd, "wb") as file:
         file.write(document)
     return path

@@ -1,0 +1,89 @@
+"""Folders of the user alone for what the server and its front ends keep for a while: drafts, checkouts, objects of
+snapshots, homes of demonstrations. They are in `tmp` of the home.
+
+The system's folder for temporary files is a writable root by default, so confined commands may change, exchange or
+plant what lies there. No command may write in the home.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from app_server.places.socket_place import PlaceRefused, make_private_folder
+
+FOLDER = "tmp"
+PRIVATE = 0o700
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def own_folder(home: str | os.PathLike[str], *names: str) -> str:
+    """Return a folder in the home, the last of these names inside one another. Each is made where it is missing, and
+    put right where others have rights to it. Raises OSError, also where one is a link or another user's.
+    """
+    folder = os.path.realpath(home)
+    for name in names:
+        folder = os.path.join(folder, name)
+        try:
+            make_private_folder(folder)
+        except PlaceRefused as refused:
+            raise PermissionError(errno.EPERM, str(refused)) from None
+    return folder
+
+
+def temporary_folder(home: str | os.PathLike[str]) -> str:
+    """Return the folder for temporary files of a home. The home is made, too. Raises OSError."""
+    os.makedirs(home, PRIVATE, exist_ok=True)
+    return own_folder(home, FOLDER)
+
+
+@contextmanager
+def private_folder(home: str | os.PathLike[str], kind: str) -> Iterator[str]:
+    """Make a folder for the block, and remove it with all that is in it; `kind` begins its name. Raises OSError.
+
+    Folders of this kind that killed processes left are removed, too: the kernel released their locks.
+    """
+    parent = temporary_folder(home)
+    _remove_leftovers(parent, f"{kind}-")
+    path, lock = _new_folder(parent, f"{kind}-")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _new_folder(parent: str, prefix: str) -> tuple[str, int]:
+    """Make a folder that is locked as long as its descriptor is open."""
+    while True:
+        path = os.path.join(parent, f"{prefix}{os.urandom(8).hex()}")
+        os.mkdir(path, PRIVATE)
+        lock = os.open(path, _LIST)
+        taken = False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:  # a file system without locks has nobody who removes leftovers
+            taken = isinstance(error, BlockingIOError)
+        with suppress(FileNotFoundError):
+            if not taken and os.path.samestat(os.lstat(path), os.fstat(lock)):
+                return path, lock
+        os.close(lock)  # another process took it for a leftover
+
+
+def _remove_leftovers(parent: str, prefix: str) -> None:
+    """Remove the folders of a kind that nobody holds locked."""
+    for name in os.listdir(parent):
+        if not name.startswith(prefix):
+            continue
+        path = os.path.join(parent, name)
+        with suppress(OSError):  # it is held, or another process removes it
+            lock = os.open(path, _LIST)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
