@@ -4,6 +4,7 @@ line with the state of the chat), in the columns and rows that the terminal has,
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,8 @@ from app_server.chat.event_view import NOTICE
 from app_server.chat.open_questions import PendingQuestion
 from app_server.chat.question_rows import cut_to, hint_rows, question_rows
 from app_server.client.command_line import printable
+from app_server.places.private_folders import private_folder
+from app_server.standard_streams import complain
 
 HISTORY_FILE: Final = "chat_history"
 
@@ -28,8 +31,9 @@ class TypedText:
     question came that it was no answer to.
     """
 
-    def __init__(self, buffer: Buffer, clock: Callable[[], float]) -> None:
-        self._buffer, self._clock = buffer, clock
+    def __init__(self, buffer: Buffer, clock: Callable[[], float], home: str | Path) -> None:
+        """`home` is where the file lies that the user's editor is given."""
+        self._buffer, self._clock, self._home = buffer, clock, home
         self._draft = ""
         self._begun_at: float | None = None
         buffer.on_text_changed += self._typed
@@ -44,6 +48,21 @@ class TypedText:
             self._begun_at = None
         elif self._begun_at is None:
             self._begun_at = self._clock()
+
+    async def edit(self) -> None:
+        """Open it in the user's editor, from a folder of the user alone: in the usual one for temporary files commands
+        could change what the user says.
+        """
+        usual = tempfile.tempdir
+        try:
+            with private_folder(self._home, "draft") as tempfile.tempdir:
+                edited = self._buffer.open_in_editor()  # it makes the file before it returns
+                tempfile.tempdir = usual
+                await edited
+        except OSError as error:
+            complain("app-server chat", f"no draft can be kept in {self._home}: {error.strerror or error}")
+        finally:
+            tempfile.tempdir = usual
 
     def empty(self) -> None:
         self._buffer.reset()

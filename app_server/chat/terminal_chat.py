@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -37,7 +36,6 @@ from app_server.chat.terminal_keys import (
 )
 from app_server.client.failures import AppServerError
 from app_server.places.home import home_folder
-from app_server.places.private_folders import private_folder
 
 T = TypeVar("T")
 
@@ -70,7 +68,6 @@ class TerminalChat:
     ) -> None:
         self._chat, self._group, self._keys, self._clock = chat, group, keys, clock
         self._lines = EnteredLines(chat, home, self)
-        self._drafts = home or home_folder(environment)
         self._interrupted_at = -TWICE_WITHIN
         self._left = False
         self._prompting = anyio.Event()
@@ -99,7 +96,7 @@ class TerminalChat:
         )
         self._session.app.min_redraw_interval = REDRAWS_EVERY
         self._session.app.after_render += self._rendered
-        self._text = TypedText(self._session.default_buffer, clock)
+        self._text = TypedText(self._session.default_buffer, clock, home or home_folder(environment))
         output = self._session.app.output
         self._lent = LentTerminal(keys, output, environment)
         self.notices = DesktopNotices(output, environment)
@@ -188,20 +185,8 @@ class TerminalChat:
         self._group.start_soon(self._edit)
 
     async def _edit(self) -> None:
-        try:
-            with self._keys.lend(self._session.app.output), private_folder(self._drafts, "draft") as folder:
-                await self._edited_in(folder)
-        except OSError as error:
-            self._chat.view.warning(f"no draft can be kept in {self._drafts}: {error.strerror or error}")
-
-    async def _edited_in(self, folder: str) -> None:
-        """Edit a draft in a folder of the user alone: in the usual one commands could change what the user says."""
-        usual, tempfile.tempdir = tempfile.tempdir, folder
-        try:
-            edited = self._session.default_buffer.open_in_editor()  # it makes the file before it returns
-        finally:
-            tempfile.tempdir = usual
-        await edited
+        with self._keys.lend(self._session.app.output):
+            await self._text.edit()
 
     def show_all(self) -> None:
         """Page what was cut short."""
