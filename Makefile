@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage site wheel fresh sbom vsix clean
+.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage site wheel sbom vsix clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -22,6 +22,7 @@ venv: $(INSTALLED_DEV) ## set up .venv with everything that development needs
 demo: $(INSTALLED) ## play a conversation with a scripted model; asks at a terminal, approves elsewhere
 	@if [ -t 0 ]; then $(BIN)/app-server demo $(ARGS); else $(BIN)/app-server demo --yes $(ARGS); fi
 
+# Tests of processes run the built wheel, which they install in $(VENV)/installed: tests/support/installed.py.
 test: $(INSTALLED_DEV) ## run the tests (ARGS="-k sandbox" to choose)
 	@$(BIN)/python -m pytest -q -n auto $(ARGS)
 
@@ -64,7 +65,7 @@ mutants: $(INSTALLED_DEV) ## mutation tests (ARGS="'app_server.rpc.*'" to choose
 
 coverage: $(INSTALLED_DEV) ## run the tests with coverage, that of other processes included (ARGS as for test)
 	$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -q $(ARGS)
+	@TESTED_INSTALLATION=$(VENV) $(BIN)/coverage run -m pytest -q $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -75,18 +76,11 @@ wheel: $(INSTALLED_DEV) ## build the wheel and the source archive into dist/
 	@rm -f dist/*.whl dist/*.tar.gz
 	$(BIN)/python -m hatchling build -d dist
 
-# Where nothing of this repository is, a dependency that `pyproject.toml` does not name is missed.
-fresh: wheel ## install the wheel in an environment of its own (dist/.installed), and play turns there
-	@rm -rf dist/.installed && "$(PYTHON)" -m venv dist/.installed
-	@dist/.installed/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
-	@cd dist/.installed && for words in --version 'exec --demo hello' 'demo --yes' 'completion bash'; do \
-		./bin/app-server $$words </dev/null >output 2>&1 || { cat output >&2; exit 1; }; \
-	done
-
-sbom: fresh ## list what an installation of the wheel brings, in dist/sbom.json
+sbom: wheel ## list what an installation of the wheel brings, in dist/sbom.json
+	@rm -rf build/bare && "$(PYTHON)" -m venv --without-pip build/bare
+	@$(BIN)/python -m pip --python build/bare/bin/python install --quiet --disable-pip-version-check dist/*.whl
 	@$(BIN)/python -m pip install --quiet --group release
-	$(BIN)/cyclonedx-py environment dist/.installed/bin/python --output-format JSON --output-file dist/sbom.json
-	@rm -rf dist/.installed
+	$(BIN)/cyclonedx-py environment build/bare/bin/python --output-format JSON --output-file dist/sbom.json
 
 vsix: $(INSTALLED_DEV) ## package the extension for VS Code (needs npm)
 	@cd editors/vscode && npm install --silent --no-audit --no-fund --no-package-lock && PATH="$(abspath $(BIN)):$$PATH" npm run --silent package

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import anyio
 
-from app_server.client import AppServer
-from app_server_protocol.v2.items import (
+from app_server.client import (
     AgentMessageDeltaNotification,
+    AppServer,
     CommandExecutionThreadItem,
     ItemCompletedNotification,
 )

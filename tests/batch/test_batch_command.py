@@ -18,8 +18,8 @@ from app_server.batch.out_folder import OutFolder
 from app_server.commands.parsing import parse
 from app_server_protocol.structs import Json
 from tests.support.batches import Author, BatchWorld, agrees, writes
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
-from tests.support.world import SCRIPT
 
 pytestmark = pytest.mark.anyio
 

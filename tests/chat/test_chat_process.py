@@ -10,10 +10,11 @@ from subprocess import PIPE, Popen, run
 import pytest
 
 from app_server.chat.open_questions import SEEN_AFTER
+from tests.support.program import SCRIPT
 from tests.support.screen_captures import DOCS, RECORDING, capture
 from tests.support.terminal import Terminal
 from tests.support.waiting import PATIENCE
-from tests.support.world import PATH, SCRIPT, user_environment
+from tests.support.world import PATH, user_environment
 
 pytestmark = pytest.mark.process
 

@@ -1,15 +1,11 @@
 """The programs of examples/ and the code of docs/client.md against the scripted model."""
 
 import ast
-import inspect
-import io
 import json
 import re
-import runpy
-import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 import anyio.to_thread
@@ -17,8 +13,10 @@ import pytest
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from app_server.client import AppServer
-from tests.support.library import connector_to, serving_model, spawn_in_process
+from app_server_protocol.structs import Json
+from tests.docs.markdown_blocks import ROOT, blocks, pages
+from tests.support.library import serving_model
+from tests.support.program import PYTHON
 from tests.support.scripted_model import (
     Hold,
     Reply,
@@ -33,9 +31,11 @@ from tests.support.scripted_model import (
 )
 from tests.support.world import make_folders
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 PATIENCE = 240.0
 """Seconds for a program and its server; on a machine that does much else both are slow to start."""
+
+pytestmark = pytest.mark.process
 
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
 
@@ -46,6 +46,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def example(name: str) -> str:
+    return str(EXAMPLES / name)
+
+
 @dataclass(slots=True)
 class Ran:
     status: int
@@ -53,39 +57,24 @@ class Ran:
     stderr: str
 
 
-class RunExample(Protocol):
-    async def __call__(
-        self, name: str, *arguments: str, replies: tuple[Reply, ...], typed: str = ""
-    ) -> Ran: ...
-
-
-@pytest.fixture
-def run_example(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> RunExample:
-    """Runs a program and its server in this process; what the library does with processes is tested elsewhere."""
-
-    async def run(name: str, *arguments: str, replies: tuple[Reply, ...], typed: str = "") -> Ran:
-        monkeypatch.chdir(root / "workspace")
-        monkeypatch.setattr("sys.argv", [name, *arguments])
-        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-        async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
-            spawn_in_process(monkeypatch, connector_to("in_process", root, environment))
-            with anyio.fail_after(PATIENCE):
-                status = await anyio.to_thread.run_sync(status_of, EXAMPLES / name)
-        captured = capsys.readouterr()
-        return Ran(status, captured.out, captured.err)
-
-    return run
-
-
-def status_of(program: Path) -> int:
-    """Its exit status, as the interpreter would have it."""
-    try:
-        runpy.run_path(str(program), run_name="__main__")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
-    return 0
+async def run(
+    root: Path,
+    *command: str,
+    replies: Sequence[Reply],
+    config: Mapping[str, Json] | None = None,
+    typed: str = "",
+) -> Ran:
+    """Run a program as a user does, with the interpreter of the installed copy and the server that it starts."""
+    async with serving_model(ScriptedModel(list(replies)), root, config or {}) as environment:
+        with anyio.fail_after(PATIENCE):
+            done = await anyio.run_process(
+                (PYTHON, *command),
+                input=typed.encode(),
+                env=environment,
+                cwd=root / "workspace",
+                check=False,
+            )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
@@ -95,30 +84,25 @@ def test_an_example_is_short_and_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(ast.parse(text))
 
 
-@pytest.mark.process
 async def test_one_turn(root: Path) -> None:
-    """As a user runs it: a program, and its server in a process of its own."""
     replies = [
         reply(begins_to_say(), word("Let me "), word("look."), says("Let me look."), runs("echo", "hi")),
         reply(says("It says hi."), input=20, output=10),
     ]
-    command = [sys.executable, str(EXAMPLES / "one_turn.py"), "What is here?"]
-    async with serving_model(ScriptedModel(replies), root, {}) as environment:
-        with anyio.fail_after(PATIENCE):
-            done = await anyio.run_process(command, env=environment, cwd=root / "workspace", check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode().startswith("Let me look.\n[echo hi: exit code 0]")
-    assert done.stderr == b"45 tokens\n"
+    done = await run(root, example("one_turn.py"), "What is here?", replies=replies)
+    assert done.status == 0, done.stderr
+    assert done.stdout.startswith("Let me look.\n[echo hi: exit code 0]")
+    assert done.stderr == "45 tokens\n"
 
 
-async def test_approvals(root: Path, run_example: RunExample) -> None:
+async def test_approvals(root: Path) -> None:
     replies = (
         reply(runs("touch", "yes")),
         reply(runs("touch", "no", call_id="c2")),
         reply(patches(PATCH, "c3")),
         reply(says("Done.")),
     )
-    done = await run_example("approvals.py", "Go.", replies=replies, typed="y\nn\ny\n")
+    done = await run(root, example("approvals.py"), "Go.", replies=replies, typed="y\nn\ny\n")
     assert done.status == 0, done.stderr
     shown = done.stdout
     assert "Run `touch yes` in" in shown
@@ -127,12 +111,12 @@ async def test_approvals(root: Path, run_example: RunExample) -> None:
     assert sorted(path.name for path in (root / "workspace").iterdir()) == ["new.txt", "yes"]
 
 
-async def test_a_batch_with_progress(root: Path, run_example: RunExample) -> None:
+async def test_a_batch_with_progress(root: Path) -> None:
     folders = [root / name for name in ("a", "b", "c")]
     for folder in folders:
         folder.mkdir()
     replies = (reply(says("Fine.")), reply(says("Fine.")), failure(400, {"error": {"message": "too much"}}))
-    done = await run_example("batch.py", "Look.", *map(str, folders), replies=replies)
+    done = await run(root, example("batch.py"), "Look.", *map(str, folders), replies=replies)
     assert done.status == 1, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split(" ")[0] for line in lines] == ["[1/3]", "[2/3]", "[3/3]"]
@@ -140,18 +124,17 @@ async def test_a_batch_with_progress(root: Path, run_example: RunExample) -> Non
     assert sorted("FAILED" in line for line in lines) == [False, False, True]
 
 
-async def test_structured_output(run_example: RunExample) -> None:
+async def test_structured_output(root: Path) -> None:
     findings = [
         {"line": 7, "severity": "low", "summary": "unused"},
         {"line": 3, "severity": "high", "summary": "wrong"},
     ]
     answer = json.dumps({"findings": findings, "verdict": "Needs work."})
-    done = await run_example("structured_output.py", "a.py", replies=(reply(says(answer)),))
+    done = await run(root, example("structured_output.py"), "a.py", replies=(reply(says(answer)),))
     assert done.status == 0, done.stderr
     assert done.stdout == "a.py:3: high: wrong\na.py:7: low: unused\nNeeds work.\n"
 
 
-@pytest.mark.process
 async def test_the_bot_answers_steers_and_stops(root: Path) -> None:
     hold, endless = Hold(), Hold()
     replies = [
@@ -161,7 +144,7 @@ async def test_the_bot_answers_steers_and_stops(root: Path) -> None:
         reply(begins_to_say(), endless),
     ]
     async with serving_model(ScriptedModel(replies), root, {}) as environment:
-        command = [sys.executable, str(EXAMPLES / "bot.py")]
+        command = [PYTHON, example("bot.py")]
         with anyio.fail_after(PATIENCE):
             async with await anyio.open_process(
                 command, env=environment, cwd=root / "workspace", stderr=None
@@ -197,7 +180,7 @@ async def exchange(bot: Process, text: str) -> str:
     return answer.rstrip("\n")
 
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
+GUIDE = ROOT / "docs" / "client.md"
 
 BLOCKS = [
     (match[1], match.start()) for match in re.finditer(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
@@ -211,32 +194,82 @@ def is_program(code: str) -> bool:
     return ".spawn(" in code
 
 
-async def test_the_pieces_run_in_their_order(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with serving_model(ScriptedModel([REPLY] * 20), root, {}) as environment:
-        connector = connector_to("in_process", root, environment)
-        async with AppServer.connect(connector) as server:
-            names = {"AppServer": AppServer, "server": server, "home": root / "home"}
-            names["thread"] = await server.start_thread()
-            for code, start in BLOCKS:
-                if not is_program(code):
-                    line = GUIDE.read_text()[:start].count("\n") + 1
-                    compiled = compile(
-                        "\n" * line + code, GUIDE, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
-                    )
-                    with anyio.fail_after(PATIENCE):
-                        if inspect.isawaitable(ended := eval(compiled, names)):
-                            await ended
-    assert "True It only prints." in capsys.readouterr().out
+PIECES = """
+import ast, inspect, json, sys
+from pathlib import Path
+
+import anyio
+
+from app_server.client import AppServer
+
+async def main():
+    async with AppServer.spawn() as server:
+        names = {"AppServer": AppServer, "server": server, "home": Path(sys.argv[2])}
+        names["thread"] = await server.start_thread()
+        for line, code in json.load(sys.stdin):
+            compiled = compile("\\n" * line + code, sys.argv[1], "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            if inspect.isawaitable(ended := eval(compiled, names)):
+                await ended
+
+anyio.run(main)
+"""
+"""Runs pieces of code one after another, with the names of those before."""
+
+
+async def test_the_pieces_run_in_their_order(root: Path) -> None:
+    pieces = [
+        (GUIDE.read_text()[:start].count("\n") + 1, code) for code, start in BLOCKS if not is_program(code)
+    ]
+    done = await run(
+        root,
+        *("-c", PIECES, str(GUIDE), str(root / "home")),
+        replies=[REPLY] * 20,
+        typed=json.dumps(pieces),
+    )
+    assert done.status == 0, done.stderr
+    assert "True It only prints." in done.stdout
 
 
 @pytest.mark.parametrize("code", [code for code, _ in BLOCKS if is_program(code)], ids=["async", "sync"])
-async def test_the_programs_run(
-    root: Path, code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With a server in this process; tests of the library and of its examples start others."""
-    monkeypatch.chdir(root / "workspace")
-    async with serving_model(ScriptedModel([REPLY] * 2), root, {}) as environment:
-        spawn_in_process(monkeypatch, connector_to("in_process", root, environment))
-        with anyio.fail_after(PATIENCE):
-            await anyio.to_thread.run_sync(exec, compile(code, GUIDE, "exec"), {"__name__": "__main__"})
-    assert ANSWER in capsys.readouterr().out
+async def test_the_programs_run(root: Path, code: str) -> None:
+    done = await run(root, "-c", code, replies=[REPLY] * 2)
+    assert done.status == 0, done.stderr
+    assert ANSWER in done.stdout
+
+
+PUBLIC = {
+    "app_server.client",
+    "app_server.client.server_events",
+    "app_server.client.sync",
+    "app_server.in_process",
+}
+"""The modules that other programs may import."""
+
+
+def not_public(code: str) -> set[str]:
+    """Return the modules of this project that a program imports and that are not public."""
+    names = set[str]()
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Import():
+                names |= {each.name for each in node.names}
+            case ast.ImportFrom(module=str(module)):
+                names.add(module)
+            case _:
+                pass
+    return {name for name in names if name.split(".")[0] in ("app_server", "app_server_protocol")} - PUBLIC
+
+
+def test_examples_and_pages_import_only_what_is_public() -> None:
+    examples = {str(path.relative_to(ROOT)): path.read_text() for path in EXAMPLES.rglob("*.py")}
+    shown = {
+        str(block): block.text for page in pages() for block in blocks(page) if block.language == "python"
+    }
+    assert len(examples) > 5
+    assert len(shown) > 10
+    assert {name: found for name, code in (examples | shown).items() if (found := not_public(code))} == {}
+
+
+def test_a_module_that_is_not_public_is_found() -> None:
+    code = "from app_server_protocol.v2 import items\nimport app_server.rpc, app_server.client.sync\nimport anyio"
+    assert not_public(code) == {"app_server_protocol.v2", "app_server.rpc"}

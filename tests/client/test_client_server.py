@@ -26,6 +26,7 @@ from app_server_protocol.structs import replace
 from app_server_protocol.v2.items import AgentMessageThreadItem
 from app_server_protocol.v2.server import ClientInfo
 from tests.support.library import MakeLibraryWorld, Way, connector_to, serving_model
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
 from tests.support.world import make_folders
 
@@ -96,7 +97,9 @@ async def test_a_client_may_say_who_it_is(tmp_path: Path) -> None:
 async def in_home(root: Path, *replies: Reply) -> AsyncIterator[KnownProcess]:
     make_folders(root)
     async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
-        yield KnownProcess(SubprocessConnector(environment=environment, cwd=root / "workspace"))
+        yield KnownProcess(
+            SubprocessConnector(command=(SCRIPT,), environment=environment, cwd=root / "workspace")
+        )
 
 
 class KnownProcess:

@@ -12,6 +12,7 @@ import pytest
 
 from app_server_protocol.structs import Json
 from tests.support.library import serving_model
+from tests.support.program import BIN, PYTHON
 from tests.support.scripted_model import (
     Reply,
     ScriptedModel,
@@ -63,12 +64,12 @@ async def run(name: str, root: Path, typed: str, replies: list[Reply]) -> tuple[
     async with serving_model(ScriptedModel(replies), root, ASKS) as environment:
         with anyio.fail_after(PATIENCE):
             done = await anyio.run_process(
-                [sys.executable, str(CLIENTS[name]), "How much is six times seven?"],
+                [PYTHON, str(CLIENTS[name]), "How much is six times seven?"],
                 input=typed.encode(),
                 stderr=subprocess.STDOUT,
                 check=False,
                 cwd=root / "workspace",
-                env={**environment, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+                env={**environment, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
             )
     return done.returncode, done.stdout.decode()
 

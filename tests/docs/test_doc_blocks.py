@@ -5,7 +5,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from app_server.demo.scripted_model import (
 from app_server_protocol import v1, v2
 from app_server_protocol.structs import Json
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
+from tests.support.program import BIN
 
 ANSWER = "There is one file."
 
@@ -60,7 +60,6 @@ ALL = [block for page in PAGES for block in blocks(page)]
 OPEN = [block for block in ALL if block.mark is None]
 COMMANDS = sorted({block.page for block in OPEN if block.language == "sh"})
 FOUND_BROKEN = (0, 1)
-BIN = Path(sys.executable).parent
 USABLE = 'model_provider = "ollama"\nmodel = "qwen3-coder"\n'
 """The configuration of a page that shows none."""
 OWN_WORDS = ("text", "")

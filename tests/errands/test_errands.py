@@ -16,10 +16,11 @@ import pytest
 from tests.docs.markdown_blocks import ROOT, Block, blocks
 from tests.process.test_accounts import browse
 from tests.support.library import serving_model
+from tests.support.program import BIN, SCRIPT
 from tests.support.scripted_model import Reply, ScriptedModel, patches, reply, says, script
 from tests.support.terminal import Terminal
 from tests.support.waiting import until
-from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO, make_folders
+from tests.support.world import PATH, WHOLE_SCENARIO, make_folders
 from tests.unit.auth.oauth_issuer import scripted_issuer
 
 pytestmark = pytest.mark.process
@@ -64,7 +65,7 @@ async def place_in(root: Path, *replies: Reply, tables: str = "") -> AsyncIterat
     make_folders(root)
     with anyio.fail_after(WHOLE_SCENARIO):
         async with serving_model(ScriptedModel(list(replies)), root, {}, tables) as environment:
-            yield Place(root, {**environment, "PATH": f"{Path(SCRIPT).parent}:{PATH}"})
+            yield Place(root, {**environment, "PATH": f"{BIN}:{PATH}"})
 
 
 # --- threads

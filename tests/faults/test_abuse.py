@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.client import Refused
 from tests.support.places import Place, Served, conversing
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import (
     Reply,
     ScriptedModel,
@@ -23,7 +24,6 @@ from tests.support.scripted_model import (
     script,
     word,
 )
-from tests.support.world import SCRIPT
 
 WORDS = [f"word-{n:05} {'x' * 200} " for n in range(60_000)]
 MIB = 1 << 20

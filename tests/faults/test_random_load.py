@@ -11,10 +11,10 @@ import pytest
 
 from app_server.demo.scripted_model import Author, Reply, ScriptedModel, reply, runs, says
 from app_server_protocol.structs import Json
-from benchmarks.held_load import OURS, Shape, play
+from benchmarks.held_load import Shape, play
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item
 from tests.support.invariants import STORED, is_event, items, rollout, spans, turns
-from tests.support.places import LONG, Place, Served, served
+from tests.support.places import LONG, OURS, Place, Served, served
 
 pytestmark = pytest.mark.slow
 

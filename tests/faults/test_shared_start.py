@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,9 +15,9 @@ import pytest
 
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.places import LONG
+from tests.support.program import PYTHON, SCRIPT
 from tests.support.shared import INITIALIZE, SharedHome, answer_of, shared_homes
 from tests.support.waiting import wait_until
-from tests.support.world import SCRIPT
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +103,7 @@ def test_a_starter_may_be_killed_at_each_of_its_steps(shared: SharedHome) -> Non
     while True:
         step += 1
         doomed = subprocess.run(
-            (sys.executable, "-P", "-c", DOOMED, str(step), "proxy"),
+            (PYTHON, "-P", "-c", DOOMED, str(step), "proxy"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=shared.environment,

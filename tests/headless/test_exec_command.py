@@ -26,8 +26,9 @@ from app_server_protocol.structs import Json
 from app_server_protocol.v2.items import AgentMessageThreadItem
 from app_server_protocol.v2.turn import TurnStatus
 from tests.support.library import connector_to, serving_model
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says, script
-from tests.support.world import SCRIPT, WHOLE_SCENARIO, user_environment
+from tests.support.world import WHOLE_SCENARIO, user_environment
 
 
 @dataclass(slots=True)

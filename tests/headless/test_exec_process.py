@@ -23,9 +23,10 @@ from app_server.headless.exec_run import reported_status
 from tests.headless.test_exec_command import options_of
 from tests.support.library import serving_model
 from tests.support.processes import alive, descendants
+from tests.support.program import PYTHON, SCRIPT
 from tests.support.scripted_model import Reply, ScriptedModel, reply, says, script
 from tests.support.waiting import until
-from tests.support.world import SCRIPT, WHOLE_SCENARIO, make_folders
+from tests.support.world import WHOLE_SCENARIO, make_folders
 
 pytestmark = pytest.mark.anyio
 
@@ -99,9 +100,8 @@ async def test_no_module_comes_from_the_workspace(tmp_path: Path) -> None:
     for name in ("httpcore", "tree_sitter", "jsonschema"):
         (workspace / f"{name}.py").write_text(f"open({str(tmp_path / 'taken')!r}, 'w')")
     model = ScriptedModel([reply(script("true")), reply(says("one"))])
-    python = Path(SCRIPT).parent / "python"
     async with serving_model(model, tmp_path, {}) as environment:
-        command = (str(python), "-m", "app_server", "exec", "hi")
+        command = (PYTHON, "-m", "app_server", "exec", "hi")
         done = await anyio.run_process(command, env=environment, cwd=workspace, check=False)
     assert (done.returncode, done.stdout) == (0, b"one\n"), done.stderr
     assert not (tmp_path / "taken").exists()

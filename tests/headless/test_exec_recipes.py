@@ -9,8 +9,9 @@ import pytest
 
 from tests.docs.markdown_blocks import ROOT, blocks
 from tests.support.library import serving_model
+from tests.support.program import BIN
 from tests.support.scripted_model import Reply, ScriptedModel, patches, reply, says
-from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO
+from tests.support.world import PATH, WHOLE_SCENARIO
 
 pytestmark = pytest.mark.process
 
@@ -52,7 +53,7 @@ async def play(script: str, repository: Path, *replies: Reply) -> tuple[int, str
     with anyio.fail_after(WHOLE_SCENARIO):
         async with serving_model(model, repository.parent, {}) as environment:
             own = {
-                "PATH": f"{Path(SCRIPT).parent}:{PATH}",
+                "PATH": f"{BIN}:{PATH}",
                 "BASE": "main",
                 **{
                     f"GIT_{who}_{what}": "a@example.org"

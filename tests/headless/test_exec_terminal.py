@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.program import BIN, SCRIPT
 from tests.support.terminal import Terminal
-from tests.support.world import PATH, SCRIPT, user_environment
+from tests.support.world import PATH, user_environment
 
 pytestmark = pytest.mark.process
 
 
 def started(folder: Path, *command: str) -> Terminal:
-    environment = user_environment(folder, PATH=f"{Path(SCRIPT).parent}:{PATH}")
+    environment = user_environment(folder, PATH=f"{BIN}:{PATH}")
     return Terminal(columns=100).start(command, environment=environment, cwd=folder)
 
 

@@ -21,7 +21,7 @@ from app_server.demo.scripted_model import (
 from app_server_protocol.structs import Json
 from tests.support import scripted_model
 from tests.support.places import place_in
-from tests.support.world import SCRIPT
+from tests.support.program import SCRIPT
 
 
 def demo(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

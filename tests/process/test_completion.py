@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.program import BIN, SCRIPT
 from tests.support.terminal import Terminal
-from tests.support.world import SCRIPT
 
 pytestmark = pytest.mark.process
 
@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def offered(shell: str, script: str, place: Path) -> list[str]:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
-    environment = {"PATH": f"{Path(SCRIPT).parent}:{os.environ['PATH']}", "HOME": str(place)}
+    environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(place)}
     done = subprocess.run(
         (shell, "-c", script), cwd=place, env=environment, capture_output=True, text=True, check=False
     )
@@ -70,7 +70,7 @@ def test_fish_completes(line: str, expected: list[str], place: Path) -> None:
 def test_zsh_completes(place: Path) -> None:
     if shutil.which("zsh") is None:
         pytest.skip("there is no zsh")
-    environment = {"PATH": f"{Path(SCRIPT).parent}:{os.environ['PATH']}", "HOME": str(place), "PS1": "> "}
+    environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(place), "PS1": "> "}
     with Terminal(columns=100).start(("zsh", "-f"), environment=environment, cwd=place) as terminal:
         terminal.wait_for(">")
         terminal.say("PS1='ready> '; fpath=(zfunc $fpath); autoload -U compinit; compinit -D -u")

@@ -16,9 +16,10 @@ from tests.support.client import Client, Refused
 from tests.support.pipes import INITIALIZE, Piped
 from tests.support.places import OURS, Place, place_in
 from tests.support.processes import alive
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import reply, says, script
 from tests.support.waiting import until, wait_until
-from tests.support.world import PATH, SCRIPT
+from tests.support.world import PATH
 
 
 def mode(path: Path) -> int:

@@ -9,8 +9,9 @@ import anyio.to_thread
 
 from tests.support.browser import BrowserThread, capture, expect, line
 from tests.support.inspected import INITIALIZE, Inspected
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import begins_to_say, reply, says, script, word
-from tests.support.world import SCRIPT, MakeWorld
+from tests.support.world import MakeWorld
 
 
 async def test_a_turn_with_an_approval_is_watched_live(browser: BrowserThread, world: MakeWorld) -> None:

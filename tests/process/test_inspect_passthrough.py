@@ -17,8 +17,8 @@ from app_server.cli import main
 from app_server.inspector import inspect_command
 from app_server_protocol.structs import Json
 from tests.support.inspected import BROKEN
+from tests.support.program import SCRIPT
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.world import SCRIPT
 from tests.unit.inspector.recorded_turn import TURN_WITH_APPROVAL, as_file
 
 ECHO = "import os\nwhile data := os.read(0, 1 << 16):\n    os.write(1, data)\n"

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from app_server.proxy.meeting import ANSWERS_WITHIN
 from app_server.proxy.relay import MOST_HELD
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.processes import memory
+from tests.support.program import PYTHON, SCRIPT
 from tests.support.proxied import (
     MODULES_COMMAND,
     NO,
@@ -32,7 +32,7 @@ from tests.support.proxied import (
     received,
 )
 from tests.support.waiting import wait_until
-from tests.support.world import SCRIPT, plain_environment
+from tests.support.world import plain_environment
 
 DIED = b"app-server: the shared server ended; threads are stored and can be resumed\n"
 MOST_MEMORY = 10 << 20
@@ -73,7 +73,7 @@ def test_a_server_that_leaves_before_it_answers_is_asked_again(home: Path) -> No
 
 def test_nothing_is_imported_that_takes_long(home: Path) -> None:
     bare = subprocess.run(
-        [sys.executable, "-P", "-c", "import sys; print(*sys.modules)"], stdout=subprocess.PIPE, check=True
+        [PYTHON, "-P", "-c", "import sys; print(*sys.modules)"], stdout=subprocess.PIPE, check=True
     )
     with met(home, command=MODULES_COMMAND) as (client, connection):
         client.say(b"{}\n")

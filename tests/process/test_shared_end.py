@@ -14,11 +14,11 @@ from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.pipes import PATIENCE
 from tests.support.places import Place, Served, place_in
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, says, word
 from tests.support.shared import running_server
 from tests.support.thread_client import ended, start, turn
 from tests.support.waiting import until
-from tests.support.world import SCRIPT
 
 PROXY = (SCRIPT, "proxy")
 WHOLE = "one two three"

@@ -13,9 +13,9 @@ from app_server.inspector.analysis import Analyzer
 from app_server.inspector.session_records import read_session
 from app_server_protocol.v2.items import ItemCompletedNotification
 from tests.support.inspected import INITIALIZE, Inspected
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import Reply, ScriptedModel, reply, runs, says
 from tests.support.shared import SharedHome, shared_home
-from tests.support.world import SCRIPT
 
 ASKS = "item/commandExecution/requestApproval"
 

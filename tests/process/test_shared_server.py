@@ -20,9 +20,9 @@ from app_server.shared.lifetime import INTERRUPTS_WITHIN
 from tests.support.pipes import INITIALIZE as CLIENT
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.processes import alive, runs
+from tests.support.program import PYTHON, SCRIPT
 from tests.support.shared import INITIALIZE, Running, SharedHome, answer_of, connect, is_closed, shared_homes
 from tests.support.waiting import wait_until
-from tests.support.world import SCRIPT
 
 NOBODY = 65534
 
@@ -297,7 +297,7 @@ def test_root_is_another_user_too(shared: SharedHome) -> None:
     os.chown(home, NOBODY, NOBODY)
     os.chmod(shared.root, 0o755)
     shared.environment["CODEX_HOME"] = str(home)
-    command = ("setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-P", "-m", "app_server")
+    command = ("setpriv", f"--reuid={NOBODY}", "--clear-groups", PYTHON, "-P", "-m", "app_server")
     with shared.server(command=command) as server:
         said = server.err.readline().decode()
         if "No module" in said or "Permission denied: " in said:

@@ -11,8 +11,9 @@ import pytest
 
 from app_server_protocol.structs import Json
 from tests.support.pipes import Piped
+from tests.support.program import PYTHON, SCRIPT
 from tests.support.terminal import Terminal
-from tests.support.world import SCRIPT, user_environment
+from tests.support.world import user_environment
 
 EXEC = ("exec", "--demo", "hello")
 COMMANDS = (EXEC, ("exec", "--demo", "--json", "hello"), ("doctor",), ("doctor", "--json"), ("demo", "--yes"))
@@ -111,7 +112,7 @@ def test_a_character_that_the_encoding_has_not_is_escaped(tmp_path: Path) -> Non
         ("utf-8", "grüße € \\ud800\n".encode()),
     ):
         printed = subprocess.run(
-            (Path(SCRIPT).parent / "python", "-c", code),
+            (PYTHON, "-c", code),
             stdout=subprocess.PIPE,
             env=user_environment(tmp_path, PYTHONIOENCODING=encoding),
             check=True,

@@ -28,8 +28,9 @@ from app_server.transport.framing import Transport
 from app_server.transport.memory import MemoryTransport, memory_pair
 from app_server_protocol.structs import Json
 from tests.support.library import serving_model
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel, failure, reply, says, script
-from tests.support.world import PATH, SCRIPT, make_folders
+from tests.support.world import PATH, make_folders
 
 Author = Callable[[ModelRequest], Reply]
 """Answers a request of any task."""

@@ -13,8 +13,8 @@ import anyio.to_thread
 from app_server.inspector.store import EntryStore
 from app_server_protocol.structs import Json
 from tests.support.processes import children
+from tests.support.program import SCRIPT
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.world import SCRIPT
 
 BROKEN = str(Path(__file__).with_name("broken_server.py"))
 INITIALIZE: Json = {

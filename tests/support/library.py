@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypedDict, Unpack
 
 import anyio
-import pytest
 
 from app_server.client import ApprovalHandler, AppServer, Connector, ServerLink, SubprocessConnector
-from app_server.client.sync import SyncAppServer
 from app_server.in_process import InProcessConnector
 from app_server.transport.framing import Oversized
 from app_server.transport.memory import memory_pair
@@ -196,18 +194,7 @@ class RecordedLink:
 def connector_to(way: Way, root: Path, environment: Mapping[str, str]) -> Connector:
     cwd = root / "workspace"
     if way == "subprocess":
-        return SubprocessConnector(environment=environment, cwd=cwd)
+        from tests.support.program import SCRIPT  # noqa: PLC0415  a server in this process needs no installed copy
+
+        return SubprocessConnector(command=(SCRIPT,), environment=environment, cwd=cwd)
     return InProcessConnector(home=root / "home", cwd=cwd, environment=environment)
-
-
-def spawn_in_process(monkeypatch: pytest.MonkeyPatch, connector: Connector) -> None:
-    """Give programs that call `spawn()` a server behind this connector."""
-
-    def spawn(*, on_approval: ApprovalHandler | None = None) -> AbstractAsyncContextManager[AppServer]:
-        return AppServer.connect(connector, on_approval=on_approval)
-
-    def spawn_sync(*, on_approval: ApprovalHandler | None = None) -> AbstractContextManager[SyncAppServer]:
-        return SyncAppServer.connect(connector, on_approval=on_approval)
-
-    monkeypatch.setattr(AppServer, "spawn", spawn)
-    monkeypatch.setattr(SyncAppServer, "spawn", spawn_sync)

@@ -17,7 +17,8 @@ from typing import IO, Self
 
 from app_server_protocol.structs import Json
 from tests.support.processes import descendants, memory
-from tests.support.world import SCRIPT, plain_environment
+from tests.support.program import SCRIPT
+from tests.support.world import plain_environment
 
 PATIENCE = 30.0
 """Seconds that an answer may take on a machine with much else to do."""

@@ -23,8 +23,9 @@ from app_server_protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import QUESTIONS, violated_invariants
 from tests.support.processes import command_of, marked, memory
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import ScriptedModel
-from tests.support.world import LEAVES_WITHIN, SCRIPT, make_folders, server_environment, write_config
+from tests.support.world import LEAVES_WITHIN, make_folders, server_environment, write_config
 
 LONG = os.environ.get("FAULTS") == "long"
 MARK = "FAULTS_MARK"

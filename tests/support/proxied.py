@@ -3,7 +3,6 @@
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import IO, Any
 from app_server.places.socket_place import place_of_home
 from app_server_protocol.structs import Json
 from tests.support.pipes import PATIENCE
-from tests.support.world import SCRIPT, plain_environment
+from tests.support.program import PYTHON, SCRIPT
+from tests.support.world import plain_environment
 
 YES = b'{"preface":1,"version":"9","ok":true}\n'
 NO = b'{"preface":1,"ok":false,"reason":"no place is left"}\n'
@@ -133,4 +133,4 @@ main()
 """
 """A proxy that tells on stderr what it has imported."""
 
-MODULES_COMMAND = (sys.executable, "-P", "-c", SHOWS_MODULES, "proxy")
+MODULES_COMMAND = (PYTHON, "-P", "-c", SHOWS_MODULES, "proxy")

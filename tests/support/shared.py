@@ -23,9 +23,10 @@ from app_server_protocol.structs import Json
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.places import Place, nothing_left
 from tests.support.processes import alive, marked
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import ScriptedModel
 from tests.support.waiting import wait_until
-from tests.support.world import SCRIPT, plain_environment, write_config
+from tests.support.world import plain_environment, write_config
 
 MARK = "APP_SERVER_TEST"
 """A variable that a server takes over from who starts it."""

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import app_server
 import app_server_protocol
 from app_server.places.locks import hold as hold_lock
 from app_server.places.starting import READY
+from tests.support.program import PYTHON
 from tests.support.shared import SharedHome, read_line
 
 
@@ -116,7 +116,7 @@ def installed(shared: SharedHome) -> Iterator[Path]:
     told, tells = os.pipe()
     with open(shared.place.log, "wb") as log:
         process = subprocess.Popen(
-            (sys.executable, "-P", "-m", "app_server", "--listen=unix://", "--startup", f"{lock},{tells}"),
+            (PYTHON, "-P", "-m", "app_server", "--listen=unix://", "--startup", f"{lock},{tells}"),
             env={**shared.environment, "PYTHONPATH": str(copy)},
             pass_fds=(lock, tells),
             stderr=log,

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,7 +32,6 @@ from tests.support.leftovers import leaks, look
 from tests.support.scripted_model import Reply, ScriptedModel
 from tests.support.thread_invariants import violated_session_invariants
 
-SCRIPT = str(Path(sys.executable).with_name("app-server"))
 WHOLE_SCENARIO = 60.0
 LEAVES_WITHIN = 10.0
 """Seconds for a server to end once its client has left; a loaded machine is slow to reap."""
@@ -349,6 +347,8 @@ async def _in_memory(world: World, group: TaskGroup, *, acp: bool) -> AsyncItera
 
 @asynccontextmanager
 async def _as_process(world: World, group: TaskGroup, *, acp: bool) -> AsyncIterator[None]:
+    from tests.support.program import SCRIPT  # noqa: PLC0415  worlds in memory need no installed copy
+
     with (world.root / "server.log").open("ab") as log:
         process = await anyio.open_process(
             (SCRIPT, "acp" if acp else "app-server"), stderr=log, env=world.environment, cwd=world.workspace

@@ -18,6 +18,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from app_server_protocol.structs import Json
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import (
     Hold,
     Reply,
@@ -31,7 +32,7 @@ from tests.support.scripted_model import (
     word,
 )
 from tests.support.shared import shared_by_wish
-from tests.support.world import SCRIPT, MakeWorld, World
+from tests.support.world import MakeWorld, World
 from tests.surroundings.npm import npm_packages
 
 

@@ -17,9 +17,10 @@ import anyio.to_thread
 import pytest
 
 from app_server_protocol.structs import Json
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import Hold, begins_to_say, failure, patches, reply, says, script, word
 from tests.support.shared import shared_by_wish
-from tests.support.world import SCRIPT, MakeWorld, World, worlds_in
+from tests.support.world import MakeWorld, World, worlds_in
 from tests.surroundings.npm import npm_packages
 
 EDITORS = Path(__file__).parent.parent.parent / "editors"

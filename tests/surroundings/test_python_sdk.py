@@ -12,9 +12,10 @@ import anyio.to_thread
 import pytest
 
 from app_server_protocol.structs import Json
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import Hold, begins_to_say, calls, reply, says, script, word
 from tests.support.shared import shared_by_wish
-from tests.support.world import SCRIPT, MakeWorld, World
+from tests.support.world import MakeWorld, World
 
 sdk: Any = pytest.importorskip("openai_codex")
 wire: Any = pytest.importorskip("openai_codex.client")

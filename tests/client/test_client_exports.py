@@ -1,0 +1,67 @@
+"""`app_server.client` exports every shape that its programs are handed or give, so that they import nothing else."""
+
+import inspect
+import typing
+from collections.abc import Iterator
+
+from typing_extensions import TypeAliasType
+
+import app_server.client as library
+from app_server.client import server_events
+from app_server_protocol import v2
+
+OWN = ("app_server.client", "app_server_protocol.v2", "app_server_protocol.policy")
+PLAIN = {"AbsolutePathBuf", "LegacyAppPathString", "RequestId", "ReasoningEffort"}
+"""Names for texts and numbers, for which a program needs no class."""
+
+
+def parts_of(shape: object) -> Iterator[object]:
+    """Yield what the annotations of a shape name: of its fields, and for a class of the library of its methods."""
+    yield from typing.get_args(shape)
+    if isinstance(shape, TypeAliasType):
+        yield shape.__value__
+    elif (origin := typing.get_origin(shape)) is not None and origin is not typing.Generic:
+        yield origin
+    if isinstance(shape, type) and shape.__module__.startswith(OWN):
+        yield from getattr(shape, "__orig_bases__", ())
+        yield from typing.get_type_hints(shape).values()
+        if shape.__module__.startswith("app_server.client"):
+            for name, member in inspect.getmembers(shape):
+                function = member.fget if isinstance(member, property) else inspect.unwrap(member)
+                if inspect.isroutine(function) and not name.startswith("_"):
+                    yield from typing.get_type_hints(function).values()
+
+
+def reachable(shapes: list[object]) -> dict[str, object]:
+    """Return the named shapes of this project among these and their parts, and theirs, by their names."""
+    found: dict[int, object] = {}
+    while shapes:
+        shape = shapes.pop()
+        if id(shape) not in found:
+            found[id(shape)] = shape
+            shapes.extend(parts_of(shape))
+    return {
+        shape.__name__: shape
+        for shape in found.values()
+        if isinstance(shape, type | TypeAliasType) and (shape.__module__ or "").startswith(OWN)
+    }
+
+
+def test_what_a_program_is_handed_can_be_imported() -> None:
+    public = [value for name, value in vars(library).items() if not name.startswith("_")]
+    wire = {
+        name for name, shape in reachable(public).items() if not is_own(shape) and not name.startswith("_")
+    }
+    assert len(wire) > 150
+    assert sorted(wire - vars(library).keys() - PLAIN) == []
+
+
+def is_own(shape: object) -> bool:
+    """Return whether a shape is a class of the library: one that is not exported is only a part of those that are."""
+    return inspect.isclass(shape) and shape.__module__.startswith("app_server.client")
+
+
+def test_every_notification_can_be_imported() -> None:
+    known = {id(shape) for module in (library, server_events) for shape in vars(module).values()}
+    missing = [row.method for row in v2.table().server_notifications.values() if id(row.params) not in known]
+    assert missing == []

@@ -1,0 +1,11 @@
+"""The program that tests start as a process, and the interpreter of its installation: those of the installed copy
+(`tests.support.installed`), which is brought up to date when this module is imported.
+"""
+
+from tests.support.installed import PREFIX, bring_up_to_date
+
+bring_up_to_date()
+
+BIN = PREFIX / "bin"
+PYTHON = str(BIN / "python")
+SCRIPT = str(BIN / "app-server")
