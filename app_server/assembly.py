@@ -70,7 +70,7 @@ class Models(Struct, frozen=True):
             self.networks.of(caller.environment),
             env=caller.environment,
             identity=caller.caller.identity(),
-            login=self.auth.with_key(caller.api_key).under(config.login),
+            login=self.auth.with_key(caller.api_key, caller.first_api_key).under(config.login),
             rng=self.jitter,
             gate=self.gate,
             watch=None if telemetry is NO_TELEMETRY else telemetry.api_request,
@@ -79,7 +79,9 @@ class Models(Struct, frozen=True):
     async def names(self, config: Config, caller: CurrentCaller) -> tuple[str, ...]:
         """Return the provider's models; none if the request fails."""
         environment = caller.environment
-        login = await self.auth.with_key(caller.api_key).under(config.login).credentials()
+        login = (
+            await self.auth.with_key(caller.api_key, caller.first_api_key).under(config.login).credentials()
+        )
         models = await list_models(
             config.provider,
             self.networks.of(environment),

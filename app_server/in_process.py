@@ -52,6 +52,8 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
     """Folders that no command changes, besides the home."""
     gate: RequestGate | None = None
     """Says when requests to models are sent; None: at once."""
+    takes_codex_key: bool = False
+    """Whether `CODEX_API_KEY` of the environment is the key, ahead of every login (`codex exec` has it so)."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[MemoryLink]:
@@ -77,6 +79,7 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
             threads=self.threads,
             kept=self.kept,
             machine=Machine(gate=self.gate),
+            takes_codex_key=self.takes_codex_key,
             limits=limits_of(environment),
         )
 

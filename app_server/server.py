@@ -27,7 +27,14 @@ from app_server.conversations.subscriptions import Client
 from app_server.conversations.unused import IdleUnloader, Unattended
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.caller import OPENAI_API_KEY, Caller, ClientIdentity, env_api_key
+from app_server.core.caller import (
+    CODEX_API_KEY,
+    OPENAI_API_KEY,
+    Caller,
+    ClientIdentity,
+    env_api_key,
+    first_api_key,
+)
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import SettingsPlace, SharingSettings
 from app_server.core.exec.runner import CommandRunner
@@ -69,6 +76,8 @@ class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
     """The client speaks the Agent Client Protocol, and nothing else."""
     brings_environment: bool = True
     """Whether the environment is the client's own; else it is the server's."""
+    takes_codex_key: bool = False
+    """Whether `CODEX_API_KEY` of its environment counts ahead of every login."""
     has_folder: bool = True
     """Whether a person chose the directory; else the client's requests name one."""
     hears_all: bool = True
@@ -275,6 +284,7 @@ class Server:
             identity=lambda: ClientIdentity(user_agent.originator, user_agent.text()),
             elicitation=lambda: profile.elicitation,
             key_variables=key_variables(place),
+            first_key_variable=CODEX_API_KEY if place.takes_codex_key else None,
         )
         return ServerServices(
             config=config,
@@ -282,7 +292,10 @@ class Server:
             client=Client(outgoing, profile, caller, place.hears_all, place.has_folder),
             handshake=Handshake(profile, user_agent),
             accounts=Accounts(
-                self._auth.with_key(env_api_key(place.environment, caller.key_variables)),
+                self._auth.with_key(
+                    env_api_key(place.environment, caller.key_variables),
+                    first_api_key(place.environment, caller),
+                ),
                 config,
                 self._mcp_logins,
                 background,
@@ -328,7 +341,7 @@ def auth_manager(settings: ServerSettings) -> AuthManager:
 
 def key_variables(place: ClientPlace) -> tuple[str, ...]:
     """Return the variables with an API key; hosts of the Agent Client Protocol have one of their own."""
-    return ("CODEX_API_KEY", OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
+    return (CODEX_API_KEY, OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
 
 
 def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize | None) -> ServedRouter:

@@ -57,7 +57,7 @@ CORE = (
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model", "client_files"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
-    {"config", "http", "launcher", "shell"},
+    {"config", "http", "launcher", "shell", "schema_match"},
     {
         "errors",
         "lazy",
@@ -66,7 +66,7 @@ CORE = (
         "real_path",
         "threads",
     },
-    {"caller", "pictures", "prompt_text", "remedies"},
+    {"caller", "pictures", "prompt_text", "remedies", "schema_matcher"},
 )
 
 FRONTENDS = {"batch", "chat", "demo", "errands", "headless"}
@@ -316,6 +316,7 @@ OPENS_FILES = {
     "app_server.beneath": "the opener",
     "app_server.batch": "a folder that the user named for results, checkouts of its own, files of the command line",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
+    "app_server.client.input_files": "named on the command line, read before there is a command",
     "app_server.core.approvals.rule_book": "rules in the home, from the folder that was opened",
     "app_server.core.client_files": "what a client names, with the rights of the user",
     "app_server.core.config.settings_file": "a lock in the home",
@@ -332,8 +333,7 @@ OPENS_FILES = {
     "app_server.demo": "its own workspace",
     "app_server.errands.settings": "the user's own settings, and a draft of them in a folder of its own",
     "app_server.errands.threads": "an export, named on the command line",
-    "app_server.headless.output_schema": "named on the command line, read before there is a command",
-    "app_server.headless.named_files": "prices that the user named; devices, a file goes by the opener",
+    "app_server.headless.named_files": "devices that the user named; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
     "app_server.places": "locks and a log in a folder of the home that is the user's alone",
     "app_server.proxy": "the user's settings, before anything else is loaded; a pipe",

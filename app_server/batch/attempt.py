@@ -29,7 +29,7 @@ from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import GitError
-from app_server.headless.exec_report import JsonReport
+from app_server.headless.exec_report import NotificationReport
 from app_server.headless.output_schema import OutputSchema
 from app_server_protocol.structs import Json
 from app_server_protocol.v2 import commands
@@ -232,7 +232,7 @@ class Attempt(RunningTask):
                 return
         with self._timed("turn"):
             turn = await self._turn(thread)
-        self._judge(turn)
+        await self._judge(turn)
         if self.task.check is not None and turn.completed:
             failure = await self._failure_of("check", self.task.check, thread)
             if failure is not None and self._result.status == "completed":
@@ -246,21 +246,21 @@ class Attempt(RunningTask):
             options["output_schema"] = self._parts.schema.schema
         if self._parts.setup.keep != "all":
             return await thread.run(task.prompt, **options)
-        report = JsonReport(self._events)
+        report = NotificationReport(self._events)
         report.opened(thread.opened)
         async with thread.stream(task.prompt, **options) as stream:
             async for event in stream:
                 report.event(event)
             return await stream.result()
 
-    def _judge(self, turn: TurnResult[None]) -> None:
+    async def _judge(self, turn: TurnResult[None]) -> None:
         error, schema = turn.error, self._parts.schema
         message = turn.final_message or ""
         self._result.status, self._result.final_message = "completed", turn.final_message
         if not turn.completed:
             texts = (error.message, error.additional_details) if error else (f"the turn was {turn.status}",)
             self._fail("failed", " ".join(filter(None, texts)), _ending(error, self.refused))
-        elif schema is not None and (mismatch := schema.mismatch(message)) is not None:
+        elif schema is not None and (mismatch := await schema.mismatch(message)) is not None:
             self._fail("failed", mismatch)
         elif schema is not None:
             self._result.output = json.loads(message)

@@ -23,7 +23,7 @@ from app_server.chat.open_questions import OpenQuestions, PendingQuestion
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
 from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRequest
-from app_server.client.command_line import InvalidCommandLine, images
+from app_server.client.command_line import InvalidCommandLine, images, is_thread_id, newest_thread
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
@@ -43,8 +43,6 @@ from app_server_protocol.v2.turn import (
 WORD: Final = re.compile(r"(?:[^\s'\"\\]|\\.)+")
 PICTURE_NAME: Final = re.compile(r"\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
 """The end of a path in a word that names a picture; a terminal escapes spaces in a path that is dropped on it."""
-
-THREAD_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 SHOWN_TURNS: Final = 3
 """Of a thread that is resumed."""
@@ -258,7 +256,7 @@ class Opening(Struct, frozen=True):
 
     async def open(self, chat: ChatConversation, cwd: Path) -> None:
         """Open the thread. Raises AppServerError."""
-        wanted = await _newest(chat.server, cwd) if self.last else self.thread
+        wanted = await newest_thread(chat.server, cwd) if self.last else self.thread
         if wanted is None:
             await chat.start(cwd)
         else:
@@ -275,7 +273,7 @@ def opening_of(args: argparse.Namespace) -> Opening:
     again = args.command.removeprefix("chat").strip()
     if again and not args.last and words:
         thread = words.pop(0)
-        if not THREAD_ID.fullmatch(thread):
+        if not is_thread_id(thread):
             raise InvalidCommandLine(
                 f"expected the id of a thread, or --last, got {thread!r}", "without either you can choose"
             )
@@ -285,12 +283,6 @@ def opening_of(args: argparse.Namespace) -> Opening:
     return Opening(
         thread=thread, last=args.last, fork=again == "fork", lines=lines, attached=images(args.image or ())
     )
-
-
-async def _newest(server: AppServer, cwd: Path) -> str:
-    async for stored in server.threads(cwd=cwd, page_size=1, sort_key="updated_at"):
-        return stored.id
-    raise AppServerError(f"no stored thread of {cwd}")
 
 
 MOST_WARNINGS: Final = 100

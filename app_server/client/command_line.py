@@ -5,11 +5,12 @@ print, the marks of a plan.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -18,6 +19,11 @@ from app_server.client.failures import AppServerError, InvalidArgument, RequestR
 from app_server.client.options import image
 from app_server_protocol.v2.item_parts import UserInput
 from app_server_protocol.v2.turn import TurnPlanStepStatus
+
+if TYPE_CHECKING:
+    from app_server.client.app_server import AppServer
+
+THREAD_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class InvalidCommandLine(Exception):
@@ -50,6 +56,18 @@ def images(paths: Iterable[str]) -> list[UserInput]:
         return [image(path) for path in paths]
     except InvalidArgument as error:
         raise InvalidCommandLine(f"--image: {error}") from None
+
+
+def is_thread_id(argument: str) -> bool:
+    """Return whether an argument has the form of a thread's id."""
+    return THREAD_ID.fullmatch(argument) is not None
+
+
+async def newest_thread(server: AppServer, cwd: Path) -> str:
+    """Return the id of the thread of a folder that was worked on last. Raises AppServerError if there is none."""
+    async for stored in server.threads(cwd=cwd, page_size=1, sort_key="updated_at"):
+        return stored.id
+    raise AppServerError(f"no stored thread of {cwd}")
 
 
 def is_utf8(argument: str) -> bool:

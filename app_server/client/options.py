@@ -46,7 +46,12 @@ class OpenOptions(TypedDict, total=False):
     developer_instructions: str
 
 
-class StartOptions(OpenOptions, total=False):
+class ThreadSource(TypedDict, total=False):
+    thread_source: str
+    """The program or the purpose that a new thread is for, in a word of the client's own."""
+
+
+class StartOptions(OpenOptions, ThreadSource, total=False):
     """Settings of a new thread."""
 
     personality: Personality
@@ -56,7 +61,7 @@ class StartOptions(OpenOptions, total=False):
     """Tools of the client; the model's calls arrive as `ClientToolRequest`."""
 
 
-class ForkOptions(OpenOptions, total=False):
+class ForkOptions(OpenOptions, ThreadSource, total=False):
     """Settings of a copy."""
 
     last_turn_id: str

@@ -32,6 +32,7 @@ from app_server_protocol.table import ClientRequest
 from app_server_protocol.v2.server import InitializeResponse
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.thread_open import OpenedThread
+from app_server_protocol.v2.turn import ReviewTarget
 
 A = TypeVar("A")
 E = TypeVar("E", bound=ServerEvent)
@@ -226,6 +227,10 @@ class SyncThreadHandle(SyncFace[ThreadHandle]):
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnStream:
         """Run one turn as its events: `for event in thread.stream("…")`."""
         return SyncTurnStream(self._caller, self._behind.stream(prompt, **options))
+
+    def review(self, target: ReviewTarget) -> SyncTurnStream:
+        """Run a review, as the events of its turn."""
+        return SyncTurnStream(self._caller, self._behind.review(target))
 
     start_turn = opens(ThreadHandle.start_turn, SyncTurnHandle)
 

@@ -25,6 +25,7 @@ from app_server_protocol.v2.thread import Thread
 M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=WireModel)
 Opened = TypeVar("Opened", bound=thread_open.OpenedThread)
+BegunTurn = TypeVar("BegunTurn", wire.TurnStartResponse, wire.ReviewStartResponse)
 
 
 class ThreadHandle:
@@ -90,20 +91,33 @@ class ThreadHandle:
         """
         return await self._begin(prompt, options, None)
 
+    def review(self, target: wire.ReviewTarget) -> TurnStream:
+        """Run a review, as the events of its turn; its final message is what was found."""
+        return TurnStream(lambda queue: self._begin_review(target, queue))
+
     async def _begin(self, prompt: Prompt, options: TurnOptions, queue: EventQueue | None) -> TurnHandle:
         own = {"thread_id": self.id, "input": parts_of(prompt)}
         params = parameters(wire.TurnStartParams, TurnOptions, options, **own)
+        return await self._begin_turn(wire.TURN_START, params, queue)
+
+    async def _begin_review(self, target: wire.ReviewTarget, queue: EventQueue | None) -> TurnHandle:
+        params = wire.ReviewStartParams(thread_id=self.id, target=target)
+        return await self._begin_turn(wire.REVIEW_START, params, queue)
+
+    async def _begin_turn(
+        self, row: ClientRequest[P, BegunTurn], params: P, queue: EventQueue | None
+    ) -> TurnHandle:
         made: list[TurnHandle] = []
 
-        def begun(response: wire.TurnStartResponse) -> None:
+        def begun(response: wire.TurnStartResponse | wire.ReviewStartResponse) -> None:
             progress = self._feed.follow(response.turn.id, queue)
             made.append(TurnHandle(self._connection, self.id, progress))
 
-        def unwanted(response: wire.TurnStartResponse) -> None:
+        def unwanted(response: wire.TurnStartResponse | wire.ReviewStartResponse) -> None:
             end = wire.TurnInterruptParams(thread_id=self.id, turn_id=response.turn.id)
             self._connection.send_and_forget(wire.TURN_INTERRUPT.method, chosen_fields(end))
 
-        await self._connection.request(wire.TURN_START, params, received=begun, late=unwanted)
+        await self._connection.request(row, params, received=begun, late=unwanted)
         return made[0]
 
     def turn(self, turn_id: str) -> TurnHandle:

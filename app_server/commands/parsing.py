@@ -125,6 +125,21 @@ class CommandParser(argparse.ArgumentParser):
                 setattr(args, name, _word(value))
         return args
 
+    def first_plain(self, words: Sequence[str]) -> int | None:
+        """Return the index of the first word that is neither an option nor the value of one; None if there is none."""
+        is_value = False
+        for index, word in enumerate(words):
+            if is_value:
+                is_value = False
+            elif word == "--":
+                return None
+            elif word == "-" or not word.startswith("-"):
+                return index
+            else:
+                action = self._option_string_actions.get(word)
+                is_value = action is not None and action.nargs != 0
+        return None
+
     def option_names(self) -> Iterable[str]:
         """List the long options."""
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
@@ -148,14 +163,14 @@ def parse(words: Sequence[str]) -> Parsed:
     del given.words
     if not rest:
         return Parsed(None, given)
-    command = _command(outer, rest)
+    command, rest = _command(outer, rest)
     given.command, given.whole_parser = command.name, whole_parser
     examples = "\n".join(["examples:", *map(_shown, command.examples)])
     name = f"{PROGRAM} {command.name}"
     parser = CommandParser(name, command.usage, lambda: _sentence(command.summary), examples)
     for add in command.arguments:
         add(parser)
-    return Parsed(command, parser.parse_rest(rest[command.name.count(" ") + 1 :], given))
+    return Parsed(command, parser.parse_rest(rest, given))
 
 
 def commands_of(word: str) -> list[Subcommand]:
@@ -204,20 +219,31 @@ def _outer_parser() -> CommandParser:
     return parser
 
 
-def _command(outer: CommandParser, words: Sequence[str]) -> Subcommand:
-    """Find the command that the words begin with."""
+def _command(outer: CommandParser, words: Sequence[str]) -> tuple[Subcommand, Sequence[str]]:
+    """Find the command that the words begin with; return it, and the words without its name."""
     first = words[0]
     known = {command.name: command for command in commands_of(first)}
     if not known:
         meant = similar(first, MODULES)
         advice = f"did you mean `{PROGRAM} {meant}`?" if meant else ""
         return outer.fail(f"there is no command {first!r}", advice)
-    command = known.get(" ".join(words[:2])) or known.get(first)
+    own = known.get(first)
     others = {name.partition(" ")[2]: each.summary for name, each in known.items() if name != first}
+    second = _second_word(own, words[1:]) if own is not None and others else 0
+    if second is not None and (longer := known.get(f"{first} {''.join(words[1 + second : 2 + second])}")):
+        return longer, [*words[1 : 1 + second], *words[2 + second :]]
     is_whole = len(words) == 1 or words[1].startswith("-")
-    if command is None or (command.name == first and others and not (command.usage or is_whole)):
+    if own is None or (others and not (own.usage or is_whole)):
         _fail_in_family(words, FAMILIES.get(first) or known[first].summary, others)
-    return command
+    return own, words[1:]
+
+
+def _second_word(command: Subcommand, words: Sequence[str]) -> int | None:
+    """Return the index of the word that may complete the name of a command, whose options may stand before it."""
+    parser = CommandParser(command.name, command.usage, lambda: "", "")
+    for add in command.arguments:
+        add(parser)
+    return parser.first_plain(words)
 
 
 def _fail_in_family(words: Sequence[str], about: str, family: Mapping[str, str]) -> NoReturn:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from app_server_protocol.structs import Discreet
 
 OPENAI_API_KEY = "OPENAI_API_KEY"
+CODEX_API_KEY = "CODEX_API_KEY"
 
 
 class ClientIdentity(Struct, frozen=True):
@@ -33,6 +34,8 @@ class Caller(Discreet, frozen=True, eq=False, kw_only=True):
     """Tells whether it answers questions of MCP servers."""
     key_variables: tuple[str, ...] = (OPENAI_API_KEY,)
     """Variables with an API key that stands in for a stored login, the first one first."""
+    first_key_variable: str | None = None
+    """Variable with an API key that counts ahead of a stored login; None if there is none."""
 
 
 class CurrentCaller:
@@ -56,6 +59,16 @@ class CurrentCaller:
     def api_key(self) -> str | None:
         """Return the key that stands in for a stored login."""
         return env_api_key(self.environment, self.caller.key_variables)
+
+    @property
+    def first_api_key(self) -> str | None:
+        """Return the key that counts ahead of a stored login."""
+        return first_api_key(self.environment, self.caller)
+
+
+def first_api_key(environment: Mapping[str, str], caller: Caller) -> str | None:
+    """Return the key in an environment that counts ahead of a stored login; None if the caller has no such key."""
+    return environment.get(caller.first_key_variable or "") or None
 
 
 def env_api_key(environment: Mapping[str, str], variables: tuple[str, ...]) -> str | None:

@@ -1,4 +1,4 @@
-"""Programs of ours that run in processes of their own, with the standard library alone: how each is started.
+"""Programs of ours that run in processes of their own, as a rule with the standard library alone: how each is started.
 
 As a rule the interpreter imports the program from the installation. A server that lives for weeks carries their code
 instead, from its start on: what it starts is then of its own version, whatever became of the installation.
@@ -14,6 +14,7 @@ WRITER = "app_server.core.patch.atomic_writer"
 APPLY_PATCH = "app_server.core.patch.apply_patch"
 READER = "app_server.core.files.model_reads"
 LAUNCHER = "app_server.core.launcher.main"
+MATCHER = "app_server.core.schema_matcher"
 
 INSTALLED = __file__.rsplit("/", 3)[0]
 """The folder with the package `app_server`."""
@@ -43,6 +44,11 @@ def apply_patch_command(python: str) -> tuple[str, ...]:
 def reader_command(python: str) -> tuple[str, ...]:
     """Return the command line of what reads files for the model, without its request."""
     return (python, "-I", "-S", "-c", _script(READER))
+
+
+def matcher_command(python: str) -> tuple[str, ...]:
+    """Return the command line of what holds texts against schemas. It needs a library beside the standard one."""
+    return (python, "-I", "-X", "utf8", "-c", _script(MATCHER))
 
 
 def launcher_command(python: str) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""The command line of `app-server exec`: its arguments, checked, and what of them the server gets."""
+"""The command lines of `app-server exec`, `exec resume`, `exec fork` and `exec review`: their arguments, checked, and
+what of them the server gets.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,28 @@ import argparse
 import os
 import select
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
 
-from app_server.client.command_line import InvalidCommandLine, images, is_utf8, working_folder
+from app_server.client.command_line import InvalidCommandLine, images, is_thread_id, is_utf8, working_folder
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions
 from app_server.client.prices import ModelPrice
+from app_server.core.git.repository import find_repository
 from app_server.core.lazy import Lazy
 from app_server.headless.exec_limits import ExecLimits
 from app_server.headless.named_files import MessageFile, message_file, read_prices
 from app_server.startup.launch import Launch, parse_launch
 from app_server_protocol.v2.item_parts import UserInput
+from app_server_protocol.v2.turn import (
+    BaseBranchReviewTarget,
+    CommitReviewTarget,
+    CustomReviewTarget,
+    ReviewTarget,
+    UncommittedChangesReviewTarget,
+)
 
 if TYPE_CHECKING:
     from app_server.headless.output_schema import OutputSchema
@@ -28,33 +39,57 @@ MOST_PIPED = 4 << 20
 """Bytes; a server takes fewer characters in a turn than this can be."""
 
 
+class ReportFormat(Enum):
+    """Format of what is printed."""
+
+    TEXT = "text"
+    """The final message on stdout, what happens on stderr."""
+    EVENTS = "events"
+    """Lines of JSON in the format of `codex exec --json`."""
+    SDK_EVENTS = "sdk events"
+    """The same for an SDK of codex, whose caller holds the final message against its schema."""
+    NOTIFICATIONS = "notifications"
+    """Notifications of the thread API as lines of JSON."""
+
+
 class ThreadOrigin(Struct, frozen=True, kw_only=True):
     """The thread that the turn belongs to: a new one, where no field says otherwise."""
 
     resume: str | None = None
     """The id of a stored thread to go on with."""
-    resume_last: bool = False
     fork: str | None = None
     """The id of a stored thread to go on with in a copy."""
+    last: bool = False
+    """Whether the newest thread of the folder is meant, to be resumed, or to be copied if `copies`."""
+    copies: bool = False
     ephemeral: bool = False
-    """Nothing of it is stored."""
+    """Whether nothing of it is stored."""
+    source: str | None = None
+    """What a new thread is for; None if nothing was said about it."""
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether a new thread is begun."""
+        return self.resume is None and self.fork is None and not self.last
 
 
 class ExecOptions(Struct, frozen=True, kw_only=True):
     prompt: tuple[str | UserInput, ...]
+    """What is said; nothing where a review is asked for, or a thread is only copied."""
     cwd: Path
     launch: Launch
-    """What the command line sets for the server."""
-    json: bool = False
+    """Settings of the command line for the server."""
+    format: ReportFormat = ReportFormat.TEXT
     last_message: MessageFile | None = None
-    """What gets the final message."""
+    """File for the final message; None if no one was named."""
     output_schema: OutputSchema | None = None
+    review: ReviewTarget | None = None
+    """What a review is of; None if none is asked for."""
     origin: ThreadOrigin = ThreadOrigin()
     limits: ExecLimits = ExecLimits()
     prices: Mapping[str, ModelPrice] = {}
     approval: ApprovalWord = "never"
     sandbox: SandboxWord | None = None
-    model: str | None = None
 
     @property
     def turn(self) -> TurnOptions:
@@ -70,8 +105,8 @@ class ExecOptions(Struct, frozen=True, kw_only=True):
         settings = OpenOptions(cwd=self.cwd, approval_policy=self.approval, config={"sandbox_mode": None})
         if self.sandbox is not None:
             settings["sandbox"] = self.sandbox
-        if self.model is not None:
-            settings["model"] = self.model
+        if self.launch.model is not None:
+            settings["model"] = self.launch.model
         return settings
 
 
@@ -79,50 +114,145 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
     """Read what is asked for, checked as far as it can be before the server is started. Raises InvalidCommandLine."""
     given = vars(args)
     approval = given.get("ask_for_approval", "never")
+    sandbox = _sandbox(given)
     cwd = working_folder(args.cd)
+    if args.experimental_json and not _is_anywhere_right(args) and find_repository(cwd) is None:
+        raise InvalidCommandLine(
+            f"{cwd} is in no git repository, in which changes could be taken back",
+            "--skip-git-repo-check works there all the same",
+        )
     try:
-        launch = parse_launch({**given, "ask_for_approval": approval}, os.environ)
+        launch = parse_launch({**given, "ask_for_approval": approval, "sandbox": sandbox}, os.environ)
     except ValueError as error:  # a limit in the environment
         raise InvalidCommandLine(str(error)) from None
     pictures = images(args.image or ())
     schema = None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema))
     last_message = None if args.output_last_message is None else message_file(args.output_last_message)
+    origin, words = _origin(args)
+    review = _review(args, stdin, stderr) if args.command == "exec review" else None
+    said = () if review is not None else _prompt(args, words, stdin, stderr)
     return ExecOptions(
-        prompt=(_words(args.prompt, stdin, stderr), *pictures),
+        prompt=(*said, *pictures),
         cwd=cwd,
         launch=launch,
-        json=args.json,
+        format=_format(args),
         last_message=last_message,
         output_schema=schema,
-        origin=_origin(args),
+        review=review,
+        origin=origin,
         limits=ExecLimits(requests=args.max_turns, tokens=args.budget_tokens, seconds=args.timeout),
         prices=read_prices(args.prices, launch.home),
         approval=approval,
-        sandbox=given.get("sandbox"),
-        model=given.get("model"),
+        sandbox=sandbox,
     )
 
 
-def _origin(args: argparse.Namespace) -> ThreadOrigin:
-    if args.ephemeral and (args.resume or args.resume_last):
+def _format(args: argparse.Namespace) -> ReportFormat:
+    if args.notifications and (args.json or args.experimental_json):
+        raise InvalidCommandLine("--notifications: not allowed with --json, which prints other lines")
+    if args.experimental_json:
+        return ReportFormat.SDK_EVENTS
+    if args.json:
+        return ReportFormat.EVENTS
+    return ReportFormat.NOTIFICATIONS if args.notifications else ReportFormat.TEXT
+
+
+def _is_anywhere_right(args: argparse.Namespace) -> bool:
+    """Return whether a folder without a repository is right, too."""
+    return bool(args.skip_git_repo_check or args.dangerously_bypass_approvals_and_sandbox)
+
+
+def _sandbox(given: Mapping[str, Any]) -> SandboxWord | None:
+    sandbox: SandboxWord | None = given.get("sandbox")
+    if not given["dangerously_bypass_approvals_and_sandbox"]:
+        return sandbox
+    if sandbox is not None:
+        raise InvalidCommandLine("--dangerously-bypass-approvals-and-sandbox: not allowed with --sandbox")
+    return "danger-full-access"
+
+
+def _origin(args: argparse.Namespace) -> tuple[ThreadOrigin, Sequence[str]]:
+    """Return the thread that is meant, and the words of the prompt."""
+    resume, fork, words = vars(args).get("resume"), vars(args).get("fork"), [*args.prompt]
+    last, copies = vars(args).get("resume_last", False), args.command == "exec fork"
+    if args.command in ("exec resume", "exec fork"):
+        last = args.last
+        if not last:
+            id = _thread_id(args.command, words)
+            resume, fork, words = (None, id, words[1:]) if copies else (id, None, words[1:])
+    if args.ephemeral and (resume or last) and not copies:
         raise InvalidCommandLine(
-            "--ephemeral: a thread that is resumed goes on being stored; --fork ID copies it"
+            "--ephemeral: a thread that is resumed goes on being stored; `app-server exec fork` copies it"
         )
-    return ThreadOrigin(
-        resume=args.resume, resume_last=args.resume_last, fork=args.fork, ephemeral=args.ephemeral
+    origin = ThreadOrigin(
+        resume=resume,
+        fork=fork,
+        last=last,
+        copies=copies,
+        ephemeral=args.ephemeral,
+        source=args.thread_source,
     )
+    return origin, words
+
+
+def _thread_id(command: str, words: Sequence[str]) -> str:
+    """Return the id that the words begin with."""
+    if words and is_thread_id(words[0]):
+        return words[0]
+    got = f", got {words[0]!r}" if words else ""
+    raise InvalidCommandLine(
+        f"expected the id of a thread, or --last{got}",
+        f"`app-server threads list` shows the ids; a prompt that begins with {command.split()[1]!r} goes in quotes",
+    )
+
+
+def _prompt(
+    args: argparse.Namespace, words: Sequence[str], stdin: TextIO, stderr: TextIO
+) -> tuple[str | UserInput, ...]:
+    """Return what is said; nothing where a thread is only to be copied."""
+    only_copies = args.command == "exec fork"
+    if only_copies and not words and stdin.isatty():
+        return ()
+    text = _words(words, stdin, stderr)
+    if not text and not only_copies:
+        raise InvalidCommandLine("expected a prompt, as an argument or on stdin")
+    return (text,) if text else ()
+
+
+def _review(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> ReviewTarget:
+    """Return what the review is of. Standard input is read where `-` says so."""
+    named: list[ReviewTarget] = [
+        *([UncommittedChangesReviewTarget()] if args.uncommitted else []),
+        *([BaseBranchReviewTarget(branch=args.base)] if args.base else []),
+        *([CommitReviewTarget(sha=args.commit, title=args.title)] if args.commit else []),
+    ]
+    if args.title and not args.commit:
+        raise InvalidCommandLine("--title: it is that of a commit", "name the commit with --commit SHA")
+    if args.output_schema:
+        raise InvalidCommandLine("--output-schema: a review has a form of its own")
+    if args.prompt and named:
+        raise InvalidCommandLine("expected either changes or instructions, and not both")
+    if args.prompt:
+        from_stdin = args.prompt[:1] == [FROM_STDIN]
+        text = _words(args.prompt, stdin, stderr) if from_stdin else " ".join(args.prompt)
+        if text.strip():
+            return CustomReviewTarget(instructions=text)
+    if not named:
+        raise InvalidCommandLine(
+            "expected --uncommitted, --base BRANCH, --commit SHA, or instructions",
+            "`-` reads them from stdin",
+        )
+    return named[0]
 
 
 def _words(prompt: Sequence[str], stdin: TextIO, stderr: TextIO) -> str:
-    """Join the arguments with what is piped, which is a block of its own."""
+    """Join the arguments with what is piped, which is a block of its own; return an empty text if there is nothing."""
     words = " ".join(prompt[1:] if prompt[:1] == [FROM_STDIN] else prompt)
     if not is_utf8(words):
         raise InvalidCommandLine("the prompt is not UTF-8")
     more = "" if words.strip() and stdin.isatty() else _piped(stdin, stderr)
     if not more.strip():
         more = ""
-    if not words.strip() and not more:
-        raise InvalidCommandLine("expected a prompt, as an argument or on stdin")
     if not words.strip():
         return more
     return f"{words}\n\n<stdin>\n{more.removesuffix(chr(10))}\n</stdin>" if more else words

@@ -1,5 +1,5 @@
-"""What `app-server exec` prints: the final message alone on stdout and what happens on stderr, or all notifications as
-lines of JSON.
+"""What `app-server exec` prints: the final message alone on stdout and what happens on stderr, all notifications as
+lines of JSON, or events in the format of codex (`exec_events`).
 
 On a terminal the message is shown as it comes. A command has one line: it begins with the command and is ended with its
 exit status and its time, unless something else was printed meanwhile; then it is printed whole.
@@ -8,13 +8,14 @@ exit status and its time, unless something else was printed meanwhile; then it i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TextIO, TypeAlias
 
 from app_server.client.command_line import STEP_MARKS, printable
 from app_server.client.events import RawNotification, ServerEvent, method_of
 from app_server.client.prices import ModelPrice
 from app_server.client.turn_handle import TurnResult
+from app_server.headless.exec_events import EventReport
 from app_server_protocol.policy import kebab
 from app_server_protocol.structs import Json, Struct
 from app_server_protocol.v2 import items as wire
@@ -32,8 +33,8 @@ OUTPUT_LINES = 10
 """Of a command's output so many lines are shown; the model has all of them."""
 
 
-class JsonReport:
-    """`{"method", "params"}`, as the thread API has them; their shapes are in schema/v2."""
+class NotificationReport:
+    """`--notifications`: `{"method", "params"}`, as the thread API has them; their shapes are in schema/v2."""
 
     def __init__(self, stdout: TextIO) -> None:
         self._stdout = stdout
@@ -56,11 +57,13 @@ class JsonReport:
     def retrying(self, why: str) -> None:
         self._write("error", {"error": {"message": why}, "willRetry": True})
 
-    def ended(self, result: TurnResult[None]) -> None:
-        """Print nothing: `turn/completed` was the last line."""
+    def ended(self, result: TurnResult[None], problems: Sequence[str]) -> None:
+        """Write what was wrong beside the turn, whose `turn/completed` was the last line."""
+        for text in problems:
+            self._write("error", {"error": {"message": text}, "willRetry": False})
 
-    def problem(self, text: str) -> None:
-        self._write("error", {"error": {"message": text}, "willRetry": False})
+    def copied(self, thread: OpenedThread) -> None:
+        """Write nothing: `thread/started` was the only line."""
 
     def _write(self, method: str, params: Json) -> None:
         self._stdout.write(json.dumps({"method": method, "params": params}, separators=(",", ":")) + "\n")
@@ -111,7 +114,7 @@ class TextReport:
     def retrying(self, why: str) -> None:
         self._line(f"retrying: {why}")
 
-    def ended(self, result: TurnResult[None]) -> None:
+    def ended(self, result: TurnResult[None], problems: Sequence[str]) -> None:
         final = result.final_message
         if self._message is not None and self._message.text == final:
             shown = self._message.id in self._streamed and self._stdout.isatty()
@@ -129,9 +132,13 @@ class TextReport:
             message = printable(final) if self._stdout.isatty() else final
             self._stdout.write(message.rstrip("\n") + "\n")
             self._stdout.flush()
+        for text in problems:
+            self._line(f"error: {text}")
 
-    def problem(self, text: str) -> None:
-        self._line(f"error: {text}")
+    def copied(self, thread: OpenedThread) -> None:
+        """Print the id of a thread that was copied and in which nothing was said."""
+        self._stdout.write(f"{thread.thread.id}\n")
+        self._stdout.flush()
 
     def _item(self, item: wire.ThreadItem) -> None:
         match item:
@@ -213,4 +220,4 @@ def _took(milliseconds: int | None) -> str:
     return f" in {milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f" in {milliseconds} ms"
 
 
-TurnReport: TypeAlias = JsonReport | TextReport
+TurnReport: TypeAlias = EventReport | NotificationReport | TextReport

@@ -22,20 +22,23 @@ from app_server.client.app_server import AppServer
 from app_server.client.event_stream import TurnStream
 from app_server.client.failures import AppServerError
 from app_server.client.link import Connector, shared_server
+from app_server.client.options import ThreadSource
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
 from app_server.core.config.settings_reader import did_you_mean
 from app_server.core.lazy import Lazy
 from app_server.core.remedies import model_unknown
+from app_server.headless.exec_events import EventReport
 from app_server.headless.exec_limits import LimitGate
-from app_server.headless.exec_options import ExecOptions, ThreadOrigin, exec_options
-from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
+from app_server.headless.exec_options import ExecOptions, ReportFormat, exec_options
+from app_server.headless.exec_report import NotificationReport, TextReport, TurnReport
 from app_server.in_process import InProcessConnector
 from app_server.proxy.words import is_sharing_wanted
 from app_server.standard_streams import check_stdout, complain, take_stdout
 from app_server.startup.overrides import cli_overrides
 from app_server.startup.process import end_loading
 from app_server_protocol.structs import replace
+from app_server_protocol.v2.server import WarningNotification
 from app_server_protocol.v2.settings import ReadOnlySandboxPolicy
 
 if TYPE_CHECKING:
@@ -56,15 +59,24 @@ def run_exec(args: argparse.Namespace) -> int:
         complain("app-server exec", str(error), error.advice)
         return command_line.USAGE
     stdout = take_stdout()
-    report: TurnReport = (
-        JsonReport(stdout) if options.json else TextReport(stdout, sys.stderr, options.prices)
-    )
+    report = report_of(options, stdout, sys.stderr)
 
     async def turn() -> int:
         return await reported_status(options, report, sys.stderr, demo=args.demo)
 
     status = anyio.run(command_line.until_signal, turn, leave_soon)
     return command_line.INTERRUPTED if status is None else status
+
+
+def report_of(options: ExecOptions, stdout: TextIO, stderr: TextIO) -> TurnReport:
+    """Return what prints in the format that was asked for."""
+    match options.format:
+        case ReportFormat.EVENTS | ReportFormat.SDK_EVENTS:
+            return EventReport(stdout)
+        case ReportFormat.NOTIFICATIONS:
+            return NotificationReport(stdout)
+        case ReportFormat.TEXT:
+            return TextReport(stdout, stderr, options.prices)
 
 
 def leave_soon(number: int) -> None:
@@ -114,7 +126,8 @@ def _connector(options: ExecOptions, gate: LimitGate, environment: Mapping[str, 
     """
     launch, limited = options.launch, options.limits.of_requests
     origin = options.origin
-    alone = environment is not None or limited or launch.writable_folders or origin != ThreadOrigin()
+    is_plain = origin.is_new and not origin.ephemeral
+    alone = environment is not None or limited or launch.writable_folders or not is_plain
     if not alone and is_sharing_wanted(os.environ, str(launch.home)):
         return shared_server(options=launch.words(), cwd=options.cwd)
     return InProcessConnector(
@@ -122,6 +135,7 @@ def _connector(options: ExecOptions, gate: LimitGate, environment: Mapping[str, 
         environment=environment,
         overrides=cli_overrides(launch),
         gate=gate if limited else None,
+        takes_codex_key=True,
     )
 
 
@@ -135,7 +149,10 @@ async def _run_turn(options: ExecOptions, report: TurnReport, environment: Mappi
                 "--add-dir: the sandbox is read-only", "add -s workspace-write"
             )
         report.opened(thread.opened)
-        async with thread.stream(options.prompt, **options.turn) as stream:
+        if not options.prompt and options.review is None:
+            report.copied(thread.opened)
+            return 0
+        async with _turn_of(options, thread) as stream:
             end_loading()
             gate.turn = stream.turn
             with anyio.move_on_after(options.limits.seconds) as in_time:
@@ -145,13 +162,22 @@ async def _run_turn(options: ExecOptions, report: TurnReport, environment: Mappi
                 await _report_events(stream, report)  # what is left of them, to the end of the turn
             result = await stream.result()
         similar = await _similar_model(server, thread, result)
-    problems = [gate.reached, similar, _unwritten(options, result), _mismatch(options, result)]
-    report.ended(result)
-    for problem in filter(None, problems):
-        report.problem(problem)
+    mismatch = await _mismatch(options, result)
+    if mismatch is not None and options.format is ReportFormat.SDK_EVENTS:  # its caller decides
+        report.warning(mismatch, WarningNotification(thread_id=thread.id, message=mismatch))
+        mismatch = None
+    problems = [each for each in (gate.reached, similar, _unwritten(options, result), mismatch) if each]
+    report.ended(result, problems)
     if gate.reached is not None:
         return LIMITED
-    return 0 if result.completed and not any(problems) else command_line.FAILED
+    return 0 if result.completed and not problems else command_line.FAILED
+
+
+def _turn_of(options: ExecOptions, thread: ThreadHandle) -> TurnStream:
+    """Return the turn that was asked for, which has not begun yet."""
+    if options.review is not None:
+        return thread.review(options.review)
+    return thread.stream(options.prompt, **options.turn)
 
 
 async def _similar_model(server: AppServer, thread: ThreadHandle, result: TurnResult[None]) -> str | None:
@@ -168,11 +194,11 @@ async def _report_events(stream: TurnStream, report: TurnReport) -> None:
         report.event(event)
 
 
-def _mismatch(options: ExecOptions, result: TurnResult[None]) -> str | None:
+async def _mismatch(options: ExecOptions, result: TurnResult[None]) -> str | None:
     """Return why the final message is not what the output schema asks for, None where it is or nothing was asked."""
     if options.output_schema is None or not result.completed:
         return None
-    return options.output_schema.mismatch(result.final_message or "")
+    return await options.output_schema.mismatch(result.final_message or "")
 
 
 def _unwritten(options: ExecOptions, result: TurnResult[None]) -> str | None:
@@ -188,15 +214,11 @@ def _unwritten(options: ExecOptions, result: TurnResult[None]) -> str | None:
 
 async def _thread(server: AppServer, options: ExecOptions) -> ThreadHandle:
     settings, origin = options.thread, options.origin
-    wanted = origin.resume
-    if origin.resume_last:
-        async for stored in server.threads(cwd=options.cwd, page_size=1):
-            wanted = stored.id
-            break
-        else:
-            raise AppServerError(f"no stored thread of {options.cwd}")
-    if wanted is not None:
+    stored = await command_line.newest_thread(server, options.cwd) if origin.last else None
+    resume = stored if not origin.copies else None
+    if (wanted := origin.resume or resume) is not None:
         return await server.resume_thread(wanted, **settings)
-    if origin.fork is not None:
-        return await server.fork_thread(origin.fork, ephemeral=origin.ephemeral, **settings)
-    return await server.start_thread(ephemeral=origin.ephemeral, **settings)
+    own: ThreadSource = {} if origin.source is None else {"thread_source": origin.source}
+    if (copied := origin.fork or stored) is not None:
+        return await server.fork_thread(copied, ephemeral=origin.ephemeral, **own, **settings)
+    return await server.start_thread(ephemeral=origin.ephemeral, **own, **settings)

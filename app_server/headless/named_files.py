@@ -14,6 +14,7 @@ from pathlib import Path
 
 from app_server.beneath import Beneath
 from app_server.client.command_line import InvalidCommandLine
+from app_server.client.input_files import read_named
 from app_server.client.prices import PRICES_FILE, ModelPrice, parse_prices
 
 DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
@@ -74,12 +75,12 @@ def read_prices(named: str | None, home: Path) -> Mapping[str, ModelPrice]:
     """
     path = Path(named) if named is not None else home / PRICES_FILE
     try:
-        return parse_prices(path.read_bytes())
+        return parse_prices(read_named(path))
     except FileNotFoundError as error:
         if named is None:
             return {}
         raise InvalidCommandLine(f"--prices: {path}: {error.strerror}") from None
     except OSError as error:
-        raise InvalidCommandLine(f"prices: {path}: {error.strerror}") from None
+        raise InvalidCommandLine(f"prices: {path}: {error.strerror or error}") from None
     except ValueError as error:
         raise InvalidCommandLine(f"prices: {path}: {error}") from None

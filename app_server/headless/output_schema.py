@@ -1,4 +1,4 @@
-"""The schema of `--output-schema`: whether it is one, and whether the final message follows it. Slow to import."""
+"""The schema of `--output-schema`: whether it is one, and whether the final message follows it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-import jsonschema
-import referencing
-import referencing.exceptions
-
 from app_server.client.command_line import InvalidCommandLine
+from app_server.client.input_files import read_named
+from app_server.core.schema_match import schema_mismatch
 from app_server.core.session.user_input import schema_problem
 from app_server_protocol.structs import Json
 
@@ -26,24 +24,16 @@ class OutputSchema:
     def read(cls, path: Path) -> Self:
         """Read it from a file. Raises InvalidCommandLine."""
         try:
-            schema = json.loads(path.read_text(encoding="utf-8"))
+            schema = json.loads(read_named(path))
         except OSError as error:
-            raise InvalidCommandLine(f"--output-schema: {path}: {error.strerror}") from None
+            raise InvalidCommandLine(f"--output-schema: {path}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
             raise InvalidCommandLine(f"--output-schema: {path} is not JSON: {error}") from None
         if (problem := schema_problem(schema)) is not None:
             raise InvalidCommandLine(f"--output-schema: {path} is not a JSON Schema: {problem}")
         return cls(schema)
 
-    def mismatch(self, message: str) -> str | None:
-        """Return why the final message does not follow the schema, None where it does."""
-        try:
-            nothing_is_fetched = referencing.Registry()
-            jsonschema.validate(json.loads(message), self.schema, registry=nothing_is_fetched)
-        except (ValueError, RecursionError) as error:
-            return f"the final message is not JSON: {error}"
-        except (jsonschema.SchemaError, referencing.exceptions.Unresolvable) as error:
-            return f"the output schema cannot be used: {error}"
-        except jsonschema.ValidationError as error:
-            return f"the final message does not match the output schema at {error.json_path}: {error.message}"
-        return None
+    async def mismatch(self, message: str) -> str | None:
+        """Return why the final message does not follow the schema, None if it does."""
+        problem = await schema_mismatch(self.schema, message)
+        return None if problem is None else f"the final message {problem}"

@@ -20,8 +20,8 @@ from app_server.client.command_line import InvalidCommandLine
 from app_server.client.turn_handle import TurnResult
 from app_server.commands.parsing import parse
 from app_server.headless.exec_options import ExecOptions, exec_options
-from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
-from app_server.headless.exec_run import reported_status
+from app_server.headless.exec_report import TextReport
+from app_server.headless.exec_run import report_of, reported_status
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.items import AgentMessageThreadItem
 from app_server_protocol.v2.turn import TurnStatus
@@ -58,7 +58,7 @@ async def run(
     """The command with its server in this process."""
     stdout, stderr = io.StringIO(), io.StringIO()
     options = options_of(root, *arguments, stdin=stdin)
-    report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, stderr, options.prices)
+    report = report_of(options, stdout, stderr)
     model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(list(replies))
     with anyio.fail_after(WHOLE_SCENARIO):
         async with serving_model(model, root, config, tables) as environment:
@@ -90,7 +90,7 @@ async def test_what_the_command_line_says_counts_as_configured(root: Path) -> No
 @pytest.mark.process
 def test_ctrl_c_interrupts_the_turn_and_is_its_exit_status(tmp_path: Path) -> None:
     environment = user_environment(tmp_path)
-    command = (SCRIPT, "exec", "--demo", "--json", "think")
+    command = (SCRIPT, "exec", "--demo", "--notifications", "think")
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -103,7 +103,7 @@ def test_ctrl_c_interrupts_the_turn_and_is_its_exit_status(tmp_path: Path) -> No
 
 
 async def test_notifications_are_lines_of_json_and_the_prompt_may_come_from_stdin(root: Path) -> None:
-    done = await run(root, "--json", "-", stdin="say hello", replies=(reply(says("hello")),))
+    done = await run(root, "--notifications", "-", stdin="say hello", replies=(reply(says("hello")),))
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     methods = [line["method"] for line in lines]
     assert (done.status, done.stderr) == (0, "")
@@ -127,7 +127,7 @@ async def test_what_does_not_match_the_schema_fails(root: Path) -> None:
     assert (await run(root, *options, replies=(reply(says('{"ok": true}')),))).status == 0
     done = await run(root, *options, replies=(reply(says('{"ok": "yes"}')),))
     assert done.status == 1
-    assert "does not match the output schema at $.ok" in done.stderr
+    assert "does not match the schema at $.ok" in done.stderr
 
 
 async def test_a_stored_thread_is_gone_on_with(root: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_stored_thread_is_gone_on_with(root: Path) -> None:
         (["-i", "none.png", "hi"], "No such file"),
         (["--output-schema", "none.json", "hi"], "none.json"),
         (["-i", ".", "hi"], "is not a PNG"),
-        (["--output-schema", "/dev/null", "hi"], "is not JSON"),
+        (["--output-schema", "/dev/null", "hi"], "expected a file or a pipe"),
         (["--output-schema", "{wrong}", "hi"], r"is not a JSON Schema: \$\.type: 'text' is not valid"),
         (["-o", "nowhere/last.txt", "hi"], "No such file"),
         (["-o", "/dev/full", "hi"], "No space left"),
@@ -224,7 +224,7 @@ MISSING_SERVER = '[mcp_servers.tea]\ncommand = "/nowhere/tea"\n'
 
 @pytest.mark.parametrize("json_lines", [False, True])
 async def test_warnings_are_shown(root: Path, json_lines: bool) -> None:
-    options = ("--json",) if json_lines else ()
+    options = ("--notifications",) if json_lines else ()
     config: Mapping[str, Json] = {"modle": "x"}
     done = await run(root, *options, "hi", replies=(reply(says("a")),), config=config, tables=MISSING_SERVER)
     if json_lines:
@@ -292,7 +292,7 @@ async def test_a_schema_that_leads_nowhere_is_told(root: Path) -> None:
     path.write_text('{"$ref": "#/nowhere"}')
     done = await run(root, "--output-schema", str(path), "hi", replies=(reply(says("{}")),))
     assert (done.status, done.stdout) == (1, "{}\n")
-    assert "error: the output schema cannot be used: " in done.stderr
+    assert "which cannot be used: " in done.stderr
 
 
 def test_a_terminal_is_not_driven_by_the_message() -> None:
@@ -300,7 +300,7 @@ def test_a_terminal_is_not_driven_by_the_message() -> None:
     outer, inner = os.openpty()
     with open(inner, "w", encoding="utf-8") as terminal, io.StringIO() as file:
         for stdout in (terminal, file):
-            TextReport(stdout, io.StringIO()).ended(said(evil))
+            TextReport(stdout, io.StringIO()).ended(said(evil), [])
         shown = os.read(outer, 1000).decode()
         assert file.getvalue() == evil + "\n"
     os.close(outer)

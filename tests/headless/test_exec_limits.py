@@ -40,7 +40,9 @@ async def test_tokens_of_all_requests_count(root: Path) -> None:
 
 async def test_time_ends_a_command_and_the_turn(root: Path) -> None:
     replies = (reply(script("sleep 1000")),)
-    done = await run(root, "--json", "--timeout", "0.5", "-s", "danger-full-access", "hi", replies=replies)
+    done = await run(
+        root, "--notifications", "--timeout", "0.5", "-s", "danger-full-access", "hi", replies=replies
+    )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.status == 3
     assert [line["method"] for line in lines[-2:]] == ["turn/completed", "error"]
@@ -65,7 +67,7 @@ async def test_retries_are_shown(root: Path) -> None:
 
 
 async def test_a_copy_of_a_stored_thread_leaves_the_thread_as_it_was(root: Path) -> None:
-    first = await run(root, "--json", "one", replies=(reply(says("first")),))
+    first = await run(root, "--notifications", "one", replies=(reply(says("first")),))
     thread = json.loads(first.stdout.splitlines()[0])["params"]["thread"]["id"]
     model = ScriptedModel([reply(says("second"))])
     done = await run(root, "--fork", thread, "secondly", replies=model)

@@ -49,13 +49,13 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def started(root: Path, *replies: Reply, path: Path | None = None) -> AsyncIterator[Process]:
-    """`exec --json` in the workspace, with modules of `path`."""
+    """`exec --notifications` in the workspace, with modules of `path`."""
     make_folders(root)
     with anyio.fail_after(WHOLE_SCENARIO):
         async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
             more = {} if path is None else {"PYTHONPATH": str(path)}
             process = await anyio.open_process(
-                (SCRIPT, "exec", "--json", "-s", "danger-full-access", "hi"),
+                (SCRIPT, "exec", "--notifications", "-s", "danger-full-access", "hi"),
                 env={**environment, **more},
                 cwd=root / "workspace",
                 stdin=-3,

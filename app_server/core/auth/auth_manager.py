@@ -58,11 +58,13 @@ class AuthManager:
         clock: Callable[[], float],
         issuer: Lazy[Issuer],
         env_api_key: str | None = None,
+        first_api_key: str | None = None,
     ) -> None:
         self.home = home
         self.settings = LoginSettings()
         """Which logins the user allows."""
-        self._clock, self._issuer, self._env_api_key = clock, issuer, env_api_key
+        self._clock, self._issuer = clock, issuer
+        self._env_api_key, self._first_api_key = env_api_key, first_api_key
         self._renewal = anyio.Lock()
 
     @property
@@ -76,10 +78,12 @@ class AuthManager:
         other.settings = settings
         return other
 
-    def with_key(self, env_api_key: str | None) -> AuthManager:
-        """Return the same logins, with the key of another environment where there is none."""
+    def with_key(self, env_api_key: str | None, first_api_key: str | None = None) -> AuthManager:
+        """Return the same logins with the keys of another environment: one that stands in for a login, and one that
+        counts ahead of every login.
+        """
         other = copy(self)
-        other._env_api_key = env_api_key
+        other._env_api_key, other._first_api_key = env_api_key, first_api_key
         return other
 
     async def status(
@@ -195,7 +199,8 @@ class AuthManager:
         return credentials_of(StoredAuth(tokens=tokens))
 
     def _read(self) -> StoredAuth:
-        stored = credentials.read_auth(self.home) or StoredAuth()
+        first = self._first_api_key
+        stored = StoredAuth(api_key=first) if first else credentials.read_auth(self.home) or StoredAuth()
         return credentials.permitted(stored, self.settings, self._env_api_key)
 
     def _now(self) -> datetime:

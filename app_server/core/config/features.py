@@ -81,6 +81,11 @@ TOOL_SWITCHES: Mapping[str, str] = {
 `tools_view_image`.
 """
 
+WEB_SEARCH_MODES: Mapping[str, bool] = {"live": True, "disabled": False}
+"""Values of the setting `web_search` by whether the feature `web_search_request` is on. Others switch nothing: a cached
+search is one that providers of others do not have.
+"""
+
 ALIASES: Mapping[str, str] = {
     **LEGACY_TOGGLES,
     "web_search": "web_search_request",

@@ -20,6 +20,7 @@ from app_server.core.config.features import (
     LEGACY_TOGGLES,
     ONLY_OTHER_NAMES,
     TOOL_SWITCHES,
+    WEB_SEARCH_MODES,
     canonical_feature,
 )
 from app_server.core.config.kinds import quote
@@ -162,6 +163,8 @@ def old_names(layer: Mapping[str, Json]) -> dict[str, str]:
 
 def _switches(layer: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
     """Yield each switch by the name that it has in the layer, with the current one; the last of a feature counts."""
+    if isinstance(mode := layer.get("web_search"), str) and mode in WEB_SEARCH_MODES:
+        yield "web_search_request", "web_search_request", WEB_SEARCH_MODES[mode]
     for old, feature in LEGACY_TOGGLES.items():
         if old in layer:
             yield old, feature, layer[old]

@@ -92,6 +92,8 @@ def _no_exporter(value: Json) -> types.OtelExporter:
     return types.OtelExporter.NONE
 
 
+SEARCH_MODE = Kind("`live`, `cached` or `disabled`", {"type": "string"}, lambda value: value)
+
 NO_EXPORTER = Kind("`none`", {"enum": ["none"]}, _no_exporter)
 
 
@@ -309,6 +311,13 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "endpoint": Setting(TEXT, "where events are sent over gRPC", required=True),
         "headers": Setting(TEXT_MAP, "metadata of these requests"),
     },
+    SettingsPart("Model", ""): {
+        "web_search": Setting(
+            SEARCH_MODE,
+            "`live` switches the feature `web_search_request` on, `disabled` off; other words switch nothing",
+            None,
+        ),
+    },
     SettingsPart(SWITCHES, ""): dict.fromkeys(
         (*LEGACY_TOGGLES, *(f"tools_{key}" for key in TOOL_SWITCHES)), SWITCH
     ),
@@ -332,7 +341,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "profile profiles tui file_opener disable_paste_burst notice oss_provider cli_auth_credentials_store"
         " mcp_oauth_credentials_store windows_wsl_setup_acknowledged check_for_update_on_startup"
         " disable_response_storage experimental_resume analytics feedback suppress_unstable_features_warning"
-        " log_dir sqlite_home skills apps plugins ghost_snapshot project_root_markers web_search"
+        " log_dir sqlite_home skills apps plugins ghost_snapshot project_root_markers"
         " background_terminal_max_timeout model_catalog_json commit_attribution mcp_oauth_callback_port",
     ),
     SettingsPart(OF_OTHERS, "mcp_servers.NAME"): {

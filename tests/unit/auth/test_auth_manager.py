@@ -94,6 +94,14 @@ async def test_a_key_of_the_environment_stands_in(alone: AuthManager) -> None:
     assert await auth.credentials() is None
 
 
+async def test_a_key_that_counts_first_is_used_where_there_is_a_login(alone: AuthManager) -> None:
+    alone.login_with_api_key("sk-own")
+    auth = alone.with_key("sk-env", "sk-first")
+    assert await auth.credentials() == Credentials("sk-first", None, AuthMethod.API_KEY)
+    auth.settings = LoginSettings(forced_method="chatgpt")
+    assert await auth.credentials() is None
+
+
 async def test_a_login_is_used_while_it_is_good(auth: AuthManager, issuer: ScriptedIssuer) -> None:
     write_auth(auth.home, login(ending_in(3600)))
     assert await auth.credentials() == chatgpt(ending_in(3600))
