@@ -1,7 +1,8 @@
 """Puts the pages of this repository on the site, with the links that they have here.
 
 The site's root is docs/. What its pages link to outside of it (CONTRIBUTING.md, examples, schemas) joins the site under
-its own path; a folder becomes a list of its files. Every link is then made anew for where its page stands on the site.
+its own path; a folder becomes a list of its files. Every link is then made anew for where its page stands on the site,
+and every diagram is drawn.
 """
 
 import os
@@ -12,10 +13,12 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from sequence_svg import drawn
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
+DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LIST = "files.md"
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 
@@ -34,7 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make the links of a page anew."""
+    """Make the links of a page anew, and draw its diagrams."""
+    markdown = DIAGRAM.sub(lambda found: f"<div>{drawn(found[1])}</div>", markdown)
     source = page.file.abs_src_path
     if source is None:
         return markdown  # a list of files; they are beside it

@@ -55,8 +55,19 @@ def test_the_site_is_built_without_a_warning_and_can_be_searched(tmp_path: Path)
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    assert_diagrams_need_no_script(tmp_path / "site")
     index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
     own = {page for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"}
     assert {f"{page.stem}/" for page in own} | {"", "CONTRIBUTING/", "SECURITY/"} <= found
     assert not any(location.startswith("schema/") for location in found)  # lists of files
+
+
+def assert_diagrams_need_no_script(site: Path) -> None:
+    shown = (ROOT / "docs" / "threads.md").read_text(encoding="utf-8").count("```mermaid")
+    page = (site / "threads" / "index.html").read_text(encoding="utf-8")
+    assert (page.count('<svg class="sequence"'), "mermaid" in page) == (shown, False)
+    loaded = re.compile(
+        r"<(?:script|img|iframe)[^>]* src=\"https?:|<link[^>]* rel=\"stylesheet\"[^>]* href=\"https?:"
+    )
+    assert [path for path in site.rglob("*.html") if loaded.search(path.read_text(encoding="utf-8"))] == []
