@@ -26,7 +26,7 @@ from app_server.core.http.address import network_settings
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.families import find_family
+from app_server.core.model.catalogue import find_model
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_list import ModelList, list_models
 from app_server.core.notify import NotifyProgram, turn_complete
@@ -187,7 +187,7 @@ class EngineAdapters:
             app_version=PROTOCOL_VERSION,
             terminal_type=caller.identity().user_agent,
             model=config.model.name,
-            slug=find_family(config.model.name).name,
+            slug=find_model(config.model.name).slug,
             auth_mode=None if method is None else AUTH_MODES[method],
             account_id=claims.account_id if claims else None,
             account_email=claims.email if claims else None,

@@ -127,7 +127,7 @@ PURE_MODULES = {
     "app_server.core.http": {"address", "exchange", "sse"},
     "app_server.core.mcp": {"faults", "offer"},
     "app_server.core.model": {
-        *("api_failures", "chat_api", "families", "payload", "prompt", "responses_api"),
+        *("api_failures", "catalogue", "chat_api", "payload", "prompt", "responses_api"),
     },
     "app_server.core.patch": {
         *("changes", "diff", "hunks", "parse", "planner", "safety", "shell_forms"),
@@ -273,6 +273,7 @@ MOST_FIELDS = 12
 
 LARGE = {
     "Config": "every setting",
+    "ModelRow": "every key of a row of the catalogue",
     "Launch": "all that the command line and the environment say",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
@@ -298,6 +299,7 @@ FACES = {
     "app_server.core.auth.accounts",
     "app_server.core.config.settings",
     "app_server.core.host",
+    "app_server.core.model.catalogue",
     "app_server.core.opening",
     "app_server.core.rollout.stored_conversations",
     "app_server.core.session.handle",
@@ -318,6 +320,7 @@ OPENS_FILES = {
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
     "app_server.client.input_files": "named on the command line, read before there is a command",
     "app_server.core.approvals.rule_book": "rules in the home, from the folder that was opened",
+    "app_server.core.model.catalogue": "the file of models of the package",
     "app_server.core.client_files": "what a client names, with the rights of the user",
     "app_server.core.config.settings_file": "a lock in the home",
     "app_server.core.config.safe_file": "the few small files of the home, credentials too",

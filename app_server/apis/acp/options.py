@@ -16,7 +16,7 @@ from msgspec import Struct
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
-from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel, find_family
+from app_server.core.model.catalogue import EFFORT_DESCRIPTIONS, Catalogue, find_model
 from app_server.rpc.errors import invalid_params
 from app_server_protocol.acp.session import (
     ConfigOptionValue,
@@ -85,8 +85,6 @@ MODES: Final = (
         "danger-full-access",
     ),
 )
-_ABOUT_EFFORTS: Final[Mapping[str, str]] = {each.value: about for each, about in EFFORT_WORDS.items()}
-_ALL_EFFORTS: Final = (ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH)
 
 
 def mode_of(permissions: Permissions) -> str:
@@ -158,7 +156,9 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         model = SessionConfigOption(
             id=MODEL, name="Model", category=MODEL, current_value=self.model, options=models
         )
-        efforts = tuple(_value(each, each.capitalize(), _ABOUT_EFFORTS.get(each)) for each in self._efforts())
+        efforts = tuple(
+            _value(each, each.capitalize(), EFFORT_DESCRIPTIONS.get(each)) for each in self._efforts()
+        )
         if not efforts:
             return mode, model
         effort = SessionConfigOption(
@@ -184,26 +184,20 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return known if not known or current in known else [current, *known]
 
 
-def efforts_of(model: str) -> tuple[ReasoningEffort, ...]:
-    """Return the efforts that a model can; none if it does not reason, as far as is known."""
-    if (known := _known(model)) is not None:
-        return known.efforts
-    return _ALL_EFFORTS if find_family(model).supports_reasoning_summaries else ()
+def efforts_of(model: str) -> tuple[str, ...]:
+    """Return the efforts that a model takes; none if it does not reason, as far as is known."""
+    return find_model(model).efforts
 
 
-def default_effort_of(model: str) -> ReasoningEffort:
-    if (known := _known(model)) is not None:
-        return known.default_effort
-    return find_family(model).default_effort or ReasoningEffort.MEDIUM
+def default_effort_of(model: str) -> str:
+    """Return the effort that a model has if none is chosen."""
+    return find_model(model).default_reasoning_level or ReasoningEffort.MEDIUM.value
 
 
 def _model_value(name: str) -> ConfigOptionValue:
-    known = _known(name)
-    return _value(name, name, known.description if known else None)
-
-
-def _known(model: str) -> KnownModel | None:
-    return next((each for each in KNOWN_MODELS if each.name == model), None)
+    row = find_model(name)
+    is_row = row.slug == name
+    return _value(name, row.name if is_row else name, row.description if is_row else None)
 
 
 def _value(value: str, name: str, description: str | None) -> ConfigOptionValue:
@@ -320,5 +314,5 @@ def _stored_permissions(
 
 def _models(config: Config) -> tuple[str, ...]:
     """Return the catalogue, with the configured model first where it lacks that; a local server lists its own."""
-    known = () if config.provider.id in LOCAL_PROVIDERS else tuple(each.name for each in KNOWN_MODELS)
+    known = () if config.provider.id in LOCAL_PROVIDERS else tuple(row.slug for row in Catalogue().listed())
     return known if config.model.name in known else (config.model.name, *known)

@@ -30,7 +30,6 @@ from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import RequestFailure, rate_limits, refuses_usage, request_failure
 from app_server.core.model.chat_api import ChatDecoder, chat_body
 from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, key_source
-from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes
 from app_server.core.model.model_errors import (
     TOO_MANY_REQUESTS,
@@ -226,8 +225,7 @@ class ModelClient:
         if self.provider.wire_api is WireApi.CHAT:
             asks_usage = settings.live_chat and self._counts_usage
             return chat_body(prompt, settings, self._items, asks_usage=asks_usage)
-        family = find_family(settings.model)
-        return responses_body(prompt, settings, family, self._items, stored=is_azure(self.provider))
+        return responses_body(prompt, settings, self._items, stored=is_azure(self.provider))
 
     def _target(self, settings: RequestSettings, login: Credentials | None) -> Endpoint:
         chat = self.provider.wire_api is WireApi.CHAT

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from app_server.core.model.catalogue import ModelRow
 from app_server_protocol.events.turn import RateLimitSnapshot, TokenUsage
 from app_server_protocol.policy import ReasoningSummary, Verbosity
 from app_server_protocol.responses import ResponseItem
@@ -52,15 +53,17 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
 
 class RequestSettings(Struct, frozen=True, kw_only=True):
-    """Settings of a request. A request omits settings that the model's family does not support."""
+    """Settings of a request. A request omits settings that the model does not support."""
 
     model: str
+    row: ModelRow
+    """What is known of the model."""
     conversation_id: str
     effort: str | None = None
     summary: ReasoningSummary = ReasoningSummary.AUTO
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None
-    """The user's setting; None for the default of the model's family."""
+    """The user's setting; None for what the model's row says."""
     sends_chosen_effort: bool = False
     """An effort that was chosen is sent whatever is known of the model."""
     live_chat: bool = False

@@ -16,7 +16,6 @@ from typing import Final
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.api_failures import reported_failure
-from app_server.core.model.families import ModelFamily
 from app_server.core.model.item_bytes import SCHEMA_NAME, ItemBytes, write_items
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
 from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of, token_usage
@@ -38,7 +37,7 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
-from app_server_protocol.policy import ULTRA, ReasoningEffort, ReasoningSummary
+from app_server_protocol.policy import ReasoningSummary
 from app_server_protocol.responses import ResponseItem, parse_response_item
 from app_server_protocol.structs import Json, json_bytes
 
@@ -146,24 +145,20 @@ _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
 }
 
 
-def responses_body(
-    prompt: Prompt, settings: RequestSettings, family: ModelFamily, cache: ItemBytes, *, stored: bool
-) -> bytes:
+def responses_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes, *, stored: bool) -> bytes:
     """`stored`: the provider keeps the conversation and wants its own item ids back."""
-    choices = (settings, family, stored, prompt.parallel_tool_calls, prompt.output_schema)
+    choices = (settings, stored, prompt.parallel_tool_calls, prompt.output_schema)
     head, tail = cache.envelope(
         (*choices, prompt.instructions, *prompt.tools),
-        lambda: _envelope(prompt, settings, family, stored=stored),
+        lambda: _envelope(prompt, settings, stored=stored),
     )
     write = _with_id if stored else methodcaller("to_json")
     items = write_items(prompt, cache, ("responses", stored), write)
     return b'%b,"input":[%b],%b' % (head, b",".join(items), tail)
 
 
-def _envelope(
-    prompt: Prompt, settings: RequestSettings, family: ModelFamily, *, stored: bool
-) -> tuple[bytes, bytes]:
-    reasoning = reasoning_options(settings, family)
+def _envelope(prompt: Prompt, settings: RequestSettings, *, stored: bool) -> tuple[bytes, bytes]:
+    reasoning = reasoning_options(settings)
     head = {"model": settings.model, "instructions": prompt.instructions}
     tail: dict[str, Json] = {
         "tools": [tool_json(tool) for tool in prompt.tools],
@@ -175,40 +170,35 @@ def _envelope(
         "include": ["reasoning.encrypted_content"] if reasoning is not None else [],
         "prompt_cache_key": settings.conversation_id,
     }
-    if text := text_options(prompt, settings, family):
+    if text := text_options(prompt, settings):
         tail["text"] = text
     return json_bytes(head)[:-1], json_bytes(tail)[1:]
 
 
-def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[str, Json] | None:
+def reasoning_options(settings: RequestSettings) -> dict[str, Json] | None:
     """Return the reasoning effort and the kind of summary; None for models without reasoning."""
-    supported = settings.supports_reasoning_summaries
-    if not (family.supports_reasoning_summaries if supported is None else supported):
+    supported, row = settings.supports_reasoning_summaries, settings.row
+    if not (row.reasons if supported is None else supported):
         if settings.sends_chosen_effort and settings.effort is not None:
             chosen = settings.summary not in (ReasoningSummary.AUTO, ReasoningSummary.NONE)
             return {
-                "effort": _sent_effort(settings.effort),
+                "effort": row.sent_effort(settings.effort),
                 **({"summary": settings.summary.value} if chosen else {}),
             }
         return None
-    effort = settings.effort or family.default_effort
+    effort = settings.effort or row.default_reasoning_level
     # The API has no word for no summary.
     summary = None if settings.summary is ReasoningSummary.NONE else settings.summary.value
     return {
-        **({"effort": _sent_effort(effort)} if effort else {}),
+        **({"effort": row.sent_effort(effort)} if effort else {}),
         **({"summary": summary} if summary else {}),
     }
 
 
-def _sent_effort(effort: str) -> str:
-    """Return an effort as the provider knows it: for the most that there is, the highest that every model takes."""
-    return ReasoningEffort.HIGH.value if effort == ULTRA else str(effort)
-
-
-def text_options(prompt: Prompt, settings: RequestSettings, family: ModelFamily) -> dict[str, Json]:
+def text_options(prompt: Prompt, settings: RequestSettings) -> dict[str, Json]:
     options: dict[str, Json] = {}
-    verbosity = settings.verbosity or family.default_verbosity
-    if family.supports_verbosity and verbosity is not None:
+    verbosity = settings.verbosity or settings.row.verbosity
+    if settings.row.support_verbosity and verbosity is not None:
         options["verbosity"] = verbosity.value
     if prompt.output_schema is not None:
         options["format"] = {

@@ -1,5 +1,5 @@
-"""What tasks hand to the turn loop and to tools: how a turn asks the model (family, instructions, tools, limits), its
-calls, and the turn as tools see it.
+"""What tasks hand to the turn loop and to tools: how a turn asks the model (its row of the catalogue, instructions,
+tools, limits), its calls, and the turn as tools see it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app_server.core.config.types import Config
 from app_server.core.context.instructions import instruction_text
-from app_server.core.model.families import ModelFamily, find_family
+from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow, find_model
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.session.services import Turn
 from app_server.core.tools.contract import ToolTurn, TurnDiffTracker
@@ -29,9 +29,6 @@ USABLE_PERCENT = 95
 FULL_PERCENT = 90
 """Of a context window: where so much is used, the history is compacted, unless the user says another limit."""
 
-ASSUMED_WINDOW = 272_000
-"""Tokens of a model of which nothing is known."""
-
 LIVE_CHAT = "chat_deltas"
 """Feature: over the conversation API, too, the text of a Chat Completions answer comes piece by piece, and its tokens
 are counted. Off, clients see what codex 0.58 shows."""
@@ -40,7 +37,7 @@ are counted. Off, clients see what codex 0.58 shows."""
 class RequestShape(Struct, frozen=True):
     """Parts that all requests of one turn have in common."""
 
-    family: ModelFamily
+    model: ModelRow
     instructions: str
     context_window: int | None
     """As it is shown; None where an API does not show what is assumed."""
@@ -54,7 +51,7 @@ class RequestShape(Struct, frozen=True):
             instructions=self.instructions,
             input=items,
             tools=tools,
-            parallel_tool_calls=self.family.supports_parallel_tool_calls,
+            parallel_tool_calls=self.model.parallel_tool_calls,
             output_schema=output_schema,
         )
 
@@ -63,17 +60,18 @@ def shape_of(turn: Turn) -> RequestShape:
     """Work out what all requests of a turn have in common."""
     config, settings = turn.services.conversation.config, turn.settings
     followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
-    family = find_family(settings.model)
-    known = config.model.context_window or family.context_window
+    row = find_model(settings.model, plain=not followed)
+    known = config.model.context_window or row.context_window
     window = known or ASSUMED_WINDOW
     shows_window = followed or known is not None
     return RequestShape(
-        family=family,
-        instructions=_instructions(config, settings, family),
+        model=row,
+        instructions=_instructions(config, settings, row),
         context_window=window * USABLE_PERCENT // 100 if shows_window else None,
         compact_limit=config.model.auto_compact_token_limit or window * FULL_PERCENT // 100,
         settings=RequestSettings(
             model=settings.model,
+            row=row,
             effort=settings.effort,
             summary=settings.summary,
             verbosity=config.model.verbosity,
@@ -84,19 +82,19 @@ def shape_of(turn: Turn) -> RequestShape:
     )
 
 
-def _instructions(config: Config, settings: Settings, family: ModelFamily) -> str:
+def _instructions(config: Config, settings: Settings, row: ModelRow) -> str:
     """Join the instructions; those of the mode come last, in each request: they outlast a compaction, not the mode."""
-    base = config.instructions.base or base_instructions(family)
+    base = config.instructions.base or base_instructions(row)
     mode = settings.mode.instructions
     if mode is None and settings.mode.kind is TurnMode.PLAN:
         mode = instruction_text("plan")
     return base if not mode else f"{base}\n\n{mode}"
 
 
-def base_instructions(family: ModelFamily) -> str:
+def base_instructions(row: ModelRow) -> str:
     """Return our prompt; models that know patches from training are not taught the format."""
     base = instruction_text("base")
-    return base if family.knows_apply_patch else f"{base}\n{instruction_text('apply_patch')}"
+    return base if row.knows_apply_patch else f"{base}\n{instruction_text('apply_patch')}"
 
 
 def context_line(turn: Turn) -> TurnContextItem:

@@ -100,7 +100,7 @@ class RegularTask(SessionTask, TurnSteps):
         await services.mcp.ready()
         tool_set = build_tools(
             services.conversation.config,
-            self._shape.family,
+            self._shape.model,
             services.mcp,
             goals=self._tool_turn.goals is not None,
             client_tools=services.conversation.client_tools,

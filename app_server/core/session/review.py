@@ -54,7 +54,7 @@ class ReviewTask(SessionTask, TurnSteps):
         self._shape = replace(shape_of(self.turn), instructions=instruction_text("review"))
         # It neither searches the web nor looks at pictures.
         features = conversation.config.features.switched(off=("web_search_request", "view_image_tool"))
-        self._tools = build_tools(replace(conversation.config, features=features), self._shape.family, None)
+        self._tools = build_tools(replace(conversation.config, features=features), self._shape.model, None)
         surroundings = environment_of(settings, conversation.instructions.shell).message()
         self._transcript = Transcript(ConversationHistory([surroundings]), None)
         self._usage_before = state.tokens.info

@@ -1,4 +1,4 @@
-"""The tools of a turn, in the order of the model's tool list: by configuration and model family.
+"""The tools of a turn, in the order of the model's tool list: by configuration and model.
 
 A tool is its name, what the model is told of it, and the module that serves its calls, which is loaded with the first.
 """
@@ -14,7 +14,7 @@ from msgspec import Struct
 from app_server.core.config.types import Config
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.families import ModelFamily, PatchToolKind, ShellToolKind
+from app_server.core.model.catalogue import ModelRow, PatchToolKind, ShellToolKind
 from app_server.core.model.prompt import FreeformTool, FunctionTool, LocalShellTool, ToolSpec, WebSearchTool
 from app_server.core.tools import schemas
 from app_server.core.tools.client_tool import dynamic_tools, without_namespaces
@@ -38,9 +38,9 @@ TERMINAL, LINE, VECTOR, PROVIDER = "a terminal", "a line", "a vector", "the prov
 """The kinds of tools that run commands. A model is offered one of them."""
 
 
-def _switches(config: Config, family: ModelFamily) -> frozenset[str]:
-    """Return the names under which tools are offered: the features that are on, the tools that the family lists, the
-    kind of shell and of patches. The user's features take precedence over the family's default.
+def _switches(config: Config, model: ModelRow) -> frozenset[str]:
+    """Return the names under which tools are offered: the features that are on, the tools that the model's row lists,
+    the kind of shell and of patches. The user's features take precedence over the row.
     """
     features, more = config.features, {ALWAYS}
     if features.enabled("unified_exec"):
@@ -48,12 +48,12 @@ def _switches(config: Config, family: ModelFamily) -> frozenset[str]:
     elif features.enabled("shell_command_tool"):
         more.add(LINE)
     else:
-        more.add(PROVIDER if family.shell_tool is ShellToolKind.LOCAL_SHELL else VECTOR)
-    if family.patch_tool is not None:
-        more.add(family.patch_tool)
+        more.add(PROVIDER if model.shell_tool is ShellToolKind.LOCAL_SHELL else VECTOR)
+    if model.patch_tool is not None:
+        more.add(model.patch_tool)
     elif features.enabled("apply_patch_freeform"):
         more.add(PatchToolKind.FREEFORM)
-    return features.names | family.extra_tools | more
+    return features.names | frozenset(model.extra_tools or ()) | more
 
 
 class BuiltinTool(Struct, frozen=True):
@@ -166,7 +166,7 @@ class ToolSet(Struct, frozen=True):
 
 def build_tools(
     config: Config,
-    family: ModelFamily,
+    model: ModelRow,
     mcp: McpManager | None,
     *,
     goals: bool = False,
@@ -178,7 +178,7 @@ def build_tools(
     """
     brought = dynamic_tools(client_tools)
     replaced = {tool.name for tool in brought}
-    switches = _switches(config, family)
+    switches = _switches(config, model)
     tools: list[Tool] = [tool for tool in TOOLS if tool.switch in switches]
     if goals:
         tools += GOAL_TOOLS

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app_server.core.caller import ClientIdentity
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.http.exchange import HttpFailure, HttpRequest
+from app_server.core.model.catalogue import PLAIN
 from app_server.core.model.endpoints import CredentialSource
 from app_server.core.model.model_client import ModelClient, RequestGate
 from app_server.core.model.prompt import ModelEvent, Prompt, RequestSettings
@@ -28,7 +29,7 @@ JSON = st.recursive(
 """Whatever a provider may send in place of a value."""
 
 SSE = {"content-type": "text/event-stream"}
-SETTINGS = RequestSettings(model="some-model", conversation_id="conversation-1")
+SETTINGS = RequestSettings(model="some-model", row=PLAIN, conversation_id="conversation-1")
 IDENTITY = ClientIdentity(originator="tests", user_agent="tests/1.0")
 
 

@@ -7,9 +7,7 @@ import pytest
 from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
-from app_server.core.model import families
 from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
-from app_server_protocol.policy import ReasoningEffort, Verbosity
 from app_server_protocol.structs import Json
 from tests.unit.model.scripted import IDENTITY, provider_config
 
@@ -96,55 +94,3 @@ def test_azure_is_recognised() -> None:
     assert azure(base_url="https://mine.openai.azure.com/openai")
     assert not azure(name="Azure", wire_api=WireApi.CHAT)
     assert not is_azure(ProviderConfig(id="x", name="x", wire_api=WireApi.RESPONSES))
-
-
-@pytest.mark.parametrize(
-    ("slug", "window", "reasons"),
-    [
-        ("gpt-5", 272_000, True),
-        ("gpt-5-mini", 272_000, True),
-        ("gpt-5-codex", 272_000, True),
-        ("gpt-5.1", 272_000, True),
-        ("gpt-5.1-codex-mini", 272_000, True),
-        ("codex-mini-latest", 200_000, True),
-        ("o3", 200_000, True),
-        ("o4-mini", 200_000, True),
-        ("gpt-4.1", 1_047_576, False),
-        ("gpt-4o-2024-08-06", 128_000, False),
-        ("gpt-3.5-turbo", 16_385, False),
-        ("gpt-oss-20b", 96_000, False),
-        ("mock-model", None, False),
-        ("", None, False),
-    ],
-)
-def test_a_model_name_selects_its_context_window_and_reasoning(
-    slug: str, window: int | None, reasons: bool
-) -> None:
-    family = families.find_family(slug)
-    assert family.context_window == window
-    assert family.supports_reasoning_summaries is reasons
-
-
-def test_model_families_have_their_own_defaults_and_tools() -> None:
-    assert families.find_family("gpt-5.1").default_effort is ReasoningEffort.MEDIUM
-    assert families.find_family("gpt-5.1").default_verbosity is Verbosity.LOW
-    assert families.find_family("gpt-5").default_verbosity is None
-    assert not families.find_family("gpt-5-codex").supports_verbosity
-    assert families.find_family("gpt-5-codex").patch_tool is families.PatchToolKind.FREEFORM
-    assert families.find_family("gpt-oss-120b").patch_tool is families.PatchToolKind.FUNCTION
-    assert families.find_family("codex-mini-latest").shell_tool is families.ShellToolKind.LOCAL_SHELL
-    assert not families.find_family("gpt-4.1").knows_apply_patch
-    assert families.find_family("anything") is families.UNKNOWN
-
-
-def test_no_row_hides_a_later_one() -> None:
-    starts = [start for start, _ in families.FAMILIES]
-    for n, start in enumerate(starts):
-        assert not any(start.startswith(earlier) for earlier in starts[:n])
-
-
-def test_every_offered_model_is_known() -> None:
-    for model in families.KNOWN_MODELS:
-        assert families.find_family(model.name) is not families.UNKNOWN
-        assert model.default_effort in model.efforts
-        assert all(families.EFFORT_WORDS[effort] for effort in model.efforts)

@@ -3,8 +3,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from app_server.core.model.catalogue import find_model
 from app_server.core.model.chat_api import chat_body
-from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes, plain_output
 from app_server.core.model.prompt import (
     FreeformTool,
@@ -69,7 +69,8 @@ def thought(text: str) -> ReasoningResponseItem:
 
 
 def settings(model: str = "mock-model", **fields: Json) -> RequestSettings:
-    return RequestSettings(model=model, conversation_id="c-1", **fields)
+    row = find_model(model, plain=True)
+    return RequestSettings(model=model, row=row, conversation_id="c-1", **fields)
 
 
 def prompt(*items: ResponseItem, tools: Sequence[ToolSpec] = (), **fields: Json) -> Prompt:
@@ -78,7 +79,7 @@ def prompt(*items: ResponseItem, tools: Sequence[ToolSpec] = (), **fields: Json)
 
 def responses(of: Prompt, how: RequestSettings | None = None, *, stored: bool = False) -> Json:
     how = how or settings()
-    return json.loads(responses_body(of, how, find_family(how.model), ItemBytes(), stored=stored))
+    return json.loads(responses_body(of, how, ItemBytes(), stored=stored))
 
 
 def chat(of: Prompt, *, asks_usage: bool = False) -> Json:
@@ -209,7 +210,7 @@ def test_encrypted_reasoning_goes_back_unchanged() -> None:
 
 
 def test_text_that_utf8_cannot_carry_is_sent_escaped() -> None:
-    body = responses_body(prompt(user("a\ud800b")), settings(), find_family("x"), ItemBytes(), stored=False)
+    body = responses_body(prompt(user("a\ud800b")), settings(), ItemBytes(), stored=False)
     assert json.loads(body)["input"][0]["content"][0]["text"] == "a\ud800b"
     assert chat(prompt(user("a\ud800b")))["messages"][1]["content"]
 
@@ -233,7 +234,7 @@ def test_an_item_is_written_once_and_only_while_it_is_sent() -> None:
 
 
 def test_what_stands_around_the_items_is_written_anew_when_anything_of_it_changes() -> None:
-    cache, how, family = ItemBytes(), settings("gpt-5"), find_family("gpt-5")
+    cache, how = ItemBytes(), settings("gpt-5")
     of = prompt(user("a"), tools=[SHELL])
     bodies = [
         of,
@@ -245,15 +246,15 @@ def test_what_stands_around_the_items_is_written_anew_when_anything_of_it_change
         replace(of, parallel_tool_calls=not of.parallel_tool_calls),
     ]
     for one in bodies:
-        fresh = responses_body(one, how, family, ItemBytes(), stored=False)
-        assert responses_body(one, how, family, cache, stored=False) == fresh
-        assert responses_body(one, how, family, cache, stored=False) == fresh
+        fresh = responses_body(one, how, ItemBytes(), stored=False)
+        assert responses_body(one, how, cache, stored=False) == fresh
+        assert responses_body(one, how, cache, stored=False) == fresh
         for asks in (True, False):
             fresh = chat_body(one, how, ItemBytes(), asks_usage=asks)
             assert chat_body(one, how, cache, asks_usage=asks) == fresh
     other = replace(how, conversation_id="another")
-    assert responses_body(of, other, family, cache, stored=False) == responses_body(
-        of, other, family, ItemBytes(), stored=False
+    assert responses_body(of, other, cache, stored=False) == responses_body(
+        of, other, ItemBytes(), stored=False
     )
 
 
@@ -269,12 +270,9 @@ def test_command_outputs_are_plain_beside_a_freeform_patch_tool() -> None:
         output("c4", "aborted by user"),
     ]
     cache = ItemBytes()
-    family = find_family("gpt-5-codex")
 
     def outputs(tools: Sequence[ToolSpec]) -> list[str]:
-        body = responses_body(
-            prompt(*items, tools=tools), settings("gpt-5-codex"), family, cache, stored=False
-        )
+        body = responses_body(prompt(*items, tools=tools), settings("gpt-5-codex"), cache, stored=False)
         return [item["output"] for item in json.loads(body)["input"] if "output" in item]
 
     assert outputs([SHELL]) == [STORED_OUTPUT] * 3 + ["aborted by user"]

@@ -22,7 +22,7 @@ from app_server.core.files.model_reads import (
     read_block,
     read_lines,
 )
-from app_server.core.model.families import find_family
+from app_server.core.model.catalogue import find_model
 from app_server.core.pictures import BROKEN, MAX_IMAGE_BYTES
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure
 from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
@@ -362,13 +362,13 @@ def config(tmp_path: Path) -> Config:
 
 def offered(config: Config, model: str = "some-model", *features: str) -> list[str]:
     switched = replace(config, features=config.features.switched(on=features))
-    return [tool.name for tool in build_tools(switched, find_family(model), None).offered]
+    return [tool.name for tool in build_tools(switched, find_model(model), None).offered]
 
 
 @pytest.mark.parametrize(
     ("model", "tools"),
     [
-        ("some-model", ["shell", *ALWAYS, "view_image"]),
+        ("some-model", ["shell", *ALWAYS, "apply_patch", "view_image"]),
         ("gpt-5", ["shell", *ALWAYS, "view_image"]),
         ("gpt-5.1-codex", ["shell", *ALWAYS, "apply_patch", "view_image"]),
         ("gpt-oss:20b", ["shell", *ALWAYS, "apply_patch", "view_image"]),
@@ -398,7 +398,7 @@ def test_settings_take_tools_away_and_add_them(config: Config) -> None:
 
 def test_every_habitual_name_of_the_shell_is_answered(config: Config) -> None:
     unified = replace(config, features=config.features.switched(on=["unified_exec"]))
-    by_name = build_tools(unified, find_family("some-model"), None).by_name()
+    by_name = build_tools(unified, find_model("some-model"), None).by_name()
     assert {"shell", "container.exec", "local_shell", "shell_command", "exec_command"} <= by_name.keys()
 
 

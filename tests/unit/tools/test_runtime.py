@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from app_server.core.errors import ConversationError
-from app_server.core.model.families import find_family
+from app_server.core.model.catalogue import find_model
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.pictures import BROKEN
 from app_server.core.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS, bounded, checked_tools
@@ -211,7 +211,7 @@ def test_what_no_model_could_be_offered_is_refused(tools: list[ClientTool], why:
 
 
 async def test_a_tool_of_a_client_may_take_the_place_of_one_that_only_reads(scene: MakeScene) -> None:
-    config, family = scene().turn.config, find_family("some-model")
+    config, family = scene().turn.config, find_model("some-model")
     brought = checked_tools([tool("read_file"), tool("find", "kit"), tool()], RESERVED_NAMES)
     names = [each.name for each in build_tools(config, family, None, client_tools=brought).offered]
     assert names[-3:] == ["read_file", "kit__find", "lookup"]
@@ -219,7 +219,7 @@ async def test_a_tool_of_a_client_may_take_the_place_of_one_that_only_reads(scen
 
 
 async def test_the_user_is_asked_in_plan_mode_only(scene: MakeScene) -> None:
-    config, family = scene().turn.config, find_family("some-model")
+    config, family = scene().turn.config, find_model("some-model")
     offered = {
         mode: {each.name for each in build_tools(config, family, None, mode=mode).offered}
         for mode in TurnMode

@@ -14,7 +14,7 @@ from app_server.apis.v2.services import ThreadServices, loaded
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
 from app_server.core.config.types import OPENAI, ProviderConfig, RequestOverrides, WireApi
 from app_server.core.errors import CoreError
-from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, KnownModel
+from app_server.core.model.catalogue import Catalogue, ModelRow
 from app_server.masking import masked_text
 from app_server.rpc.errors import invalid_field
 from app_server_protocol.policy import ReasoningEffort
@@ -107,7 +107,7 @@ def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
     return wire.ExternallyConfiguredGatewayAuth() if elsewhere else wire.NoGatewayAuth()
 
 
-async def _offered(services: ServerServices, provider: str | None) -> Sequence[KnownModel]:
+async def _offered(services: ServerServices, provider: str | None) -> Sequence[ModelRow]:
     """Return the models of a provider, or else of the configured one, behind those that are known; the first is the
     default. A provider that does not answer costs only its own models. Raises ConfigError where the named one is none.
     """
@@ -116,12 +116,13 @@ async def _offered(services: ServerServices, provider: str | None) -> Sequence[K
         named = await services.engine.names(config or services.config.load(), services.client.caller)
     except CoreError:
         named = ()
-    names = {model.name for model in KNOWN_MODELS}
-    return [*KNOWN_MODELS, *(_named(name) for name in named if name not in names)]
+    known = Catalogue().listed()
+    names = {row.slug for row in known}
+    return [*known, *(_named(name) for name in named if name not in names)]
 
 
-def _named(name: str) -> KnownModel:
-    return KnownModel(name, "Offered by the configured provider.", ())
+def _named(name: str) -> ModelRow:
+    return ModelRow(slug=name, description="Offered by the configured provider.")
 
 
 async def model_list(services: ServerServices, params: wire.ModelListParams) -> wire.ModelListResponse:
@@ -134,21 +135,21 @@ async def model_list(services: ServerServices, params: wire.ModelListParams) -> 
     return wire.ModelListResponse(data=shown, next_cursor=next_cursor)
 
 
-def _model(model: KnownModel, *, default: bool) -> wire.ListedModel:
+def _model(model: ModelRow, *, default: bool) -> wire.ListedModel:
     return wire.ListedModel(
-        id=model.name,
-        model=model.name,
+        id=model.slug,
+        model=model.slug,
         display_name=model.name,
-        description=model.description,
-        hidden=False,
-        supported_reasoning_efforts=tuple(_effort(effort) for effort in model.efforts),
-        default_reasoning_effort=model.default_effort.value,
+        description=model.description or "",
+        hidden=model.hidden,
+        supported_reasoning_efforts=tuple(_effort(model, effort) for effort in model.efforts),
+        default_reasoning_effort=model.default_reasoning_level or ReasoningEffort.MEDIUM.value,
         is_default=default,
     )
 
 
-def _effort(effort: ReasoningEffort) -> wire.ReasoningEffortOption:
-    return wire.ReasoningEffortOption(reasoning_effort=effort.value, description=EFFORT_WORDS[effort])
+def _effort(model: ModelRow, effort: str) -> wire.ReasoningEffortOption:
+    return wire.ReasoningEffortOption(reasoning_effort=effort, description=model.effort_description(effort))
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
