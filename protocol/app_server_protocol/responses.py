@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, get_args
 
+import msgspec
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -53,6 +55,35 @@ def _unwritten_id(default: str | None = None) -> Any:
     return Field(default=default, exclude=True, json_schema_extra={"writeOnly": True})
 
 
+class ItemOrigin(EngineStruct, omit_defaults=True):
+    """The answer that an item of the model came in. Items without one came from the session's provider over the
+    Responses API.
+    """
+
+    answer: str
+    """One id for all items of one answer."""
+    provider: str
+    model: str
+    wire: str
+    """Name of the API: `chat` or `messages`."""
+    kept: dict[str, Json] = shown({})
+    """Values that the provider wants back and no item holds, such as signatures."""
+
+
+def _readable_origin(raw: object) -> ItemOrigin | None:
+    """Return an origin; None for a damaged one, which is dropped."""
+    if raw is None or isinstance(raw, ItemOrigin):
+        return raw
+    try:
+        return msgspec.convert(raw, ItemOrigin)
+    except msgspec.ValidationError:
+        return None
+
+
+Origin = SkipJsonSchema[Annotated[ItemOrigin | None, BeforeValidator(_readable_origin)]]
+"""The origin of an item: stored with it, sent to no client and no provider."""
+
+
 COMMENTARY: Final = "commentary"
 """The phase of a message that accompanies the work and is no answer."""
 
@@ -65,6 +96,7 @@ class MessageItem(EngineModel):
     content: tuple[ContentItem, ...]
     phase: SkipJsonSchema[str | None] = omit_none()
     """`commentary` or `final_answer`, where the model says which; it wants to read it again."""
+    origin: Origin = omit_none()
     id: str | None = _unwritten_id()
 
 
@@ -96,6 +128,7 @@ class ReasoningResponseItem(EngineModel):
     summary: tuple[ReasoningItemReasoningSummary, ...] = ()
     content: tuple[ReasoningItemContent, ...] | None = None
     encrypted_content: str | None = None
+    origin: Origin = omit_none()
     id: str = _unwritten_id("")
 
 
@@ -124,6 +157,7 @@ class LocalShellCall(EngineModel):
     call_id: str | None = None
     status: LocalShellStatus
     action: LocalShellAction
+    origin: Origin = omit_none()
     id: str | None = _unwritten_id()
 
 
@@ -134,6 +168,7 @@ class FunctionCall(EngineModel):
     name: str
     arguments: str
     call_id: str
+    origin: Origin = omit_none()
     id: str | None = _unwritten_id()
 
 
@@ -182,6 +217,7 @@ class CustomToolCall(EngineModel):
     call_id: str
     name: str
     input: str
+    origin: Origin = omit_none()
     id: str | None = _unwritten_id()
 
 
@@ -342,6 +378,16 @@ ResponseItem = TypeAliasType(
         Discriminator(_item_tag),
     ],
 )
+
+
+def origin_of(item: ResponseItem) -> ItemOrigin | None:
+    """Return the origin of an item; None for items of the user, of tools, and of the Responses API."""
+    return getattr(item, "origin", None)
+
+
+def without_origin(item: ResponseItem) -> ResponseItem:
+    """Return an item as clients and providers are sent it."""
+    return item if origin_of(item) is None else item.model_copy(update={"origin": None})
 
 
 class _Tagged(EngineModel):

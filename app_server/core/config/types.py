@@ -58,6 +58,8 @@ class ProviderConfig(Discreet, frozen=True, kw_only=True):
     stream_max_retries: int = 5
     stream_idle_timeout_ms: int = 300_000
     requires_openai_auth: bool = False
+    quirks: Mapping[str, Json] = MappingProxyType({})
+    """The user's values of `core.model.quirks.Quirks`."""
     experimental_bearer_token: str | None = None
 
 

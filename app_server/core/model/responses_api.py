@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import methodcaller
 from typing import Final
 
 from app_server.core.errors import StreamDisconnected
@@ -38,7 +37,7 @@ from app_server.core.model.prompt import (
     WebSearchTool,
 )
 from app_server_protocol.policy import ReasoningSummary
-from app_server_protocol.responses import ResponseItem, parse_response_item
+from app_server_protocol.responses import ResponseItem, parse_response_item, without_origin
 from app_server_protocol.structs import Json, json_bytes
 
 log = logging.getLogger(__name__)
@@ -152,7 +151,7 @@ def responses_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes, 
         (*choices, prompt.instructions, *prompt.tools),
         lambda: _envelope(prompt, settings, stored=stored),
     )
-    write = _with_id if stored else methodcaller("to_json")
+    write = _with_id if stored else _without_id
     items = write_items(prompt, cache, ("responses", stored), write)
     return b'%b,"input":[%b],%b' % (head, b",".join(items), tail)
 
@@ -233,6 +232,10 @@ def tool_json(tool: ToolSpec) -> dict[str, Json]:
             return {"type": "local_shell"}
 
 
+def _without_id(item: ResponseItem) -> bytes:
+    return without_origin(item).to_json()
+
+
 def _with_id(item: ResponseItem) -> bytes:
-    body, item_id = item.to_json(), getattr(item, "id", None)  # outputs have none
+    body, item_id = _without_id(item), getattr(item, "id", None)  # outputs have none
     return b'%b,"id":%b}' % (body[:-1], json_bytes(item_id)) if item_id else body

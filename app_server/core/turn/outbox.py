@@ -23,7 +23,7 @@ from app_server.core.threads import run_in_thread
 from app_server_protocol.engine.events import Delta, EngineEvent, SessionEvent
 from app_server_protocol.events.notices import WarningEvent
 from app_server_protocol.events.turn import RawResponseItemEvent
-from app_server_protocol.responses import OtherItem, ResponseItem
+from app_server_protocol.responses import OtherItem, ResponseItem, without_origin
 from app_server_protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
 from app_server_protocol.structs import replace
 
@@ -263,7 +263,7 @@ class Transcript:
         self.outbox.record_items(items)
         for item in items:
             if not isinstance(item, OtherItem):
-                emitter.emit(RawResponseItemEvent(item=item))
+                emitter.emit(RawResponseItemEvent(item=without_origin(item)))
 
     def announce(self, item: ResponseItem) -> None:
         """Note that the client is about to be sent an item that is recorded later."""
