@@ -9,11 +9,12 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from pydantic import (
-    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
     GetJsonSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
     Tag,
     ValidationError,
     model_serializer,
@@ -80,7 +81,13 @@ def _readable_origin(raw: object) -> ItemOrigin | None:
         return None
 
 
-Origin = SkipJsonSchema[Annotated[ItemOrigin | None, BeforeValidator(_readable_origin)]]
+def _written_origin(origin: ItemOrigin | None) -> Json:
+    return None if origin is None else origin.to_value()
+
+
+Origin = SkipJsonSchema[
+    Annotated[ItemOrigin | None, PlainValidator(_readable_origin), PlainSerializer(_written_origin)]
+]
 """The origin of an item: stored with it, sent to no client and no provider."""
 
 

@@ -179,18 +179,18 @@ async def test_closing_cancels_the_prompt(world: MakeWorld) -> None:
 async def test_options_are_chosen_and_come_back(world: MakeWorld) -> None:
     async with world(reply(says("one")), acp=True) as w:
         editor, session = await opened(w)
-        for id, value in (("model", "gpt-5.1-codex"), ("reasoning_effort", "high"), ("mode", "read-only")):
+        for id, value in (("model", "gpt-6-sol"), ("reasoning_effort", "high"), ("mode", "read-only")):
             answer = await w.client.call(
                 "session/set_config_option", {"sessionId": session, "configId": id, "value": value}
             )
             assert {each["id"]: each["currentValue"] for each in answer["configOptions"]}[id] == value
         await editor.ends(session)
         body = w.model.requests[0].body
-        assert (body["model"], body["reasoning"]["effort"]) == ("gpt-5.1-codex", "high")
+        assert (body["model"], body["reasoning"]["effort"]) == ("gpt-6-sol", "high")
     async with world(acp=True) as w:
         editor, answer = await loaded(w, session)
         now = {each["id"]: each["currentValue"] for each in answer["configOptions"]}
-        assert now == {"mode": "read-only", "model": "gpt-5.1-codex", "reasoning_effort": "high"}
+        assert now == {"mode": "read-only", "model": "gpt-6-sol", "reasoning_effort": "high"}
 
 
 async def test_a_mode_that_is_none_of_ours_is_offered_as_configured(world: MakeWorld) -> None:
