@@ -274,6 +274,7 @@ MOST_FIELDS = 12
 LARGE = {
     "Config": "every setting",
     "ModelRow": "every key of a row of the catalogue",
+    "Quirks": "every quirk of a provider",
     "Launch": "all that the command line and the environment say",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",

@@ -7,14 +7,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, get_args
 
-import msgspec
 from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
     GetJsonSchemaHandler,
-    PlainSerializer,
-    PlainValidator,
     Tag,
     ValidationError,
     model_serializer,
@@ -25,6 +22,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, omit_none, tag_of
+from app_server_protocol.item_origin import Origin
 from app_server_protocol.structs import EngineStruct, Json, shown
 
 
@@ -54,41 +52,6 @@ FunctionCallOutputContentItem = TypeAliasType(
 def _unwritten_id(default: str | None = None) -> Any:
     """Return the model's own id of an item: kept in memory, never serialised."""
     return Field(default=default, exclude=True, json_schema_extra={"writeOnly": True})
-
-
-class ItemOrigin(EngineStruct, omit_defaults=True):
-    """The answer that an item of the model came in. Items without one came from the session's provider over the
-    Responses API.
-    """
-
-    answer: str
-    """One id for all items of one answer."""
-    provider: str
-    model: str
-    wire: str
-    """Name of the API: `chat` or `messages`."""
-    kept: dict[str, Json] = shown({})
-    """Values that the provider wants back and no item holds, such as signatures."""
-
-
-def _readable_origin(raw: object) -> ItemOrigin | None:
-    """Return an origin; None for a damaged one, which is dropped."""
-    if raw is None or isinstance(raw, ItemOrigin):
-        return raw
-    try:
-        return msgspec.convert(raw, ItemOrigin)
-    except msgspec.ValidationError:
-        return None
-
-
-def _written_origin(origin: ItemOrigin | None) -> Json:
-    return None if origin is None else origin.to_value()
-
-
-Origin = SkipJsonSchema[
-    Annotated[ItemOrigin | None, PlainValidator(_readable_origin), PlainSerializer(_written_origin)]
-]
-"""The origin of an item: stored with it, sent to no client and no provider."""
 
 
 COMMENTARY: Final = "commentary"
@@ -385,16 +348,6 @@ ResponseItem = TypeAliasType(
         Discriminator(_item_tag),
     ],
 )
-
-
-def origin_of(item: ResponseItem) -> ItemOrigin | None:
-    """Return the origin of an item; None for items of the user, of tools, and of the Responses API."""
-    return getattr(item, "origin", None)
-
-
-def without_origin(item: ResponseItem) -> ResponseItem:
-    """Return an item as clients and providers are sent it."""
-    return item if origin_of(item) is None else item.model_copy(update={"origin": None})
 
 
 class _Tagged(EngineModel):

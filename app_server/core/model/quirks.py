@@ -41,7 +41,7 @@ LOOPBACK_HOSTS: Final = frozenset(
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How requests to a provider are written and its answers are read."""
+    """Forms of requests to a provider and of its answers."""
 
     optional: tuple[str, ...] = OPTIONAL
     omit: tuple[str, ...] = ()
@@ -186,7 +186,7 @@ def wire_of(provider: ProviderConfig) -> WireApi:
 
 
 class Lessons:
-    """What refusals of providers have taught, for the life of the server and for all its conversations."""
+    """Quirks that refusals of providers have taught, for the life of the server and for all its conversations."""
 
     def __init__(self) -> None:
         self._learnt: dict[tuple[str, str, str], dict[str, Json]] = {}

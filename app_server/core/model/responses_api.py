@@ -36,8 +36,9 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
+from app_server_protocol.item_origin import without_origin
 from app_server_protocol.policy import ReasoningSummary
-from app_server_protocol.responses import ResponseItem, parse_response_item, without_origin
+from app_server_protocol.responses import ResponseItem, parse_response_item
 from app_server_protocol.structs import Json, json_bytes
 
 log = logging.getLogger(__name__)

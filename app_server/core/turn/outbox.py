@@ -23,7 +23,8 @@ from app_server.core.threads import run_in_thread
 from app_server_protocol.engine.events import Delta, EngineEvent, SessionEvent
 from app_server_protocol.events.notices import WarningEvent
 from app_server_protocol.events.turn import RawResponseItemEvent
-from app_server_protocol.responses import OtherItem, ResponseItem, without_origin
+from app_server_protocol.item_origin import without_origin
+from app_server_protocol.responses import OtherItem, ResponseItem
 from app_server_protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
 from app_server_protocol.structs import replace
 

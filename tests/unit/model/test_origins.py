@@ -2,14 +2,12 @@
 
 import pytest
 
+from app_server_protocol.item_origin import ItemOrigin, origin_of, without_origin
 from app_server_protocol.responses import (
     FunctionCall,
-    ItemOrigin,
     MessageItem,
     OutputText,
-    origin_of,
     parse_response_item,
-    without_origin,
 )
 from app_server_protocol.structs import Json
 
