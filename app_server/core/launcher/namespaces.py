@@ -229,6 +229,9 @@ def prepare_mounts() -> None:
     devices = [
         (name, open_tree(f"/dev/{name}".encode())) for name in DEVICES if os.path.exists(f"/dev/{name}")
     ]
+    for _, tree in devices:
+        # A device on a read-only mount can be written to; its mode, owner and times, which are the machine's, cannot.
+        set_attributes(b"", add=ATTR_RDONLY | ATTR_NOSUID, flags=AT_EMPTY_PATH, at=tree)
     set_attributes(b"/", add=ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, flags=AT_RECURSIVE)
     mount(b"dev", b"/dev", b"tmpfs", MS_NOSUID | MS_NOEXEC, b"mode=755,size=64k")
     for name, tree in devices:

@@ -144,6 +144,10 @@ TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423, 0x541D)
 """TIOCSTI and TIOCLINUX type into a terminal, TIOCSETD changes its line discipline, TIOCCONS takes the
 console.
 """
+WATCHING_OTHERS = (1024, 1026)
+"""F_SETLEASE and F_NOTIFY of fcntl(2): a lease on a file that a command may only read makes each writer of it wait for
+up to 45 seconds, the server too; a notification tells of the work of others.
+"""
 
 ABSENT = -1
 
@@ -196,7 +200,7 @@ METADATA = {
 }  # fmt: skip
 """Where nothing may be written and no mounts protect it, the one thing that Landlock has no right for."""
 
-CLONE, CLONE3, UNSHARE, IOCTL = (56, 220), (435, 435), (272, 97), (16, 29)
+CLONE, CLONE3, UNSHARE, IOCTL, FCNTL = (56, 220), (435, 435), (272, 97), (16, 29), (72, 25)
 CONNECT, SENDMMSG, OPENAT2 = (42, 203), (307, 269), (437, 437)
 SOCKET, SOCKETPAIR, SENDTO, PRLIMIT64, SETPRIORITY = (41, 198), (53, 199), (44, 206), (302, 261), (141, 140)
 
@@ -246,6 +250,7 @@ def filter_bytes(machine: str, kind: Filter) -> bytes:
         FilterRule(CLONE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
         FilterRule(UNSHARE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
         FilterRule(IOCTL[column], ERRNO | EPERM, (Test(1, TERMINAL_REQUESTS),)),
+        FilterRule(FCNTL[column], ERRNO | EPERM, (Test(1, WATCHING_OTHERS),)),
         *_refuse(REFUSED, column),
         *_set_id_rules(column),
         *_socket_rules(kind, column),

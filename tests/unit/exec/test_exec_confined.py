@@ -1,6 +1,7 @@
 """Commands under the sandbox of this machine: what holds, what works, and how it looks from outside."""
 
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from app_server.core.config.safe_file import STAGED
 from app_server.core.exec.command import ExecResult
-from app_server.core.launcher.namespaces import MAX_ENTRIES
+from app_server.core.launcher.namespaces import DEVICES, MAX_ENTRIES
 from app_server_protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import Bench, at_level
 
@@ -28,6 +29,10 @@ async def python(bench: Bench, code: str, policy: ReadOnly | WorkspaceWrite = RO
     return await bench.runner.run(
         bench.spec(sys.executable, "-I", "-c", code, policy=policy), lambda *_: None
     )
+
+
+async def python_unconfined(bench: Bench, code: str) -> ExecResult:
+    return await bench.runner.run(bench.spec(sys.executable, "-I", "-c", code), lambda *_: None)
 
 
 async def test_the_workspace_is_writable_and_other_places_look_empty_handed(bench: Bench) -> None:
@@ -105,7 +110,7 @@ async def test_a_home_that_changes_is_shown_as_it_is_and_never_its_secrets(
     bench: Bench, pause: float
 ) -> None:
     home = Path(bench.runner.home)
-    script = f"cat {home}/config.toml; cd {home} && ls -A && touch new; cat */auth.json auth.json"
+    script = f"cat {home}/config.toml; cd {home} && ls -A -I tmp && touch new; cat */auth.json auth.json"
 
     async def shown() -> list[str]:
         result = await bench.sh(script, RO)
@@ -190,6 +195,53 @@ async def test_with_the_network_on_only_that_is_opened(bench: Bench) -> None:
     ).exit_code == 0
     assert (await python(bench, "import socket; socket.socket(40, 1)", policy)).exit_code == 1
     assert (await bench.sh(f"echo x > {bench.outside}/new", policy)).exit_code != 0
+
+
+@pytest.mark.parametrize("policy", [RO, WW])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "os.chmod('/dev/full', 0o600)",
+        "os.fchmod(os.open('/dev/full', os.O_WRONLY), 0o600)",
+        "os.fchmod(0, 0o600)",
+        "os.utime('/dev/full', (1, 1))",
+    ],
+)
+async def test_mode_and_times_of_the_devices_of_the_machine_stay(
+    bench: Bench, change: str, policy: ReadOnly | WorkspaceWrite
+) -> None:
+    before = [os.stat(f"/dev/{name}") for name in DEVICES]
+    try:
+        assert (await python(bench, f"import os; {change}", policy)).exit_code == 1
+        after = [os.stat(f"/dev/{name}") for name in DEVICES]
+    finally:
+        for name, status in zip(DEVICES, before, strict=True):
+            if os.geteuid() == 0:
+                os.chmod(f"/dev/{name}", stat.S_IMODE(status.st_mode))
+    assert [(one.st_mode, one.st_mtime, one.st_ctime) for one in after] == [
+        (one.st_mode, one.st_mtime, one.st_ctime) for one in before
+    ]
+
+
+async def test_devices_can_be_read_and_written(bench: Bench) -> None:
+    script = "echo x > /dev/null && echo x >> /dev/zero && head -c 1 /dev/urandom | wc -c; echo x > /dev/full"
+    result = await bench.sh(script, RO)
+    assert (result.stdout, result.exit_code) == (b"1\n", 1), result.stderr
+
+
+@pytest.mark.parametrize("policy", [RO, WW])
+@pytest.mark.parametrize("call", ["F_SETLEASE, fcntl.F_RDLCK", "F_NOTIFY, fcntl.DN_MODIFY"])
+async def test_nobody_takes_a_lease_on_a_file_or_watches_a_folder(
+    bench: Bench, call: str, policy: ReadOnly | WorkspaceWrite
+) -> None:
+    """A lease would make each writer of the file wait for it."""
+    place = str(bench.outside if "NOTIFY" in call else bench.outside / "transcript")
+    (bench.outside / "transcript").write_text("a line")
+    code = f"import fcntl, os; fcntl.fcntl(os.open({place!r}, os.O_RDONLY), fcntl.{call})"
+    result = await python(bench, code, policy)
+    assert b"PermissionError" in result.stderr
+    control = await python_unconfined(bench, code)
+    assert control.exit_code == 0, control.stderr
 
 
 async def test_the_directory_of_a_command_is_no_root(bench: Bench, tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ def test_every_refused_call_is_refused_and_others_pass(machine: str, network: bo
         assert play(code, number, arch=arch) == (seccomp.ALLOW if network else EPERM)
     assert play(code, seccomp.CLONE3[column], arch=arch) == ENOSYS
     assert play(code, seccomp.OPENAT2[column], arch=arch) == ENOSYS
+    for request, answer in ((1024, EPERM), (1026, EPERM), (1025, seccomp.ALLOW), (2, seccomp.ALLOW)):
+        assert play(code, seccomp.FCNTL[column], 3, request, arch=arch) == answer
     assert play(code, 63, arch=arch) == seccomp.ALLOW
 
 
