@@ -15,8 +15,6 @@ import ctypes
 import errno
 import logging
 import os
-import tempfile
-import time
 from collections.abc import Iterator, Sequence, Set
 from functools import cache
 from importlib import import_module
@@ -31,9 +29,9 @@ from app_server.core.errors import SHORTAGES, LaunchError, SandboxShortage, Sand
 from app_server.core.exec import process
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess
+from app_server.core.exec.probe_folder import ProbeFolder, probe_folder
 from app_server.core.lazy import Lazy
 from app_server.core.sandbox.plan import SANDBOX_EXEC, SandboxLayer, SandboxPlan, SandboxState, wrap
-from app_server.core.threads import run_in_thread
 from app_server_protocol.structs import replace
 
 _LANDLOCK: Lazy[Any] = Lazy(lambda: import_module("landlock"))
@@ -84,7 +82,16 @@ def landlock_rights(*, network: bool, version: int) -> dict[str, int] | None:
 SCRIPT = """\
 import errno, os, sys
 import _socket
-folder, other = sys.argv[1], int(sys.argv[2])
+path, identity, other = sys.argv[1], sys.argv[5], int(sys.argv[2])
+while True:
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        break
+    except FileNotFoundError:
+        path, identity = os.path.dirname(path), ''
+found = os.fstat(folder)
+if identity not in ('', '%d:%d' % (found.st_dev, found.st_ino)):
+    sys.exit('the folder to be tried was exchanged')
 def attempt(name, act):
     try:
         act()
@@ -95,11 +102,10 @@ def attempt(name, act):
     print(name)
 SHORT = sys.argv[4].split()
 def write():
-    path = folder + '/' + sys.argv[3]
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    os.unlink(path)
+    os.close(os.open(sys.argv[3], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=folder))
+    os.unlink(sys.argv[3], dir_fd=folder)
 attempt('write', write)
-attempt('metadata', lambda: os.chmod(folder, os.stat(folder).st_mode & 0o7777))
+attempt('metadata', lambda: os.fchmod(folder, found.st_mode & 0o7777))
 attempt('network', lambda: _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM))
 attempt('datagram', lambda: _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM))
 attempt('signal', lambda: os.kill(other, 0))
@@ -107,7 +113,8 @@ attempt('see', lambda: os.stat('/proc/%d' % other))
 print('done')
 """
 """Tries each forbidden action once and prints those that succeeded, if possible without a lasting effect. It exits
-without `done` if an action fails for a shortage, since that proves nothing.
+without `done` if an action fails for a shortage, or if the folder is another one than the server made, since that
+proves nothing. A home with many entries is shown empty: then the nearest folder above is tried.
 """
 
 REFUSALS = frozenset(
@@ -195,11 +202,6 @@ PROBE_MILLISECONDS = 5000
 
 NAMESPACES = ("user", "mnt", "pid", "ipc", "uts", "net")
 
-FOLDER_PREFIX = "sandbox-probe-"
-ABANDONED_SECONDS = 60.0
-"""Longer than any probe: a folder of this age was left by a server that was killed."""
-
-
 RECHECK_SECONDS = 60.0
 """How often a machine without the full sandbox is probed again: an administrator may have enabled it."""
 
@@ -269,9 +271,23 @@ async def find_state(launcher: LauncherProcess, python: str, home: str) -> Sandb
     The probe gets the server's `home`, as commands do, so that commands can use its prepared parent. Raises
     SandboxShortage if the machine is short of resources: a passing shortage must not lower the level.
     """
+    version = landlock_abi()
+    rights = landlock_rights(network=False, version=version)
+    full = Confinement(namespaces=True, landlock=rights)
     with _prober(launcher, python, home) as prober:
-        await run_in_thread(sweep, tempfile.gettempdir(), time.time())
-        return await _strongest(prober)
+        output, refused = await prober.run_probe(full)
+        could = None if refused else judge_full(output)
+        if refused:
+            return await _without_namespaces(prober, refused, version)
+    if could is not None:
+        # The kernel has confined it, which is no reason for a weaker sandbox: a command may have led the probe astray.
+        log.warning("the sandbox is tried again elsewhere: %s", could)
+        with _prober(launcher, python, home, in_home=False) as prober:
+            output, refused = await prober.run_probe(full)
+        could = refused or judge_full(output)
+    if could is not None:
+        return SandboxState("none", f"the sandbox was made, but {could}", landlock_abi=version)
+    return SandboxState("full", landlock_abi=version)
 
 
 async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tuple[SandboxLayer, ...]:
@@ -289,23 +305,21 @@ async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tupl
 
 
 @contextlib.contextmanager
-def _prober(launcher: LauncherProcess, python: str, home: str) -> Iterator[_Prober]:
+def _prober(launcher: LauncherProcess, python: str, home: str, *, in_home: bool = True) -> Iterator[_Prober]:
+    """Give a prober, in a folder of its own. Raises SandboxShortage where none can be made."""
+    home = os.path.realpath(home)
     try:
-        with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-            yield _Prober(launcher, python, os.path.realpath(home), folder)
+        with probe_folder(home, in_home=in_home) as folder:
+            yield _Prober(launcher, python, home, folder)
     except OSError as error:
         raise _shortage(error.strerror or str(error)) from error
 
 
-async def _strongest(prober: _Prober) -> SandboxState:
-    version = landlock_abi()
-    rights = landlock_rights(network=False, version=version)
-    output, refused = await prober.run_probe(Confinement(namespaces=True, landlock=rights))
-    refused = refused or judge_full(output) or ""
-    if not refused:
-        return SandboxState("full", landlock_abi=version)
+async def _without_namespaces(prober: _Prober, refused: str, version: int) -> SandboxState:
+    """Return the level of a machine whose kernel refuses the full sandbox."""
     refused = f"without namespaces: {refused}"
     log.warning("the full sandbox is not available: %s", refused)
+    rights = landlock_rights(network=False, version=version)
     if rights is None:
         return SandboxState("none", f"{refused}; and the kernel has no Landlock")
     output, failed = await prober.run_probe(Confinement(namespaces=False, landlock=rights))
@@ -317,30 +331,20 @@ async def _strongest(prober: _Prober) -> SandboxState:
     return SandboxState("degraded", refused, gaps(output), version)
 
 
-def sweep(temporary: str, now: float) -> None:
-    """Remove the empty folders of killed servers: with many of them, every command would start more slowly."""
-    with contextlib.suppress(OSError), os.scandir(temporary) as entries:
-        for entry in entries:
-            if entry.name.startswith(FOLDER_PREFIX) and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):  # somebody else's, or just gone
-                    if entry.stat(follow_symlinks=False).st_mtime < now - ABANDONED_SECONDS:
-                        os.rmdir(entry.path)
-
-
 class _Prober(Struct, frozen=True):
     """Runs the probe: a command that tries what must fail."""
 
     launcher: LauncherProcess
     python: str
     home: str
-    folder: str
+    folder: ProbeFolder
 
     async def run_probe(self, confinement: Confinement) -> tuple[str, str]:
         """Run the probe; return its output, and the reason if the kernel refused to confine it."""
         short = " ".join(errno.errorcode[code] for code in SHORTAGES)
         argv = (
             *(self.python, "-I", "-S", "-c", SCRIPT),
-            *(self.folder, str(os.getpid()), "made", short),
+            *(self.folder.path, str(os.getpid()), "made", short, self.folder.identity),
         )
         plan = SandboxPlan(home=self.home)
         spec = CommandSpec(argv=argv, cwd="/", env={}, timeout_ms=PROBE_MILLISECONDS, sandbox=plan)

@@ -16,11 +16,18 @@ import pytest
 from app_server.core.errors import CoreError, LaunchError, SandboxShortage
 from app_server.core.exec import probing
 from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.probing import ABANDONED_SECONDS, FOLDER_PREFIX, sweep
+from app_server.core.exec.probe_folder import (
+    ABANDONED_SECONDS,
+    FOLDER_PREFIX,
+    ProbeFolder,
+    probe_folder,
+    sweep,
+)
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.launcher import descendants, light, supervisor, wire
 from app_server.core.launcher.main import FREE, MAX_WAITING, SupervisorPool
 from app_server_protocol.policy import ReadOnly
+from app_server_protocol.structs import replace
 from tests.support.shortage import open_files
 from tests.support.waiting import PATIENCE, until
 from tests.unit.exec.conftest import Bench
@@ -241,6 +248,8 @@ class ScriptedLauncher(LauncherProcess):
     def __init__(self, *answers: Answer, said: bytes = ALL) -> None:
         super().__init__("python", {})
         self.answers, self.said, self.asked = list(answers), said, 0
+        self.later = said
+        """What those print that come after the first."""
 
     async def submit(self, request: wire.Value, descriptors: list[int]) -> None:
         self.asked += 1
@@ -248,7 +257,7 @@ class ScriptedLauncher(LauncherProcess):
         if answer is None:
             return
         if answer[0] == "exit":
-            os.write(descriptors[1], self.said)
+            os.write(descriptors[1], self.said if self.asked == 1 else self.later)
             os.write(descriptors[0], wire.pack(("started", 0)))
         os.write(descriptors[0], wire.pack(answer))
 
@@ -290,10 +299,54 @@ async def test_what_the_kernel_refuses_lowers_the_level(code: int, tmp_path: Pat
     assert await level(ScriptedLauncher(refused, ("failed", code, "landlock")), tmp_path) == "none"
 
 
-async def test_what_the_victim_could_do_lowers_the_level(tmp_path: Path) -> None:
+async def test_what_a_probe_could_do_is_no_refusal_of_the_kernel(tmp_path: Path) -> None:
+    """It may have been led astray: it is made again elsewhere, and never leads to a weaker sandbox."""
     ended = ("exit", 0, False)
-    assert await level(ScriptedLauncher(ended, ended, said=b"metadata\ndone\n"), tmp_path) == "degraded"
-    assert await level(ScriptedLauncher(ended, ended, said=b"write\ndone\n"), tmp_path) == "none"
+    twice = ScriptedLauncher(ended, ended, said=b"metadata\ndone\n")
+    assert (await level(twice, tmp_path), twice.asked) == ("none", 2)
+    refused = ScriptedLauncher(ended, NO_NAMESPACES, said=b"write\ndone\n")
+    assert (await level(refused, tmp_path), refused.asked) == ("none", 2)
+    once = ScriptedLauncher(ended, ended, said=b"write\ndone\n")
+    once.later = ALL
+    assert await level(once, tmp_path) == "full"
+
+
+async def test_what_a_probe_without_namespaces_could_do_leaves_no_sandbox(tmp_path: Path) -> None:
+    launcher = ScriptedLauncher(NO_NAMESPACES, ("exit", 0, False), said=b"write\ndone\n")
+    assert await level(launcher, tmp_path) == "none"
+
+
+def test_a_probe_has_its_folder_in_the_home_where_no_command_writes(tmp_path: Path) -> None:
+    with probe_folder(str(tmp_path)) as folder:
+        status = os.stat(folder.path)
+        assert Path(folder.path).parent == tmp_path / "tmp"
+        assert folder.identity == f"{status.st_dev}:{status.st_ino}"
+    assert os.listdir(tmp_path / "tmp") == []
+    with probe_folder(str(tmp_path), in_home=False) as folder:
+        assert not folder.path.startswith(str(tmp_path))
+    (tmp_path / "file").touch()
+    with probe_folder(str(tmp_path / "file")) as folder:  # no home to write to
+        assert os.path.isdir(folder.path)
+    assert not os.path.exists(folder.path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="runs a probe in the Linux sandbox")
+async def test_a_folder_that_was_exchanged_proves_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    real = probing.probe_folder
+
+    @contextmanager
+    def exchanged(home: str, *, in_home: bool = True) -> Iterator[ProbeFolder]:
+        with real(home, in_home=in_home) as folder:
+            yield replace(folder, path=str(tmp_path / "other"))
+
+    monkeypatch.setattr(probing, "probe_folder", exchanged)
+    with pytest.raises(SandboxShortage, match="exchanged"):
+        await bench.sh("true", ReadOnly())
+    monkeypatch.setattr(probing, "probe_folder", real)
+    assert (await bench.sh("echo fine", ReadOnly())).stdout == b"fine\n"
 
 
 async def test_no_namespaces_at_all_is_no_shortage_of_them(
