@@ -319,7 +319,6 @@ OPENS_FILES = {
     "app_server.beneath": "the opener",
     "app_server.batch": "a folder that the user named for results, checkouts of its own, files of the command line",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
-    "app_server.client.input_files": "named on the command line, read before there is a command",
     "app_server.core.approvals.rule_book": "rules in the home, from the folder that was opened",
     "app_server.core.model.catalogue": "the file of models of the package",
     "app_server.core.client_files": "what a client names, with the rights of the user",

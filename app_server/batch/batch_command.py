@@ -46,6 +46,7 @@ from app_server.core.errors import ConfigError
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.headless.named_files import read_prices
+from app_server.named_files import read_input
 from app_server.standard_streams import complain
 from app_server.startup.launch import parse_launch, server_home, working_directory
 from app_server.startup.overrides import cli_overrides
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 AGAIN: Final[tuple[Status, ...]] = ("failed", "lost")
 """What `retry` runs again, where nothing is named."""
 FROM_STDIN: Final = "-"
+MAX_TASKS_BYTES: Final = 1 << 30
 NEVER: Final = 'approval_policy="never"'
 """Nobody is there to be asked, unless the command line says so."""
 MOST_WORKERS: Final = 4
@@ -161,7 +163,9 @@ def _overrides(args: argparse.Namespace) -> CliOverrides:
 
 def _raw(source: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if source == FROM_STDIN else Path(source).read_bytes()
+        if source == FROM_STDIN:
+            return sys.stdin.buffer.read()
+        return read_input(Path(source), most=MAX_TASKS_BYTES)
     except OSError as error:
         raise InvalidCommandLine(f"{source}: {error.strerror or error}") from None
 

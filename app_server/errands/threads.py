@@ -1,28 +1,25 @@
-"""`app-server threads`: lists stored threads, shows, renames, archives, deletes and exports them. As Markdown a thread
-is who said what, what was run and how it ended, what was changed.
-"""
+"""`app-server threads`: lists stored threads, shows, renames, archives, deletes and exports them."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from app_server.client.app_server import AppServer
-from app_server.client.command_line import FAILED, InvalidCommandLine, printable
+from app_server.client.command_line import FAILED, InvalidCommandLine
 from app_server.client.options import ListOptions
 from app_server.errands.errand import NotDone, agreed, misused, run_errand, say, show, show_json
-from app_server_protocol.v2 import items
+from app_server.errands.thread_markdown import as_markdown
+from app_server.named_files import NamedOutput
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import InThread
-from app_server_protocol.v2.item_parts import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
 from app_server_protocol.v2.thread import Thread
 
 ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -53,12 +50,18 @@ async def show_thread(server: AppServer, args: argparse.Namespace) -> None:
 
 
 async def export_thread(server: AppServer, args: argparse.Namespace) -> None:
-    thread = await _read(server, args.thread, turns=True)
-    text = thread.to_json().decode() if args.format == "json" else as_markdown(thread, _facts(thread))
-    if args.out is None:
-        show(text)
-    else:
-        Path(args.out).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
+    try:
+        out = None if args.out is None else NamedOutput(Path(args.out), private=True)
+        thread = await _read(server, args.thread, turns=True)
+        text = thread.to_json().decode() if args.format == "json" else as_markdown(thread, _facts(thread))
+        if out is None:
+            show(text)
+        else:
+            out.write(f"{text}\n")
+    except OSError as error:
+        raise NotDone(
+            f"{args.out}: {error.strerror or error}", "name a file in a folder that you can write to"
+        ) from None
 
 
 async def rename_thread(server: AppServer, args: argparse.Namespace) -> None:
@@ -154,75 +157,3 @@ def _facts(thread: Thread) -> dict[str, str]:
 
 def _time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def as_markdown(thread: Thread, facts: Mapping[str, str]) -> str:
-    """Write the thread. Control characters are shown as `�`: the text may be read in a terminal."""
-    title = " ".join((thread.name or thread.preview or thread.id).split())
-    blocks = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
-    for turn in thread.turns:
-        for item in turn.items:
-            blocks += _item(item)
-        if turn.error is not None:
-            blocks.append(f"**The turn failed**: {turn.error.message}")
-    return printable("\n\n".join(block.strip("\n") for block in blocks))
-
-
-def _item(item: items.ThreadItem) -> Iterator[str]:
-    match item:
-        case items.UserMessageThreadItem():
-            yield "## User"
-            yield from map(_input, item.content)
-        case items.AgentMessageThreadItem(text=text):
-            yield from ("## Assistant", text)
-        case items.PlanThreadItem(text=text):
-            yield from ("## Plan", text)
-        case items.ExitedReviewModeThreadItem(review=text):
-            yield from ("## Review", text)
-        case items.ContextCompactionThreadItem():
-            yield "The history up to here was replaced by a summary."
-        case _:
-            yield from _call(item)
-
-
-def _call(item: items.ThreadItem) -> Iterator[str]:
-    """Write what was done; nothing for what was only thought, and for items that only other servers make."""
-    match item:
-        case items.CommandExecutionThreadItem():
-            ended = item.status if item.exit_code is None else f"exit {item.exit_code}"
-            yield f"Ran, in `{item.cwd}` ({ended}):"
-            yield _fenced(f"$ {item.command}\n{item.aggregated_output or ''}", "console")
-        case items.FileChangeThreadItem():
-            for change in item.changes:
-                yield f"Changed `{change.path}` ({change.kind.type}, {item.status}):"
-                yield _fenced(change.diff, "diff")
-        case items.McpToolCallThreadItem():
-            yield f"Called `{item.server}.{item.tool}` ({item.status}):"
-            yield _fenced(json.dumps(item.arguments, indent=2, ensure_ascii=False), "json")
-        case items.DynamicToolCallThreadItem():
-            yield f"Called `{item.tool}` ({item.status})."
-        case items.WebSearchThreadItem():
-            yield f"Searched the web: {item.query}"
-        case items.ImageViewThreadItem():
-            yield f"Looked at `{item.path}`."
-        case _:
-            return
-
-
-def _input(part: UserInput) -> str:
-    match part:
-        case TextUserInput(text=text):
-            return text
-        case LocalImageUserInput(path=path):
-            return f"Picture: `{path}`"
-        case ImageUserInput():
-            return "A picture."
-        case _:
-            return f"`{part.type}`"
-
-
-def _fenced(text: str, language: str) -> str:
-    """Fence a text with more backticks than it has in a row."""
-    longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"

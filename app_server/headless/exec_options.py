@@ -20,7 +20,8 @@ from app_server.client.prices import ModelPrice
 from app_server.core.git.repository import find_repository
 from app_server.core.lazy import Lazy
 from app_server.headless.exec_limits import ExecLimits
-from app_server.headless.named_files import MessageFile, message_file, read_prices
+from app_server.headless.named_files import message_file, read_prices
+from app_server.named_files import NamedOutput
 from app_server.startup.launch import Launch, parse_launch
 from app_server_protocol.v2.item_parts import UserInput
 from app_server_protocol.v2.turn import (
@@ -80,7 +81,7 @@ class ExecOptions(Struct, frozen=True, kw_only=True):
     launch: Launch
     """Settings of the command line for the server."""
     format: ReportFormat = ReportFormat.TEXT
-    last_message: MessageFile | None = None
+    last_message: NamedOutput | None = None
     """File for the final message; None if no one was named."""
     output_schema: OutputSchema | None = None
     review: ReviewTarget | None = None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Self
 
 from app_server.client.command_line import InvalidCommandLine
-from app_server.client.input_files import read_named
 from app_server.core.schema_match import schema_mismatch
 from app_server.core.session.user_input import schema_problem
+from app_server.named_files import read_input
 from app_server_protocol.structs import Json
 
 
@@ -24,7 +24,7 @@ class OutputSchema:
     def read(cls, path: Path) -> Self:
         """Read it from a file. Raises InvalidCommandLine."""
         try:
-            schema = json.loads(read_named(path))
+            schema = json.loads(read_input(path))
         except OSError as error:
             raise InvalidCommandLine(f"--output-schema: {path}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:

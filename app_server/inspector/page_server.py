@@ -30,8 +30,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app_server.inspector import page_api
 from app_server.inspector.page_api import ShownSessions, fill
-from app_server.inspector.session_records import NotASession, new_private_file, read_session
+from app_server.inspector.session_records import MAX_SESSION_BYTES, NotASession, read_session
 from app_server.inspector.store import EntryStore
+from app_server.named_files import new_private_file, read_input
 from app_server.standard_streams import complain
 from app_server_protocol.structs import Json
 
@@ -199,7 +200,7 @@ def _announce(url: str, url_file: str) -> None:
 
 def view(path: Path, command: Sequence[str], environment: Mapping[str, str], url_file: str) -> None:
     """Show a file until this process is interrupted. Raises OSError, or NotASession."""
-    head, records = read_session(path.read_text(encoding="utf-8", errors="replace"))
+    head, records = read_session(read_input(path, most=MAX_SESSION_BYTES).decode("utf-8", "replace"))
     store = EntryStore(head, path.name)
 
     async def until() -> None:

@@ -6,7 +6,6 @@ a source, a time and data. Pure, but for the files that it writes.
 from __future__ import annotations
 
 import base64
-import errno
 import json
 import os
 import struct
@@ -17,10 +16,12 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from app_server.beneath import Beneath, RefusedName
 from app_server.masking import is_suspicious, masked, masked_text
 from app_server_protocol.json_limits import may_nest_too_deeply, nested_too_deeply
 from app_server_protocol.structs import Json
+
+MAX_SESSION_BYTES = 1 << 32
+"""Of a file that is read; all of it is kept in memory."""
 
 _HEAD = struct.Struct("!BQQ")
 
@@ -242,19 +243,6 @@ def _object(line: str) -> dict[str, Json]:
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value
-
-
-def new_private_file(path: str, content: bytes = b"") -> int:
-    """Make a file that only the user may read, in the place of a file or link at `path`; return its descriptor.
-
-    It is whole when it appears, and nothing is written where a link leads. Raises OSError.
-    """
-    if os.path.exists(path) and not os.path.isfile(path):  # a device or pipe, also behind a link
-        raise RefusedName(errno.EINVAL, "it is not a regular file", path)
-    folder, name = os.path.split(path)
-    with Beneath.named_by_user(folder or ".") as beneath, beneath.staged(name, 0o600) as file:
-        file.write(content)
-        return os.dup(file.fileno())
 
 
 class Recorder:

@@ -23,9 +23,18 @@ from app_server.inspector.scenario import (
     steps_of,
     unmet,
 )
-from app_server.inspector.session_records import Frame, Recorder, SessionHead, Source, decoded, read_session
+from app_server.inspector.session_records import (
+    MAX_SESSION_BYTES,
+    Frame,
+    Recorder,
+    SessionHead,
+    Source,
+    decoded,
+    read_session,
+)
 from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore, Intake
+from app_server.named_files import read_input
 from app_server.transport.framing import LineDecoder
 from app_server_protocol.structs import Json
 
@@ -43,7 +52,7 @@ def play(server: Sequence[str], steps: Sequence[Step]) -> list[str]:
 
 def play_file(path: Path, server: Sequence[str], recorder: Recorder | None) -> list[str]:
     """Play the client of a session file; what went wrong. Raises OSError, or NotASession."""
-    head, records = read_session(path.read_text(encoding="utf-8", errors="replace"))
+    head, records = read_session(read_input(path, most=MAX_SESSION_BYTES).decode("utf-8", "replace"))
     store = EntryStore(SessionHead(server, head.began))
     anyio.run(replay, server, None, steps_of(records), store)
     if recorder is not None:

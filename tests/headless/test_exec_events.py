@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.client import input_files
+from app_server import named_files
 from app_server.client.command_line import InvalidCommandLine
 from app_server.core import schema_match
 from app_server_protocol.structs import Json
@@ -200,7 +200,7 @@ async def test_other_work_goes_on_while_a_message_is_held_against_its_schema(
 
 
 def test_a_pipe_without_a_writer_is_no_schema(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_files, "READ_WITHIN", 0.1)
+    monkeypatch.setattr(named_files, "READ_WITHIN", 0.1)
     os.mkfifo(root / "pipe")
     with pytest.raises(InvalidCommandLine, match=r"nothing came through the pipe"):
         options_of(root, "--output-schema", str(root / "pipe"), "hi")
