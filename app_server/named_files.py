@@ -15,7 +15,7 @@ import stat
 import time
 from pathlib import Path
 
-from app_server.beneath import Beneath, RefusedName, read_named, read_up_to
+from app_server.beneath import Beneath, RefusedName, TooLarge, read_named, read_up_to
 
 DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 """What is in there is used as it is: `/dev/stdout`, or what a shell makes of `>(command)` and `<(command)`."""

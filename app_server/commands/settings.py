@@ -125,7 +125,7 @@ COMMANDS: Final = (
         "config edit",
         "edit config.toml, and check it before it is saved",
         [],
-        serving_itself(lambda: import_module("app_server.errands.settings").run_edit),
+        serving_itself(lambda: import_module("app_server.errands.settings_draft").run_edit),
         "app-server config edit",
         "EDITOR=nano app-server config edit",
     ),

@@ -20,6 +20,7 @@ from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.caller import Caller, CurrentCaller
+from app_server.core.config.tolerance import joined
 from app_server.core.config.types import Config
 from app_server.core.context.environment_context import environment_of, opening_messages
 from app_server.core.context.history import (
@@ -308,7 +309,8 @@ def assemble_session(
         home=HomeFiles(SharedMessages(MessageHistory(home, config.history)), engine.skills),
     )
     telemetry.conversation_starts(config)
-    warnings = map(str, config.notices.warnings)
+    about_settings = joined(config.notices.warnings)
+    warnings = () if about_settings is None else (about_settings,)
     for warning in (*warnings, *conversation.instructions.refusals, *rules.problems):
         outbox.emit("", WarningEvent(message=warning))
     for old, present in config.notices.old_names:

@@ -17,10 +17,10 @@ from app_server.client.app_server import AppServer
 from app_server.client.events import ServerEvent
 from app_server.client.failures import AppServerError
 from app_server.client.feeds import OnWarning
-from app_server.core.config.types import CliOverrides
+from app_server.core.config.types import CliOverrides, SettingsPlace
 from app_server.in_process import InProcessConnector
 from app_server.standard_streams import check_stdout, complain
-from app_server.startup.launch import parse_launch
+from app_server.startup.launch import parse_launch, server_home, working_directory
 from app_server.startup.overrides import cli_overrides
 from app_server.startup.process import end_loading
 from app_server_protocol.structs import Json
@@ -71,6 +71,12 @@ async def one_server(
     async with AppServer.connect(connector, on_warning=on_warning) as server:
         end_loading()
         yield server
+
+
+def settings_place(overrides: CliOverrides) -> SettingsPlace:
+    """Return the settings of this process, with these above the user's file."""
+    home, cwd = server_home(os.environ), working_directory()
+    return SettingsPlace(home=home, cwd=cwd, cli=overrides, environment=os.environ)
 
 
 def misused(args: argparse.Namespace, error: command_line.InvalidCommandLine) -> int:

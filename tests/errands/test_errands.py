@@ -1,6 +1,7 @@
 """Logins, stored threads, MCP servers and settings on the command line, as users and scripts meet them."""
 
 import json
+import os
 import re
 import subprocess
 import termios
@@ -100,7 +101,16 @@ async def test_a_stored_thread_is_found_named_exported_archived_and_deleted(tmp_
         assert "(exit 3):\n\n````console\n$ sh -c " in exported.stdout
         assert re.search("exit 3.\n```\n````\n", exported.stdout)
         assert "new.txt` (add, completed):\n\n```diff\n" in exported.stdout
+        victim = tmp_path / "victim"
+        victim.write_text("mine")
+        (tmp_path / "workspace" / "out.json").symlink_to(victim)
         await place.run("threads", "export", "--format", "json", "-o", "out.json", id)
+        assert victim.read_text() == "mine"
+        out = tmp_path / "workspace" / "out.json"
+        assert (out.is_symlink(), out.stat().st_mode & 0o777) == (False, 0o600)
+        os.mkfifo(tmp_path / "workspace" / "pipe")
+        refused = await place.run("threads", "export", "-o", "pipe", id)
+        assert (refused.returncode, "not a regular file" in refused.stderr) == (1, True)
         turn = json.loads((tmp_path / "workspace" / "out.json").read_text())["turns"][0]
         assert [item["type"] for item in turn["items"]][-2:] == ["fileChange", "agentMessage"]
 
@@ -230,8 +240,25 @@ async def test_a_draft_takes_the_place_of_the_settings_once_it_can_be_used(tmp_p
         assert place.config.read_text() == kept
         draft = Path(done.stderr.rstrip().rpartition(" ")[2])
         assert "sandbox_mode=7" in draft.read_text()
+        assert draft.is_relative_to(tmp_path / "home")  # where no command can change it
         done = await place.run("config", "edit", EDITOR="no-such-editor")
         assert (done.returncode, "no-such-editor" in done.stderr) == (1, True)
+
+
+async def test_a_draft_may_name_files_of_the_home(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        (tmp_path / "home" / "mine.md").write_text("Be brief.")
+        editor = "sed -i '1i model_instructions_file = \"mine.md\"'"
+        done = await place.run("config", "edit", EDITOR=editor)
+        assert (done.returncode, done.stderr) == (0, f"wrote {place.config}\n")
+
+
+async def test_settings_that_are_no_file_are_told_and_not_waited_for(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        place.config.unlink()
+        os.mkfifo(place.config)
+        done = await place.run("config", "edit", EDITOR="true")
+        assert (done.returncode, "it is a FIFO" in done.stderr) == (1, True)
 
 
 async def test_at_a_terminal_a_draft_is_edited_again(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from app_server.apis.v2.errors import parse_thread_id, thread_not_found
 from app_server.conversations.adapter import ClientLine
 from app_server.conversations.subscriptions import Client
 from app_server.core.config.settings import UserSettings
+from app_server.core.config.tolerance import joined
 from app_server.core.errors import ConfigError, FilePosition
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.table import Fields, S, ServerNotification
@@ -153,6 +154,12 @@ def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozense
         text = "The configuration cannot be used; threads cannot begin until it is corrected."
         warn(text, error.position, str(error))
         return frozenset()
-    for warning in warnings:
-        warn(warning.text, warning.place)
-    return frozenset(map(str, warnings))
+    text = joined(warnings)
+    if text is None:
+        return frozenset()
+    if len(warnings) == 1:
+        warn(warnings[0].text, warnings[0].place)
+    else:
+        summary, _, each = text.partition("\n")
+        warn(summary, None, each)
+    return frozenset({text})

@@ -17,7 +17,13 @@ MAX_INTEGER = 2**63 - 1
 
 
 class WrongValue(Exception):
-    """A value that a setting cannot have. The text goes on after the setting's name: `must be …`."""
+    """A value that a setting cannot have. The text goes on after the setting's name: `must be …`. `rest` is what of it
+    the setting can have; None for nothing.
+    """
+
+    def __init__(self, problem: str, rest: Json = None) -> None:
+        super().__init__(problem)
+        self.rest = rest
 
 
 class Kind(Struct, frozen=True):
@@ -76,12 +82,25 @@ def _texts(value: Json) -> tuple[str, ...]:
 
 
 def _file_names(value: Json) -> tuple[str, ...]:
-    """Return names without a folder: project documents are never read from elsewhere."""
+    """Return names of files in a folder, or below it: project documents are never read from elsewhere."""
     names = _texts(value)
-    for name in names:
-        if "/" in name or "\0" in name or name in ("..", "."):
-            raise WrongValue(f"must hold plain file names, not {quote(name)}")
+    odd = [
+        name for name in names if name.startswith("/") or "\0" in name or {".", ".."} & set(name.split("/"))
+    ]
+    if odd:
+        rest = [name for name in names if name not in odd]
+        raise WrongValue(f"must hold names of files in a folder or below it, not {quote(odd[0])}", rest)
     return tuple(name for name in names if name)
+
+
+def _variables(value: Json) -> tuple[str, ...]:
+    """Return names of variables, each of which may be in a table. Where it comes from makes no difference here."""
+    if not isinstance(value, list):
+        raise _wrong("a list of names", value)
+    names = [each.get("name") if isinstance(each, Mapping) else each for each in value]
+    if odd := [each for each in names if not isinstance(each, str)]:
+        raise _wrong("a list of names", odd[0], "a list with ")
+    return tuple(map(str, names))
 
 
 def _text_map(value: Json) -> Mapping[str, str]:
@@ -103,6 +122,16 @@ AMOUNT = Kind("number, at least 0", {"type": "number", "minimum": 0}, _amount)
 TEXTS = Kind("list of strings", _LIST, _texts)
 TEXT_SET = Kind("list of strings", _LIST, lambda value: frozenset(_texts(value)))
 FILE_NAMES = Kind("list of strings", _LIST, _file_names)
+_VARIABLE = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "source": {"enum": ["local", "remote"]}},
+    "required": ["name"],
+}
+VARIABLES = Kind(
+    "list of strings, or of tables with `name`",
+    {"type": "array", "items": {"anyOf": [{"type": "string"}, _VARIABLE]}},
+    _variables,
+)
 TEXT_MAP = Kind("table of strings", {"type": "object", "additionalProperties": {"type": "string"}}, _text_map)
 ANYTHING = Kind("anything", {}, lambda value: value)
 

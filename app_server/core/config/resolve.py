@@ -112,7 +112,7 @@ def _transport(table: SettingsTable) -> types.McpStdioTransport | types.McpHttpT
     if "url" in table:
         _refuse(table, types.McpStdioTransport, "a server that is reached by `url`")
         return table.build(types.McpHttpTransport)
-    raise derive_error(f"`{table.path()}` needs a `command` or a `url`")
+    raise table.wrong("needs a `command` or a `url`")
 
 
 def _refuse(table: SettingsTable, kind: type, where: str) -> None:

@@ -7,7 +7,7 @@ next conversation, and a broken file fails only that conversation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +17,11 @@ import anyio
 import msgspec
 
 from app_server.core.config import fence
-from app_server.core.config.layers import combine, key_in_file
+from app_server.core.config.layers import Layered, combine, key_in_file
 from app_server.core.config.resolve import resolve
 from app_server.core.config.settings_reader import SettingError, derive_error
-from app_server.core.config.toml_file import CONFIG_FILE, place_in_file, places_in_file, read_config_file
+from app_server.core.config.tolerance import without_wrong_entries
+from app_server.core.config.toml_file import CONFIG_FILE, parse_toml, places_in_file, read_config_file
 from app_server.core.config.types import Config, RequestOverrides, SettingsPlace, SettingsWarning
 from app_server.core.lazy import Lazy
 from app_server_protocol.policy import roots_beside, with_roots
@@ -38,18 +39,19 @@ def load_config(
     user: SettingsPlace,
     request: RequestOverrides = NOTHING_ASKED,
     switches: Mapping[str, bool] = NO_SWITCHES,
+    content: bytes | None = None,
 ) -> Config:
     """Return the configuration of a new conversation. `switches` are features by their current names, and count less
-    than every setting.
+    than every setting. `content` is taken in place of the user's file.
 
     Raises ConfigError with a complete text: `failed to load configuration: …` for a broken file and
-    `error deriving config: …` for an invalid setting, with its position if it is in the file; BeyondClientRights where
-    the user's own settings leave a client less than the request asks for.
+    `error deriving config: …` for an invalid setting that must not be left out, with its position if it is in the file;
+    BeyondClientRights where the user's own settings leave a client less than the request asks for.
     """
-    file = read_config_file(user.home)
+    file = read_config_file(user.home) if content is None else parse_toml(content, user.home / CONFIG_FILE)
 
     def load(given: RequestOverrides) -> Config:
-        return _load(user, file, switches, given)
+        return _load(user, file, switches, given, content)
 
     if not fence.is_fenced(file, user.cli):
         return load(request)
@@ -61,20 +63,38 @@ def load_config(
 
 
 def _load(
-    user: SettingsPlace, file: Mapping[str, Json], switches: Mapping[str, bool], request: RequestOverrides
+    user: SettingsPlace,
+    file: Mapping[str, Json],
+    switches: Mapping[str, bool],
+    request: RequestOverrides,
+    content: bytes | None,
 ) -> Config:
     where, profile = _working_directory(user.cwd, request.cwd), None
-    try:
-        layered = combine(file, user.cli, request, switches)
+
+    def combined(left: Mapping[str, Json]) -> Layered:
+        nonlocal profile
+        layered = combine(left, user.cli, request, switches)
         profile = layered.profile
-        config = resolve(layered, replace(user, cwd=where), request.base_instructions)
+        return layered
+
+    def key_here(key: tuple[str, ...], layered: Layered) -> tuple[str, ...] | None:
+        return key_in_file(key, file, user.cli, request, layered.profile)
+
+    try:
+        config, left_out = without_wrong_entries(
+            file,
+            combined,
+            lambda layered: resolve(layered, replace(user, cwd=where), request.base_instructions),
+            key_here,
+        )
     except SettingError as error:
         key = key_in_file(error.key, file, user.cli, request, profile) if error.key else None
-        place = place_in_file(user.home, key) if key else None
+        place = places_in_file(user.home, [key], content).get(key) if key else None
         raise SettingError(error.problem, error.key, place) from error
     except RecursionError as error:
         raise derive_error("the settings are nested too deeply") from error
-    notices = replace(config.notices, warnings=_placed(user, config, file, request))
+    warnings = (*left_out, *config.notices.warnings)
+    notices = replace(config.notices, warnings=_placed(user, warnings, file, request, profile, content))
     granular = config.permissions.granular if request.approval_policy is None else request.granular
     fence.require_working_directory(str(where), request.workspace_roots)
     roots = roots_beside(str(where), request.workspace_roots or ())
@@ -90,12 +110,17 @@ def _load(
 
 
 def _placed(
-    user: SettingsPlace, config: Config, file: Mapping[str, Json], request: RequestOverrides
+    user: SettingsPlace,
+    warnings: Sequence[SettingsWarning],
+    file: Mapping[str, Json],
+    request: RequestOverrides,
+    profile: str | None,
+    content: bytes | None,
 ) -> tuple[SettingsWarning, ...]:
     """Return the warnings with their places, where the file is the reason."""
-    warnings = config.notices.warnings
-    keys = {each.key: key_in_file(each.key, file, user.cli, request, config.profile) for each in warnings}
-    places = places_in_file(user.home, [key for key in keys.values() if key]) if any(keys.values()) else {}
+    keys = {each.key: key_in_file(each.key, file, user.cli, request, profile) for each in warnings}
+    wanted = [key for key in keys.values() if key]
+    places = places_in_file(user.home, wanted, content) if wanted else {}
     return tuple(replace(each, place=places.get(keys[each.key] or ())) for each in warnings)
 
 

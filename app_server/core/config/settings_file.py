@@ -25,16 +25,17 @@ from msgspec import Struct
 from app_server.core.config import effective
 from app_server.core.config.effective import SettingEdit, UnsafeEdit, edited, same_settings
 from app_server.core.config.fence import OPEN, is_fenced
-from app_server.core.config.layers import combine, value_at
+from app_server.core.config.layers import Layered, combine, key_in_file, value_at
 from app_server.core.config.resolve import read_approval_policy, resolve
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.settings_reader import SettingError, SettingsTable
 from app_server.core.config.skill_switches import SkillSwitch, switched
 from app_server.core.config.table import ABOUT_CLIENTS
+from app_server.core.config.tolerance import without_wrong_entries
 from app_server.core.config.toml_file import (
     CONFIG_FILE,
     parse_toml,
-    place_in_file,
+    places_in_file,
     read_config_bytes,
     read_config_file,
 )
@@ -77,9 +78,16 @@ class SettingsFile(Struct, frozen=True):
     def saved(self) -> Mapping[str, Json]:
         """Return what the file says, in the fields of `UserSavedConfig`. Raises ConfigError."""
         try:
-            return saved_settings(SettingsTable(read_config_file(self.place.home)))
+            file = read_config_file(self.place.home)
+            shown, _ = without_wrong_entries(
+                file,
+                lambda left: Layered(left, None),
+                lambda layered: saved_settings(SettingsTable(layered.settings)),
+                lambda key, _: key if value_at(file, key) is not None else None,
+            )
+            return shown
         except SettingError as error:
-            place = place_in_file(self.place.home, error.key)
+            place = places_in_file(self.place.home, [error.key]).get(error.key)
             raise SettingError(error.problem, error.key, place) from error
 
     async def write(
@@ -319,26 +327,36 @@ def _check(
     closed = next((edit.key[0] for edit in edits if edit.key[0] not in OPEN), None)
     if closed is not None and is_fenced(before, place.cli):
         raise InvalidSettings(f"only the user changes `{closed}`, because app_server.client_rights is false")
-    problem = _problem(place, after, place.cli)
-    if problem is None and _problem(place, before, CliOverrides()) is None:
-        problem = _problem(place, after, CliOverrides())
+    by_itself = _problems(place, before, CliOverrides())
+    known = _problems(place, before, place.cli) | by_itself
+    found = _problems(place, after, place.cli)
+    if not any(by_itself.values()):
+        found |= _problems(place, after, CliOverrides())
     for profile in (edit.key[1] for edit in edits if edit.key[0] == "profiles" and len(edit.key) > 1):
-        if problem is None and isinstance(value_at(after, ("profiles", profile)), Mapping):
-            problem = _problem(place, after, CliOverrides(profile=profile))
-    if problem is not None:
-        raise InvalidSettings(f"Invalid configuration: {problem}")
+        if isinstance(value_at(after, ("profiles", profile)), Mapping):
+            found |= _problems(place, after, CliOverrides(profile=profile))
+    for problem, is_fatal in found.items():
+        if is_fatal or problem not in known:
+            raise InvalidSettings(f"Invalid configuration: {problem}")
 
 
-def _problem(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrides) -> str | None:
+def _problems(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrides) -> dict[str, bool]:
+    """Return what is wrong with settings, and whether no conversation could begin because of it: first what could."""
+    asked = RequestOverrides()
     try:
-        resolve(combine(settings, cli, RequestOverrides()), place)
+        _, left_out = without_wrong_entries(
+            settings,
+            lambda file: combine(file, cli, asked),
+            lambda layered: resolve(layered, place),
+            lambda key, layered: key_in_file(key, settings, cli, asked, layered.profile),
+        )
     except SettingError as error:
-        return error.problem
+        return {error.problem: True}
     except ConfigError as error:
-        return str(error)
+        return {str(error): True}
     except RecursionError:
-        return "the settings are nested too deeply"
-    return None
+        return {"the settings are nested too deeply": True}
+    return {warning.text: False for warning in left_out}
 
 
 def _about_clients(settings: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -24,11 +24,17 @@ _CLOSE_MATCHES: Lazy[Callable[..., list[str]]] = Lazy(lambda: import_module("dif
 
 
 class SettingError(ConfigError):
-    """An invalid setting, and its key."""
+    """An invalid setting, and its key. `rest` is what of its value could be used; None for nothing."""
 
-    def __init__(self, problem: str, key: tuple[str, ...], place: FilePosition | None = None) -> None:
+    def __init__(
+        self,
+        problem: str,
+        key: tuple[str, ...],
+        place: FilePosition | None = None,
+        rest: Json = None,
+    ) -> None:
         super().__init__(f"error deriving config: {f'{place}: ' if place else ''}{problem}", place)
-        self.problem, self.key = problem, key
+        self.problem, self.key, self.rest = problem, key, rest
 
 
 def derive_error(problem: str, *key: str) -> SettingError:
@@ -94,7 +100,7 @@ class SettingsTable:
             try:
                 self._values[name] = setting.kind.check(value)
             except WrongValue as problem:
-                raise self.invalid(name, str(problem)) from None
+                raise self.invalid(name, str(problem), problem.rest) from None
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -150,10 +156,14 @@ class SettingsTable:
         """Return the name of this table, for messages."""
         return ".".join(map(_part, self._path))
 
-    def invalid(self, key: str, problem: str) -> SettingError:
-        """Return the error to raise for an invalid value of `key`."""
+    def wrong(self, problem: str) -> SettingError:
+        """Return the error to raise for this table as a whole."""
+        return derive_error(f"`{self.path()}` {problem}", *self._path)
+
+    def invalid(self, key: str, problem: str, rest: Json = None) -> SettingError:
+        """Return the error to raise for an invalid value of `key`. `rest` is what of it could be used."""
         name = ".".join(map(_part, (*self._path, key)))
-        return derive_error(f"`{name}` {problem}", *self._path, key)
+        return SettingError(f"`{name}` {problem}", (*self._path, key), rest=rest)
 
     def unknown_keys(self) -> Iterator[SettingsWarning]:
         """Yield a warning for each key that no setting has."""

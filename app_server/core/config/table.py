@@ -23,6 +23,7 @@ from app_server.core.config.kinds import (
     TEXT_MAP,
     TEXT_SET,
     TEXTS,
+    VARIABLES,
     Kind,
     WrongValue,
     choice,
@@ -193,7 +194,8 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
     },
     SettingsPart("Instructions", "", types.InstructionSettings): {
         "project_doc_fallback_filenames": Setting(
-            FILE_NAMES, "names to look for where there is no `AGENTS.md`"
+            FILE_NAMES,
+            "names to look for where there is no `AGENTS.md`, also with folders (`.github/instructions.md`)",
         ),
         "model_instructions_file": Setting(
             TEXT, "a file that replaces the base instructions; relative to the home", None
@@ -229,7 +231,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "command": Setting(TEXT, "the program of a server that is started; or give `url`"),
         "args": Setting(TEXTS, "its arguments"),
         "env": Setting(TEXT_MAP, "variables that it gets"),
-        "env_vars": Setting(TEXTS, "names of variables of the server's environment that it gets, too"),
+        "env_vars": Setting(VARIABLES, "names of variables of the server's environment that it gets, too"),
         "cwd": Setting(
             TEXT,
             "the folder in which it starts: an absolute path, or `workspace` for the conversation's, from which"

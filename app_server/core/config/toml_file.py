@@ -33,16 +33,14 @@ def read_config_file(home: Path) -> Mapping[str, Json]:
     return parse_toml(read_config_bytes(path) or b"", path)
 
 
-def place_in_file(home: Path, key: Key) -> FilePosition | None:
-    """Return the position of a key's value in the user's settings. Rereads the file: only errors need this."""
-    return places_in_file(home, [key]).get(key)
-
-
-def places_in_file(home: Path, keys: Collection[Key]) -> dict[Key, FilePosition]:
-    """Return the positions of those keys that are in the user's settings."""
+def places_in_file(
+    home: Path, keys: Collection[Key], content: bytes | None = None
+) -> dict[Key, FilePosition]:
+    """Return the positions of those keys that are in the user's settings, which are read again, or in this content."""
     path = home / CONFIG_FILE
     try:
-        found = find_keys((read_config_bytes(path) or b"").decode("utf-8-sig"), keys)
+        data = read_config_bytes(path) if content is None else content
+        found = find_keys((data or b"").decode("utf-8-sig"), keys)
     except (ConfigError, ValueError):
         return {}  # the file has changed since it was read
     return {key: FilePosition(str(path), *place) for key, place in found.items()}

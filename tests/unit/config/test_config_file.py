@@ -261,12 +261,8 @@ def problem(home: Path, text: str, cli: CliOverrides | None = None, **request: J
             "`danger-full-access`, not 'none'",
         ),
         (
-            "profile = 'p'\nmodel = 'm'\n[profiles.p]\nmodel = 3\n",
-            "HOME/config.toml:4:1: `model` must be a string, not an integer",
-        ),
-        (
-            "[features]\nweb_search = 1\n",
-            "HOME/config.toml:2:1: `features.web_search_request` must be true or false, not an integer",
+            "profile = 'p'\nmodel = 'm'\n[profiles.p]\nsandbox_mode = 3\n",
+            "HOME/config.toml:4:1: `sandbox_mode` must be a string, not an integer",
         ),
         ("profile = 3\n", "HOME/config.toml:1:1: `profile` must be a string"),
     ],
@@ -284,6 +280,6 @@ def test_what_another_layer_says_has_no_place(tmp_path: Path) -> None:
 
 
 def test_saved_settings_have_places_too(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("\n[tools]\nview_image = 'x'\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"config\.toml:3:1: `tools\.view_image` must be"):
+    (tmp_path / "config.toml").write_text("\n[history]\npersistence = 'x'\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"config\.toml:3:1: `history\.persistence` must be"):
         UserSettings(home=tmp_path, cwd=tmp_path).file.saved()

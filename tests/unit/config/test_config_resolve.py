@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config import types
+from app_server.core.config.tolerance import joined
 from app_server.core.errors import ConfigError
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 from tests.unit.config import homes
@@ -17,10 +18,6 @@ def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("model = 7", "`model` must be a string, not an integer"),
-        ("model = true", "`model` must be a string, not a boolean"),
-        ("model = ''", "`model` must not be empty"),
-        ("model = 1979-05-27", "`model` must be a string, not a date or time"),
         ("approval_policy = 'sometimes'", "`approval_policy` must be one of `untrusted`, `on-failure`"),
         ("approval_policy = {}", "`approval_policy` must be a word, or a table with `granular`"),
         ("approval_policy = 1", "`approval_policy` must be a string, not an integer"),
@@ -28,6 +25,29 @@ def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | No
         ("[approval_policy.granular]\nrules = true", "`approval_policy.granular.sandbox_approval` is missing"),
         ("[approval_policy.granular]\nsandbox_approval = 'no'", "must be true or false, not a string"),
         ("sandbox_mode = 'off'", "`sandbox_mode` must be one of"),
+        ("[history]\npersistence = 'q'", "`history.persistence` must be one of `save-all`, `none`"),
+        ("forced_login_method = 'x'", "`forced_login_method` must be one of `chatgpt`, `api`"),
+        ("experimental_instructions_file = 'none.md'", "none.md cannot be read: it does not exist"),
+        ("profile = 3", "`profile` must be a string"),
+        ("[sandbox_workspace_write]\nnetwork_access = 'no'", "must be true or false, not a string"),
+        ("[shell_environment_policy]\nexclude = 'A*'", "must be a list of strings, not a string"),
+        ("[app_server]\nclient_rights = 'no'", "`app_server.client_rights` must be true or false"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_that_guards_is_an_error(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert str(caught.value).startswith("error deriving config: ")
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("model = 7", "`model` must be a string, not an integer"),
+        ("model = true", "`model` must be a string, not a boolean"),
+        ("model = ''", "`model` must not be empty"),
+        ("model = 1979-05-27", "`model` must be a string, not a date or time"),
         ("model_reasoning_effort = ''", "`model_reasoning_effort` must have 1 to 64 characters"),
         ("model_reasoning_effort = 3", "`model_reasoning_effort` must be a string"),
         ("model_context_window = 0", "`model_context_window` must be at least 1"),
@@ -52,18 +72,53 @@ def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | No
         ("experimental_use_rmcp_client = 1", "`experimental_use_rmcp_client` must be true or false"),
         ("[otel]\nexporter = 'otlp-http'", "`otel.exporter` must be `none` or a table"),
         ("[otel.exporter.otlp-http]\nprotocol = 'json'", "`otel.exporter.otlp-http.endpoint` is missing"),
-        ("[history]\npersistence = 'q'", "`history.persistence` must be one of `save-all`, `none`"),
-        ("forced_login_method = 'x'", "`forced_login_method` must be one of `chatgpt`, `api`"),
-        ("project_doc_fallback_filenames = ['../x']", "must hold plain file names"),
-        ("experimental_instructions_file = 'none.md'", "none.md cannot be read: it does not exist"),
-        ("profile = 3", "`profile` must be a string"),
+        ("project_doc_fallback_filenames = ['../x']", "must hold names of files in a folder or below it, not '../x'"),
     ],
 )  # fmt: skip
-def test_a_setting_that_cannot_be_used_is_named(tmp_path: Path, text: str, problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, text)
-    assert str(caught.value).startswith("error deriving config: ")
-    assert problem in str(caught.value)
+def test_another_wrong_setting_costs_itself(tmp_path: Path, text: str, problem: str) -> None:
+    config = load(tmp_path, f"review_model = 'kept'\n{text}")
+    [warning] = config.notices.warnings
+    assert problem in warning.text
+    assert warning.text.endswith(" is ignored")
+    assert warning.place is not None
+    assert config.model.review_model == "kept"
+    key, value = text.partition(" = ")[::2]
+    if key.isidentifier():  # who says it on the command line or in a request is told
+        with pytest.raises(ConfigError, match="error deriving config: "):
+            homes.load(tmp_path, "", types.CliOverrides(settings=((key, value),)))
+
+
+def test_of_wrong_entries_each_costs_itself_and_leaves_the_others(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        "model = 'mine'\nmodel_context_window = 'big'\nproject_doc_fallback_filenames = ['a.md', '../b.md', 'c/d.md']\n"
+        "[mcp_servers.good]\ncommand = 'a'\n[mcp_servers.bad]\ncommand = 'b'\nenabled_tools = 'read'\n"
+        "[model_providers.bad]\nbase_url = 'x'\n[otel.exporter.otlp-http]\nprotocol = 'json'\n",
+    )
+    assert (config.model.name, config.model.context_window) == ("mine", None)
+    assert config.instructions.project_doc_fallback_filenames == ("a.md", "c/d.md")
+    assert (list(config.mcp_servers), "bad" in config.providers) == (["good"], False)
+    assert config.otel.exporter is types.OtelExporter.NONE
+    assert len(config.notices.warnings) == 5
+    assert "that part of it is ignored" in " ".join(map(str, config.notices.warnings))
+
+
+def test_the_reason_is_told_where_a_wrong_provider_is_the_chosen_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"provider `q` not found.*`model_providers\.q\.name` is missing"):
+        load(tmp_path, "model_provider = 'q'\n[model_providers.q]\nbase_url = 'x'")
+
+
+def test_variables_of_an_mcp_server_may_say_where_they_come_from(tmp_path: Path) -> None:
+    text = "[mcp_servers.a]\ncommand = 'c'\nenv_vars = ['A', { name = 'B', source = 'remote' }]"
+    config = load(tmp_path, text)
+    assert config.mcp_servers["a"].transport == types.McpStdioTransport(command="c", env_vars=("A", "B"))
+    assert config.notices.warnings == ()
+
+
+def test_several_warnings_are_one_text() -> None:
+    one, other = types.SettingsWarning("one."), types.SettingsWarning("two.")
+    assert (joined(()), joined((one,))) == (None, "one.")
+    assert joined((one, other)) == "2 settings are not used as they are written:\n- one.\n- two."
 
 
 def test_errors_and_warnings_do_not_repeat_values_that_may_be_secret(tmp_path: Path) -> None:

@@ -77,13 +77,17 @@ def test_what_is_saved_is_shown_as_written(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "text", ["model = [", "approval_policy = 'z'", "profiles = 1", "[tools]\nweb_search = 'a'"]
-)
+@pytest.mark.parametrize("text", ["model = [", "approval_policy = 'z'", "profiles = 1"])
 def test_an_unusable_file_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(ConfigError):
         load_saved_config(tmp_path)
+
+
+def test_a_wrong_entry_costs_itself(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("model = 'm'\n[tools]\nweb_search = 'a'\nview_image = true\n")
+    saved = load_saved_config(tmp_path)
+    assert (saved["model"], saved["tools"]) == ("m", {"web_search": None, "view_image": True})
 
 
 def test_the_chosen_profile_is_the_place(tmp_path: Path) -> None:

@@ -113,6 +113,16 @@ def test_settings_of_other_programs_are_written(tmp_path: Path) -> None:
     assert tomli.loads(text(place))["unknown"] == {"setting": [1, {"a": True}]}
 
 
+def test_a_wrong_entry_that_is_there_keeps_no_other_from_being_written(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("model_context_window = 'big'\n")
+    place = SettingsPlace(home=tmp_path, cwd=tmp_path)
+    write(place, "model", "m")
+    assert text(place) == "model_context_window = 'big'\nmodel = \"m\"\n"
+    with pytest.raises(InvalidSettings, match="`project_doc_max_bytes` must be an integer"):
+        write(place, "project_doc_max_bytes", "big")
+    write(place, "model_context_window", 5)
+
+
 def test_a_mistake_that_is_there_already_can_be_corrected(tmp_path: Path) -> None:
     place = home(tmp_path, 'sandbox_mode = "zzz"\n')
     with pytest.raises(InvalidSettings, match="sandbox_mode"):

@@ -1,0 +1,100 @@
+"""`app-server config edit`: gives the user's editor a draft of `config.toml`, which takes the file's place once
+conversations can begin with it.
+
+The draft is in a folder of the home, where no confined command writes. It is read once each time that the editor has
+ended: what was read is what is checked and what is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from app_server.beneath import Beneath
+from app_server.client.command_line import FAILED
+from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
+from app_server.core.config.settings import load_config
+from app_server.core.config.toml_file import CONFIG_FILE, MAX_BYTES
+from app_server.core.config.types import CliOverrides
+from app_server.core.errors import ConfigError
+from app_server.core.exec.shell_setup import own_folder
+from app_server.errands.errand import agreed, name_of, say, settings_place
+from app_server.standard_streams import complain
+from app_server.startup.launch import server_home
+
+NEW_FILE_MODE = 0o600
+
+
+def run_edit(args: argparse.Namespace) -> int:
+    home = server_home(os.environ)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = (home / CONFIG_FILE).resolve()  # settings that are kept elsewhere stay there
+    try:
+        before = _read(file)
+        folder = Path(tempfile.mkdtemp(prefix="config-edit-", dir=own_folder(str(home), "tmp")))
+        draft = folder / CONFIG_FILE
+        draft.write_bytes(before)
+    except OSError as error:
+        complain(name_of(args), f"{error.filename or file}: {error.strerror}", "nothing was changed")
+        return FAILED
+    try:
+        after, problem = _edited(draft)
+        while problem is not None and sys.stdin.isatty() and sys.stderr.isatty():
+            complain(name_of(args), problem)
+            if not agreed("Edit it again?"):
+                break
+            after, problem = _edited(draft)
+        if problem is None and _read(file) != before:
+            problem = f"{file} was changed meanwhile"
+    except OSError as error:
+        problem, after = f"{error.filename or draft}: {error.strerror}", before
+    if problem is not None:
+        complain(name_of(args), problem, f"nothing was changed; the draft is {draft}")
+        return FAILED
+    shutil.rmtree(folder, ignore_errors=True)
+    if after == before:
+        say("nothing was changed")
+        return 0
+    mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else NEW_FILE_MODE
+    with Beneath.named_by_user(file.parent) as place:
+        place.replace(file.name, after, mode)
+    say(f"wrote {file}")
+    return 0
+
+
+def _edited(draft: Path) -> tuple[bytes, str | None]:
+    """Let the user edit the draft. Return what it says then, and why no thread could begin with it, None if one could;
+    show what else is wrong. Raises OSError where there is no editor.
+    """
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the editor's while it runs
+    try:
+        status = subprocess.run([*editor, str(draft)], check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+    content = _read(draft)
+    if status != 0:
+        return content, f"the editor ended with exit status {status}"
+    try:
+        notices = load_config(settings_place(CliOverrides()), content=content).notices
+    except ConfigError as error:
+        return content, str(error)
+    for warning in notices.warnings:
+        say(f"warning: {warning}")
+    return content, None
+
+
+def _read(file: Path) -> bytes:
+    """Return the content of a file, nothing where there is none. Raises OSError."""
+    try:
+        return read_regular_file(file, MAX_BYTES) or b""
+    except UnreadableFileError as error:
+        raise OSError(0, str(error), str(file)) from None
