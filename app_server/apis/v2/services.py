@@ -154,12 +154,12 @@ def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozense
         text = "The configuration cannot be used; threads cannot begin until it is corrected."
         warn(text, error.position, str(error))
         return frozenset()
-    text = joined(warnings)
-    if text is None:
+    all_of_them = joined(warnings)
+    if all_of_them is None:
         return frozenset()
     if len(warnings) == 1:
         warn(warnings[0].text, warnings[0].place)
     else:
-        summary, _, each = text.partition("\n")
+        summary, _, each = all_of_them.partition("\n")
         warn(summary, None, each)
-    return frozenset({text})
+    return frozenset({all_of_them})

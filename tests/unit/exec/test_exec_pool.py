@@ -335,7 +335,7 @@ async def test_a_folder_that_was_exchanged_proves_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    real = probing.probe_folder
+    real = probe_folder
 
     @contextmanager
     def exchanged(home: str, *, in_home: bool = True) -> Iterator[ProbeFolder]:
