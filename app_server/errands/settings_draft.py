@@ -10,12 +10,10 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from app_server.beneath import Beneath
@@ -25,8 +23,8 @@ from app_server.core.config.settings import load_config
 from app_server.core.config.toml_file import CONFIG_FILE, MAX_BYTES
 from app_server.core.config.types import CliOverrides
 from app_server.core.errors import ConfigError
-from app_server.core.exec.shell_setup import own_folder
 from app_server.errands.errand import agreed, name_of, say, settings_place
+from app_server.places.private_folders import private_folder, temporary_folder
 from app_server.standard_streams import complain
 from app_server.startup.launch import server_home
 
@@ -35,39 +33,45 @@ NEW_FILE_MODE = 0o600
 
 def run_edit(args: argparse.Namespace) -> int:
     home = server_home(os.environ)
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = (home / CONFIG_FILE).resolve()  # settings that are kept elsewhere stay there
     try:
-        before = _read(file)
-        folder = Path(tempfile.mkdtemp(prefix="config-edit-", dir=own_folder(str(home), "tmp")))
-        draft = folder / CONFIG_FILE
-        draft.write_bytes(before)
+        with private_folder(home, "config-edit") as folder:
+            before = _read(file)
+            draft = Path(folder, CONFIG_FILE)
+            draft.write_bytes(before)
+            after, problem = _edited(draft)
+            while problem is not None and sys.stdin.isatty() and sys.stderr.isatty():
+                complain(name_of(args), problem)
+                if not agreed("Edit it again?"):
+                    break
+                after, problem = _edited(draft)
+            if problem is None and _read(file) != before:
+                problem = f"{file} was changed meanwhile"
+            if problem is not None:
+                complain(name_of(args), problem, f"nothing was changed; the draft is {_kept(home, after)}")
+                return FAILED
+        if after == before:
+            say("nothing was changed")
+            return 0
+        _replace(file, after)
     except OSError as error:
         complain(name_of(args), f"{error.filename or file}: {error.strerror}", "nothing was changed")
         return FAILED
-    try:
-        after, problem = _edited(draft)
-        while problem is not None and sys.stdin.isatty() and sys.stderr.isatty():
-            complain(name_of(args), problem)
-            if not agreed("Edit it again?"):
-                break
-            after, problem = _edited(draft)
-        if problem is None and _read(file) != before:
-            problem = f"{file} was changed meanwhile"
-    except OSError as error:
-        problem, after = f"{error.filename or draft}: {error.strerror}", before
-    if problem is not None:
-        complain(name_of(args), problem, f"nothing was changed; the draft is {draft}")
-        return FAILED
-    shutil.rmtree(folder, ignore_errors=True)
-    if after == before:
-        say("nothing was changed")
-        return 0
-    mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else NEW_FILE_MODE
-    with Beneath.named_by_user(file.parent) as place:
-        place.replace(file.name, after, mode)
     say(f"wrote {file}")
     return 0
+
+
+def _replace(file: Path, content: bytes) -> None:
+    mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else NEW_FILE_MODE
+    with Beneath.named_by_user(file.parent) as place:
+        place.replace(file.name, content, mode)
+
+
+def _kept(home: Path, content: bytes) -> Path:
+    """Keep a draft that cannot be used, and return where it is."""
+    path = Path(temporary_folder(home), f"config-{os.urandom(4).hex()}.toml")
+    _replace(path, content)
+    return path
 
 
 def _edited(draft: Path) -> tuple[bytes, str | None]:

@@ -10,16 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from app_server.core.exec.shell_setup import own_folder
+from app_server.places.private_folders import private_folder
 
-FOLDER_PREFIX = "sandbox-probe-"
-ABANDONED_SECONDS = 60.0
-"""Longer than any probe: a folder of this age was left by a server that was killed."""
+KIND = "sandbox-probe"
 
 ELSEWHERE = ("/var/tmp", None)
 """Folders outside of the home, in this order; None: the one for temporary files."""
@@ -35,33 +32,27 @@ class ProbeFolder(Struct, frozen=True):
 
 @contextlib.contextmanager
 def probe_folder(home: str, *, in_home: bool = True) -> Iterator[ProbeFolder]:
-    """Make a folder, which is removed afterwards. Raises OSError where none can be made anywhere."""
-    path = _made(home, in_home=in_home)
-    try:
+    """Make a folder for the block. Raises OSError where none can be made anywhere."""
+    with contextlib.ExitStack() as folders:
+        path = None
+        if in_home:
+            with contextlib.suppress(OSError):  # it may be read-only
+                path = folders.enter_context(private_folder(home, KIND))
+        if path is None:
+            path = _elsewhere()
+            folders.callback(_remove, path)
         status = os.lstat(path)
         yield ProbeFolder(path, f"{status.st_dev}:{status.st_ino}")
-    finally:
-        with contextlib.suppress(OSError):  # a command has moved it: what is there now is not ours
-            os.rmdir(path)
 
 
-def _made(home: str, *, in_home: bool) -> str:
-    if in_home:
-        with contextlib.suppress(OSError):  # it may be read-only
-            parent = own_folder(home, "tmp")
-            sweep(parent, time.time())
-            return tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent)
-    for parent in ELSEWHERE[:-1]:
+def _elsewhere() -> str:
+    *others, last = ELSEWHERE
+    for parent in others:
         with contextlib.suppress(OSError):
-            return os.path.realpath(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
-    return os.path.realpath(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=ELSEWHERE[-1]))
+            return os.path.realpath(tempfile.mkdtemp(prefix=f"{KIND}-", dir=parent))
+    return os.path.realpath(tempfile.mkdtemp(prefix=f"{KIND}-", dir=last))
 
 
-def sweep(parent: str, now: float) -> None:
-    """Remove the empty folders of killed servers."""
-    with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.name.startswith(FOLDER_PREFIX) and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):  # somebody else's, or just gone
-                    if entry.stat(follow_symlinks=False).st_mtime < now - ABANDONED_SECONDS:
-                        os.rmdir(entry.path)
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):  # a command has moved it: what is there now is not ours
+        os.rmdir(path)

@@ -16,13 +16,7 @@ import pytest
 from app_server.core.errors import CoreError, LaunchError, SandboxShortage
 from app_server.core.exec import probing
 from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.probe_folder import (
-    ABANDONED_SECONDS,
-    FOLDER_PREFIX,
-    ProbeFolder,
-    probe_folder,
-    sweep,
-)
+from app_server.core.exec.probe_folder import ProbeFolder, probe_folder
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.launcher import descendants, light, supervisor, wire
 from app_server.core.launcher.main import FREE, MAX_WAITING, SupervisorPool
@@ -207,31 +201,6 @@ def test_a_command_whose_server_is_alive_runs(tmp_path: Path) -> None:
             os.close(number)
     assert status == 0
     assert (tmp_path / "made").exists()
-
-
-def test_only_old_and_empty_folders_of_probes_are_removed(tmp_path: Path) -> None:
-    now = 1_000_000.0
-
-    def folder(name: str, age: float) -> Path:
-        made = tmp_path / name
-        made.mkdir()
-        os.utime(made, (now - age, now - age))
-        return made
-
-    old = folder(FOLDER_PREFIX + "old", ABANDONED_SECONDS + 1)
-    kept = [folder(FOLDER_PREFIX + "new", 1), folder("others", ABANDONED_SECONDS + 1)]
-    full = folder(FOLDER_PREFIX + "full", 0)
-    (full / "file").touch()
-    os.utime(full, (1, 1))
-    link = tmp_path / (FOLDER_PREFIX + "link")
-    link.symlink_to(kept[1])
-    sweep(str(tmp_path), now)
-    assert not old.exists()
-    assert all(path.exists() for path in (*kept, full, link))
-
-
-def test_a_folder_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
-    sweep(str(tmp_path / "missing"), 0.0)
 
 
 Answer = tuple[object, ...] | None
