@@ -255,7 +255,7 @@ def _workers(plan: BatchPlan, tasks: int) -> Workers:
             return _RAY.get()(plan.args.ray)
         except ImportError:
             raise InvalidCommandLine(
-                "--ray needs ray: pip install '.[ray]' in a clone of the repository"
+                "--ray needs ray: pip install 'app-server-agent[ray]' where app-server is installed"
             ) from None
     useful = min(MOST_WORKERS, plan.args.jobs or MOST_WORKERS, -(-tasks // TASKS_A_WORKER))
     return local_workers(max(min(useful, fitting(Path("/proc/meminfo"))), 1), plan.environment)

@@ -19,7 +19,7 @@ from app_server.standard_streams import cancel_on_interrupt, complain
 from app_server.startup.launch import parse_launch
 
 MISSING_EXTRA = "prompt_toolkit and rich are not installed"
-INSTALL_EXTRA = "pip install '.[chat]' in a clone of the repository"
+INSTALL_EXTRA = "pip install 'app-server-agent[chat]' where app-server is installed"
 
 
 def run_chat(args: argparse.Namespace) -> int:

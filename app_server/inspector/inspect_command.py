@@ -44,7 +44,7 @@ def run_inspector(args: argparse.Namespace) -> int:
         return _fail(
             MISUSED,
             "the page needs Starlette and uvicorn",
-            "pip install '.[inspect]' in a clone of the repository; `--record FILE` works without",
+            "pip install 'app-server-agent[inspect]' where app-server is installed; `--record FILE` works without",
         )
     if args.open or args.replay:
         return _saved(args)

@@ -274,7 +274,9 @@ def test_a_page_without_its_extra_is_refused_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(inspect_command, "page_is_installed", lambda: False)
     assert main(["inspect", "--", "server"]) == 2
-    advice = "pip install '.[inspect]' in a clone of the repository; `--record FILE` works without"
+    advice = (
+        "pip install 'app-server-agent[inspect]' where app-server is installed; `--record FILE` works without"
+    )
     assert capfd.readouterr().err.encode() == told("the page needs Starlette and uvicorn", advice)
     assert main(["inspect"]) == 2
     advice = "as in `app-server inspect -- SERVER ARG...`"
