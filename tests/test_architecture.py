@@ -239,6 +239,7 @@ LATE_IMPORTS = {
     "tempfile": "most servers never write such a file",
     "app_server.core.config.features": "their names, for completion alone",
     "app_server.core.config.settings_file": "most servers neither show nor write it",
+    "app_server.core.tools.mcp_settings": "reads and writes the user's file, with the first approval of an MCP tool",
     "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
 }
 """What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""

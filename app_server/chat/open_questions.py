@@ -50,6 +50,7 @@ Part = tuple[str, str]
 ALWAYS: Final[Mapping[type[ApprovalRequest], str]] = {
     CommandApprovalRequest: "always this command, in this thread",
     PatchApprovalRequest: "always these files, in this thread",
+    McpElicitationRequest: "always this tool, in this thread",
 }
 """How far an `always` goes, where that can be said."""
 
@@ -87,6 +88,8 @@ class PendingQuestion(Struct, eq=False):
                 return ("y", "a", "n", "s")
             case PermissionsApprovalRequest():
                 return ("y", "a", "n")
+            case McpElicitationRequest(tool_call=call) if call is not None:
+                return ("y", "a", "r", "n") if call.can_be_kept else ("y", "a", "n")
             case McpElicitationRequest() if self._form is None:
                 return ("y", "n")
             case McpElicitationRequest() if self._form is not None and self._form.current is None:
@@ -128,6 +131,10 @@ class PendingQuestion(Struct, eq=False):
                 parts = [("Give this turn more rights?", json.dumps(request.params.permissions))]
             case UserQuestionsRequest():
                 parts = [("The model asks:", _question_text(each)) for each in self._unanswered()[:1]]
+            case McpElicitationRequest(params=asked, tool_call=call) if call is not None:
+                parts = [("Call this tool of an MCP server?", f"{asked.server_name}: {call.tool}")]
+                parts.append(("with the arguments:", _as_json(call.arguments)))
+                parts += [("The server says of it:", call.description)] if call.description else []
             case McpElicitationRequest(params=asked):
                 parts = self._asked_by_server(asked)
             case _:
@@ -137,11 +144,8 @@ class PendingQuestion(Struct, eq=False):
 
     def _asked_by_server(self, asked: McpServerElicitation) -> list[Part]:
         message = f"{asked.server_name}: {asked.message}"
-        meta = asked.meta if isinstance(asked.meta, dict) else {}
         if isinstance(asked, UrlElicitation):
             return [("An MCP server asks whether you visit a page:", asked.url), ("It says:", message)]
-        if self._form is None and "tool_params" in meta:
-            return [("An MCP server asks:", message), ("with the arguments:", _as_json(meta["tool_params"]))]
         if self._form is None:
             return [("An MCP server asks:", message)]
         if (field := self._form.current) is None:
@@ -195,10 +199,18 @@ class PendingQuestion(Struct, eq=False):
                 reply = request.accept()
             case "y", McpElicitationRequest():
                 reply = request.accept({} if self._form is None else self._form.values)
-            case "a", CommandApprovalRequest() | PatchApprovalRequest() | PermissionsApprovalRequest():
+            case (
+                "a",
+                CommandApprovalRequest()
+                | PatchApprovalRequest()
+                | PermissionsApprovalRequest()
+                | McpElicitationRequest(),
+            ):
                 reply = request.accept_for_thread()
             case "r", CommandApprovalRequest():
                 reply = request.accept_with_rule()
+            case "r", McpElicitationRequest():
+                reply = request.accept_always()
             case "s", CommandApprovalRequest() | PatchApprovalRequest():
                 reply = request.cancel()
             case _:
@@ -208,6 +220,8 @@ class PendingQuestion(Struct, eq=False):
 
     def _meaning(self, key: str) -> str:
         """Say what a letter does here."""
+        if key == "r" and isinstance(self.request, McpElicitationRequest):
+            return "rule: always this tool, in all threads"
         return ALWAYS.get(type(self.request), KEYS[key]) if key == "a" else KEYS[key]
 
     def _settle(self, reply: ApprovalReply, said: str) -> None:

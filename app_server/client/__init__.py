@@ -20,6 +20,7 @@ from app_server.client.approval_requests import ApprovalRequest as ApprovalReque
 from app_server.client.approval_requests import ClientToolRequest as ClientToolRequest
 from app_server.client.approval_requests import CommandApprovalRequest as CommandApprovalRequest
 from app_server.client.approval_requests import McpElicitationRequest as McpElicitationRequest
+from app_server.client.approval_requests import McpToolCallFacts as McpToolCallFacts
 from app_server.client.approval_requests import PatchApprovalRequest as PatchApprovalRequest
 from app_server.client.approval_requests import PermissionsApprovalRequest as PermissionsApprovalRequest
 from app_server.client.approval_requests import UserQuestionsRequest as UserQuestionsRequest

@@ -159,6 +159,18 @@ class UserQuestionsRequest(AskedRequest[question.ToolRequestUserInputParams], fr
         return self.answer({})
 
 
+class McpToolCallFacts(Struct, frozen=True, kw_only=True):
+    """Call of an MCP server's tool that waits for the user."""
+
+    tool: str
+    arguments: Json
+    description: str | None = None
+    annotations: Json = None
+    """The server's hints about the tool, as MCP writes them; None: it gives none."""
+    can_be_kept: bool = False
+    """Whether the settings can approve the tool for every thread."""
+
+
 class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=True):
     """An MCP server asks the user for values or to visit a page, or one of its tools wants to run."""
 
@@ -171,15 +183,48 @@ class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=
         """Return the JSON Schema of the values that are asked for, None for a page to visit."""
         return self.params.requested_schema if isinstance(self.params, question.FormElicitation) else None
 
+    @property
+    def tool_call(self) -> McpToolCallFacts | None:
+        """Return the call that the question is about, None for a question of the server itself."""
+        meta = self.params.meta
+        if not isinstance(meta, dict) or meta.get("codex_approval_kind") != "mcp_tool_call":
+            return None
+        persist = meta.get("persist")
+        return McpToolCallFacts(
+            tool=str(meta.get("tool_name", "")),
+            arguments=meta.get("tool_params"),
+            description=meta.get("tool_description"),
+            annotations=meta.get("tool_annotations"),
+            can_be_kept=isinstance(persist, list) and "always" in persist,
+        )
+
     def accept(self, content: Json = None) -> ApprovalReply:
         """Accept, with the values that the schema asks for."""
         return self._acted("accept", content)
+
+    def accept_for_thread(self) -> ApprovalReply:
+        """Let the tool of `tool_call` run, and not be asked about again in this thread."""
+        return self._lasting("session")
+
+    def accept_always(self) -> ApprovalReply:
+        """Let the tool of `tool_call` run, and the settings approve it; raise ValueError if they cannot be changed."""
+        if self.tool_call is None or not self.tool_call.can_be_kept:
+            raise ValueError("the server did not offer to keep an approval of this")
+        return self._lasting("always")
 
     def decline(self) -> ApprovalReply:
         return self._acted("decline")
 
     def cancel(self) -> ApprovalReply:
         return self._acted("cancel")
+
+    def _lasting(self, persist: str) -> ApprovalReply:
+        if self.tool_call is None:
+            raise ValueError("only an approval of a tool call can be kept")
+        kept = question.McpServerElicitationRequestResponse(
+            action="accept", content={}, meta={"persist": persist}
+        )
+        return ApprovalReply(kept)
 
     def _acted(self, action: question.McpServerElicitationAction, content: Json = None) -> ApprovalReply:
         return ApprovalReply(question.McpServerElicitationRequestResponse(action=action, content=content))

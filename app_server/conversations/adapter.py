@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import AnswerElicitation, Command, Decide
 from app_server.rpc.backlog import TextPart
 from app_server_protocol.engine.events import SessionEvent
-from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.engine.questions import AllowFiles, KeepRule, McpCallDecision
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
@@ -53,6 +53,10 @@ class ClientLine(Struct, frozen=True):
     """What it says the state of: for a client that is behind only the last such message counts."""
 
 
+NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
+"""Schema of a question that wants yes or no alone."""
+
+
 class QuestionKind(Enum):
     """Kind of answer that the thread waits for while the question is open."""
 
@@ -73,6 +77,8 @@ class ClientQuestion(Struct, frozen=True):
     is_answer: Callable[[Json], bool]
     """Tells a result that says yes or no from one that says nothing."""
     kind: QuestionKind = QuestionKind.APPROVAL
+    needs_elicitation: bool = False
+    """Whether only a client that announced that it answers elicitations can be asked."""
 
 
 class ApiAdapter(Protocol):
@@ -130,9 +136,11 @@ def asked(
     to_command: Callable[[Json], Command],
     is_answer: Callable[[Json], bool],
     kind: QuestionKind = QuestionKind.APPROVAL,
+    *,
+    needs_elicitation: bool = False,
 ) -> ClientQuestion:
     """Return a question as the request of that row."""
-    return ClientQuestion(row.method, params.to_json(), to_command, is_answer, kind)
+    return ClientQuestion(row.method, params.to_json(), to_command, is_answer, kind, needs_elicitation)
 
 
 def decide(
@@ -151,6 +159,21 @@ def is_elicitation_answer(result: Json) -> bool:
             return True
         case _:
             return False
+
+
+def decide_call(result: Json) -> McpCallDecision:
+    """Read the answer to whether a tool may be called, in the words of MCP. What says neither yes nor no declines."""
+    match result:
+        case {"action": "accept", "_meta": {"persist": "session"}}:
+            return McpCallDecision.SESSION
+        case {"action": "accept", "_meta": {"persist": "always"}}:
+            return McpCallDecision.ALWAYS
+        case {"action": "accept"}:
+            return McpCallDecision.ONCE
+        case {"action": "cancel"}:
+            return McpCallDecision.CANCELLED
+        case _:
+            return McpCallDecision.DECLINED
 
 
 def answer_elicitation(event: ElicitationRequestEvent, result: Json) -> AnswerElicitation:

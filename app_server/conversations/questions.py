@@ -26,7 +26,12 @@ from app_server.core.errors import CoreError
 from app_server.core.session.commands import Answer, AnswerElicitation, Command, Decide
 from app_server.rpc.outgoing import Waiter, describe
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, ToolQuestion
-from app_server_protocol.engine.questions import ToolCallAnswer, ToolCallQuestion, UserInputQuestion
+from app_server_protocol.engine.questions import (
+    McpCallQuestion,
+    ToolCallAnswer,
+    ToolCallQuestion,
+    UserInputQuestion,
+)
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
@@ -96,6 +101,9 @@ class Questions:
         """Ask the subscribers what the event asks, now or once somebody is there. The group waits for the answer."""
         opened, adapters = OpenQuestion(event, group, _kind(event)), self._adapters()
         if not adapters or any(opened.said(adapter) is not None for adapter in adapters):
+            if isinstance(event.event, McpCallQuestion) and not self._may_be_asked(opened):
+                self._do(_refusal(event.event))
+                return
             self.open.append(opened)
             self._changed()
             self._ask(opened)
@@ -134,10 +142,17 @@ class Questions:
                 self._decline(opened)  # whoever is still there has answered with nothing
         self.fail_lost_calls()
 
+    def _may_be_asked(self, opened: OpenQuestion) -> bool:
+        """Return whether a client that is there can be asked, or none is there and one is waited for."""
+        here = self._subscriptions.reachable(joining=True)
+        return not here or any(any(_said(opened, client, apis)) for client, apis in here.items())
+
     def fail_lost_calls(self) -> None:
-        """Fail the calls of tools that nobody who is there runs: their turn would wait for ever."""
+        """Fail the calls of tools that nobody who is there runs, or approves: their turn would wait for ever."""
         for opened in list(self.open):
             asked = opened.event.event
+            if isinstance(asked, McpCallQuestion) and not opened.copies and not self._may_be_asked(opened):
+                self._decline(opened)
             if isinstance(asked, ToolCallQuestion) and not opened.copies and not self._may_run_tools():
                 self._close(opened)
                 left = Answer(asked.call_id, ToolCallAnswer(False, (InputText(text=TOOL_LEFT),)))
@@ -162,7 +177,7 @@ class Questions:
                 continue
             if is_call and client is not self._tools_of:
                 continue
-            for adapter, question in _said(opened, adapters):
+            for adapter, question in _said(opened, client, adapters):
                 copy = opened.copies[client] = Copy(adapter, question, client.outgoing.pending.register())
                 _send(client, copy)
                 opened.group.start_soon(self._round_trip, opened, client, copy, name="question")
@@ -252,10 +267,13 @@ def _kind(event: SessionEvent) -> QuestionKind:
             return QuestionKind.APPROVAL
 
 
-def _said(opened: OpenQuestion, adapters: list[ApiAdapter]) -> Iterator[tuple[ApiAdapter, ClientQuestion]]:
-    """Yield the APIs that have words for a question."""
+def _said(
+    opened: OpenQuestion, client: Client, adapters: list[ApiAdapter]
+) -> Iterator[tuple[ApiAdapter, ClientQuestion]]:
+    """Yield the APIs that have words for a question which this client can answer."""
     for adapter in adapters:
-        if (question := opened.said(adapter)) is not None:
+        question = opened.said(adapter)
+        if question is not None and (client.profile.elicitation or not question.needs_elicitation):
             yield adapter, question
 
 
@@ -272,7 +290,7 @@ def _refusal(asked: EngineEvent) -> Command:
             return Decide(id, ReviewDecision.DENIED, tool="apply_patch")
         case ElicitationRequestEvent(server_name=server, id=id):
             return AnswerElicitation(server, id, ElicitationAction.DECLINE)
-        case ToolCallQuestion(call_id=id) | UserInputQuestion(call_id=id):
+        case ToolCallQuestion(call_id=id) | UserInputQuestion(call_id=id) | McpCallQuestion(call_id=id):
             return Answer(id, None)
         case _:
             raise TypeError(f"this asks nothing: {asked!r}")

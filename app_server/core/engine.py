@@ -74,7 +74,6 @@ from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.settings import ModeSettings, Settings
 from app_server_protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.policy import AskForApproval
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import CompactedItem, SessionMetaLine, utc_timestamp
 
@@ -343,7 +342,7 @@ def _commands(engine: EngineServices, settings: Settings, caller: CurrentCaller)
 def _elicitations(outbox: Outbox, state: SessionState, *, may_ask: bool) -> Elicitations:
     return Elicitations(
         lambda event, turn_id: outbox.emit("", event, turn_id=turn_id),
-        may_ask=lambda is_approval: may_ask and _may_elicit(state.settings, is_approval=is_approval),
+        may_ask=lambda: may_ask and state.settings.asks(lambda kinds: kinds.mcp_elicitations),
     )
 
 
@@ -364,9 +363,3 @@ def _old_name_notice(old: str, present: str) -> DeprecationNoticeEvent:
         details=f"Enable it with `--enable {present}` or `[features].{present}` in config.toml. "
         "See https://github.com/openai/codex/blob/main/docs/config.md#feature-flags for details.",
     )
-
-
-def _may_elicit(settings: Settings, *, is_approval: bool) -> bool:
-    if is_approval and settings.approval_policy is AskForApproval.NEVER:
-        return False
-    return settings.asks(lambda kinds: kinds.mcp_elicitations)

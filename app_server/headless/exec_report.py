@@ -148,7 +148,8 @@ class TextReport:
                 for change in item.changes:
                     self._line(f"{change.kind.type} {change.path}: {item.status}")
             case wire.McpToolCallThreadItem():
-                self._line(f"{item.server}.{item.tool}: {item.status}{_took(item.duration_ms)}")
+                why = f": {item.error.message}" if item.error is not None else ""
+                self._line(f"{item.server}.{item.tool}: {item.status}{why}{_took(item.duration_ms)}")
             case wire.AgentMessageThreadItem():
                 self._earlier_message()
                 self._message = item

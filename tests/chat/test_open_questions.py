@@ -305,12 +305,41 @@ def test_any_form_can_be_shown_and_answered(schema: Json, lines: Sequence[str]) 
         json.dumps(answer(asked), allow_nan=False)
 
 
-def test_the_call_of_a_tool_is_asked_about_with_its_arguments() -> None:
-    meta = {"codex_approval_kind": "mcp_tool_call", "tool_params": {"path": "/"}}
-    asked = elicitation({"type": "object", "properties": {}}, _meta=meta)
-    assert asked.parts()[1] == ("with the arguments:", '{"path": "/"}')
-    assert asked.enter("y") is None
-    assert answer(asked)["action"] == "accept"
+CALL: Json = {
+    "codex_approval_kind": "mcp_tool_call",
+    "persist": ["session", "always"],
+    "tool_name": "delete",
+    "tool_description": "Deletes a note",
+    "tool_params": {"note": "a"},
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("yes", {"action": "accept", "content": {}, "_meta": None}),
+        ("always", {"action": "accept", "content": {}, "_meta": {"persist": "session"}}),
+        ("rule", {"action": "accept", "content": {}, "_meta": {"persist": "always"}}),
+        ("no", {"action": "decline", "content": None, "_meta": None}),
+    ],
+)
+def test_a_call_of_a_server_is_shown_and_decided(word: str, expected: Json) -> None:
+    asked = elicitation({"type": "object", "properties": {}}, _meta=CALL)
+    assert asked.parts() == [
+        ("Call this tool of an MCP server?", "docs: delete"),
+        ("with the arguments:", '{"note": "a"}'),
+        ("The server says of it:", "Deletes a note"),
+    ]
+    assert asked.keys == ("y", "a", "r", "n")
+    assert "always this tool, in this thread" in asked.hint
+    assert asked.enter(word) is None
+    assert answer(asked) == expected
+
+
+def test_a_rule_is_not_offered_where_the_settings_cannot_keep_it() -> None:
+    asked = elicitation({"type": "object", "properties": {}}, _meta={**CALL, "persist": ["session"]})
+    assert asked.keys == ("y", "a", "n")
+    assert "no answer" in (asked.enter("rule") or "")
 
 
 def test_a_page_to_visit_is_shown_with_its_address() -> None:

@@ -140,6 +140,7 @@ def table(mode: str, seconds: float) -> str:
     arguments = json.dumps(["-I", "-S", str(FAKE), mode])
     return (
         f'[mcp_servers.{mode}]\ncommand = "{sys.executable}"\nargs = {arguments}\n'
+        'default_tools_approval_mode = "approve"\n'
         f"startup_timeout_sec = {seconds}\ntool_timeout_sec = {2 if mode in FAIL_WHEN_CALLED else 60}\n"
     )
 

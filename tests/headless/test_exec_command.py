@@ -25,9 +25,10 @@ from app_server.headless.exec_run import report_of, reported_status
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.items import AgentMessageThreadItem
 from app_server_protocol.v2.turn import TurnStatus
+from tests.scenario.test_scenario_mcp import table as mcp_table
 from tests.support.library import connector_to, serving_model
 from tests.support.program import SCRIPT
-from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says, script
+from tests.support.scripted_model import Reply, ScriptedModel, calls, failure, reply, says, script
 from tests.support.world import WHOLE_SCENARIO, user_environment
 
 
@@ -238,6 +239,24 @@ async def test_warnings_are_shown(root: Path, json_lines: bool) -> None:
         assert "warning: " in done.stderr
         assert "modle" in done.stderr
         assert "warning: the MCP server tea did not start: " in done.stderr
+    assert done.status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("-s", "read-only"), "MCP tool call requires approval, but approval policy is never"),
+        (("-a", "on-request"), "user rejected MCP tool call"),
+        (("-c", 'mcp_servers.notes.tools.change.approval_mode="approve"'), None),
+    ],
+)
+async def test_a_tool_that_may_change_things_is_not_called_unasked(
+    root: Path, options: tuple[str, ...], reason: str | None
+) -> None:
+    replies = (reply(calls("mcp__notes__change", {"text": "hello"}, "m1")), reply(says("a")))
+    done = await run(root, *options, "hi", replies=replies, tables=mcp_table("notes"))
+    expected = f"notes.change: failed: {reason}" if reason else "notes.change: completed"
+    assert expected in done.stderr
     assert done.status == 0
 
 

@@ -259,31 +259,8 @@ async def test_a_yes_for_the_session_covers_the_same_command_only(world: MakeWor
         asked = notified(w, "session/request_permission")
         assert [each["toolCall"]["toolCallId"] for each in asked] == ["c1", "c3"]
         kinds = [option["kind"] for option in asked[0]["options"]]
-        assert kinds == ["allow_once", "allow_always", "reject_once", "reject_once"]
+        assert kinds == ["allow_once", "allow_always", "reject_once"]
         assert [call["status"] for call in editor.calls().values()] == ["completed", "completed", "failed"]
-
-
-@pytest.mark.parametrize(
-    ("option", "end", "called"),
-    [("allow_once", "end_turn", True), ("decline", "end_turn", False), ("cancel", "cancelled", False)],
-)
-async def test_a_tool_of_a_server_that_needs_consent(
-    world: MakeWorld, option: str, end: str, called: bool
-) -> None:
-    replies = reply(calls("mcp__notes__echo", {"text": "hello"}, "m1")), reply(says("ok"))
-    settings = f'[mcp_servers.notes]\ncommand = "{sys.executable}"\nargs = ["{SERVER}"]\n'
-    settings += 'default_tools_approval_mode = "prompt"'
-    async with world(*replies, config={"approval_policy": "on-request"}, tables=settings, acp=True) as w:
-        editor, session = await opened(w, EVERYTHING)
-        editor.permit(option)
-        assert await editor.ends(session) == end
-        question = (await editor.asked())["params"]
-        assert question["toolCall"]["toolCallId"] == "m1"
-        assert "notes" in question["toolCall"]["content"][0]["content"]["text"]
-        assert question["toolCall"]["rawInput"]["arguments"] == {"text": "hello"}
-        assert [each["optionId"] for each in question["options"]] == ["allow_once", "decline", "cancel"]
-        (call,) = editor.calls().values()
-        assert ("hello" in str(call.get("rawOutput"))) is called
 
 
 async def test_a_server_asks_the_user_by_a_form(world: MakeWorld) -> None:

@@ -6,7 +6,7 @@ from app_server_protocol.structs import Json
 from tests.scenario.test_scenario_mcp import table
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says
-from tests.support.thread_client import notified, say, start
+from tests.support.thread_client import say, start
 from tests.support.world import MakeWorld, World
 
 DEAD = '[mcp_servers.dead]\ncommand = "/nowhere/at-all"\n'
@@ -72,7 +72,7 @@ async def test_servers_are_listed_with_what_they_offer(world: MakeWorld) -> None
         found = await servers(w)
         assert list(found) == ["dead", "notes", "off", "web"]
         notes = found["notes"]
-        assert sorted(notes["tools"]) == ["ask", "echo", "fail"]
+        assert sorted(notes["tools"]) == ["ask", "change", "echo", "fail"]
         assert notes["tools"]["echo"]["inputSchema"]["properties"] == {"text": {"type": "string"}}
         assert (notes["serverInfo"]["name"], notes["serverInfo"]["version"]) == ("notes", "1")
         assert notes["serverCapabilities"] == {"tools": {}, "resources": {}}
@@ -205,56 +205,3 @@ async def test_settings_that_cannot_be_read_leave_the_servers_running(world: Mak
             await w.client.call("config/mcpServer/reload")
         path.write_text(text)
         assert await call(w, thread, "echo", {"text": "x"})
-
-
-ACCEPTS: Json = {"action": "accept", "content": {}}
-
-
-@pytest.mark.parametrize(
-    ("answer", "called"),
-    [
-        (ACCEPTS, True),
-        ({"action": "decline"}, False),
-        ({"action": "cancel"}, False),
-        ({"action": "approved"}, False),
-        ({"decision": "accept"}, False),
-        ({}, False),
-        (["accept", {}], False),
-    ],
-)
-async def test_a_call_that_needs_consent_is_asked_about(world: MakeWorld, answer: Json, called: bool) -> None:
-    tables = table("notes", default_tools_approval_mode='"prompt"')
-    replies = reply(calls("mcp__notes__echo", {"text": "hello"}, "m1")), reply(says("ok"))
-    async with world(*replies, tables=tables, config={"approval_policy": "on-request"}) as w:
-        w.client.decide("mcpServer/elicitation/request", answer)
-        id = await say(w.client, await start(w.client))
-        (question,) = notified(w, "mcpServer/elicitation/request")
-    assert question["turnId"] == id
-    assert question["_meta"] == {"codex_approval_kind": "mcp_tool_call", "tool_params": {"text": "hello"}}
-    assert (question["serverName"], question["mode"]) == ("notes", "form")
-    assert ("hello" in w.model.requests[1].outputs()["m1"]) is called
-    assert ("did not allow" in w.model.requests[1].outputs()["m1"]) is not called
-
-
-@pytest.mark.parametrize(
-    ("settings", "policy", "called"),
-    [
-        ({}, "on-request", True),
-        ({"default_tools_approval_mode": '"approve"'}, "on-request", True),
-        ({"default_tools_approval_mode": '"prompt"'}, "never", False),
-        ({"default_tools_approval_mode": '"writes"'}, "never", False),
-        ({"default_tools_approval_mode": '"prompt"', "tools.echo.approval_mode": '"approve"'}, "never", True),
-        ({"tools.echo.approval_mode": '"prompt"'}, "never", False),
-    ],
-)
-async def test_a_call_without_a_question(
-    world: MakeWorld, settings: dict[str, str], policy: str, called: bool
-) -> None:
-    """A call that needs consent fails where nobody may be asked; the client's own calls need none."""
-    replies = reply(calls("mcp__notes__echo", {"text": "hello"}, "m1")), reply(says("ok"))
-    async with world(*replies, tables=table("notes", **settings), config={"approval_policy": policy}) as w:
-        thread = await start(w.client)
-        await say(w.client, thread)
-        assert await call(w, thread, "echo", {"text": "x"})
-    assert not notified(w, "mcpServer/elicitation/request")
-    assert ("hello" in w.model.requests[1].outputs()["m1"]) is called

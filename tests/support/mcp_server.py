@@ -5,7 +5,11 @@ import sys
 from typing import Any
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
-TOOLS = [{"name": name, "description": name, "inputSchema": TEXT} for name in ("echo", "fail", "hang", "ask")]
+TOOLS = [
+    {"name": name, "description": name, "inputSchema": TEXT, "annotations": {"readOnlyHint": True}}
+    for name in ("echo", "fail", "hang", "ask")
+]
+TOOLS.append({"name": "change", "description": "Changes something", "inputSchema": TEXT})
 NOTE = {"uri": "notes://one", "name": "one", "mimeType": "text/plain"}
 
 
@@ -20,7 +24,7 @@ def text(value: str, **more: Any) -> dict[str, Any]:
 
 def call(id: Any, name: str, arguments: dict[str, Any]) -> None:
     match name:
-        case "echo":
+        case "echo" | "change":
             send(id=id, result=text(arguments.get("text", "")))
         case "fail":
             send(id=id, result=text("boom-7", isError=True))

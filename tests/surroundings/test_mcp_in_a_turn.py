@@ -20,6 +20,7 @@ from tests.surroundings.npm import npm_packages
 
 OFFERING = Path(__file__).parents[1] / "support" / "official_mcp_server.py"
 SLOW_START = "startup_timeout_sec = 40\n"
+UNASKED = 'default_tools_approval_mode = "approve"\n'
 HTTP = ("streams", "json", "stateless")
 """How the official server answers over HTTP, by its ports."""
 
@@ -27,7 +28,7 @@ HTTP = ("streams", "json", "stateless")
 def stdio(name: str, *arguments: str) -> str:
     return (
         f"[mcp_servers.{name}]\ncommand = {json.dumps(sys.executable)}\n"
-        f"args = {json.dumps(arguments)}\n{SLOW_START}"
+        f"args = {json.dumps(arguments)}\n{SLOW_START}{UNASKED}"
     )
 
 
@@ -42,7 +43,7 @@ async def reached(way: str) -> AsyncIterator[str]:
         try:
             ports = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 100)
             port = ports.split()[HTTP.index(way)]
-            yield f'[mcp_servers.official]\nurl = "http://127.0.0.1:{int(port)}/mcp"\n{SLOW_START}'
+            yield f'[mcp_servers.official]\nurl = "http://127.0.0.1:{int(port)}/mcp"\n{SLOW_START}{UNASKED}'
         finally:
             process.kill()
 
@@ -172,7 +173,8 @@ async def everything_reached(program: tuple[str, ...], way: str) -> AsyncIterato
     limit = f"startup_timeout_sec = {START_SECONDS}\n"
     if way == "stdio":
         node, script = program
-        yield f"[mcp_servers.everything]\ncommand = {json.dumps(node)}\nargs = {json.dumps([script, 'stdio'])}\n{limit}"
+        arguments = json.dumps([script, "stdio"])
+        yield f"[mcp_servers.everything]\ncommand = {json.dumps(node)}\nargs = {arguments}\n{limit}{UNASKED}"
         return
     port = free_port()
     environment = {"PATH": os.environ["PATH"], "PORT": str(port)}
@@ -183,7 +185,7 @@ async def everything_reached(program: tuple[str, ...], way: str) -> AsyncIterato
                 said = b""
                 while b"listening" not in said:
                     said += await process.stderr.receive()
-            yield f'[mcp_servers.everything]\nurl = "http://127.0.0.1:{port}/mcp"\n{limit}'
+            yield f'[mcp_servers.everything]\nurl = "http://127.0.0.1:{port}/mcp"\n{limit}{UNASKED}'
         finally:
             process.kill()
 

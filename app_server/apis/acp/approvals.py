@@ -13,6 +13,7 @@ from typing import Final
 from app_server.apis.acp.calls import ShownCall, command_title, text_content
 from app_server.apis.acp.shown import CALL_TITLE, diffs_of, fenced, one_line
 from app_server.conversations.adapter import (
+    NO_FIELDS,
     ClientQuestion,
     QuestionKind,
     answer_elicitation,
@@ -20,7 +21,7 @@ from app_server.conversations.adapter import (
     decide,
     is_elicitation_answer,
 )
-from app_server.core.session.commands import AnswerElicitation, Command, Interrupt
+from app_server.core.session.commands import Answer, Command, Interrupt
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server_protocol.acp.tool_calls import (
@@ -36,9 +37,10 @@ from app_server_protocol.acp.tool_calls import (
     ToolKind,
 )
 from app_server_protocol.engine.events import SessionEvent
+from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
-from app_server_protocol.policy import ElicitationAction, ReviewDecision
+from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.structs import Json
 
 DECISIONS: Final = {
@@ -47,19 +49,18 @@ DECISIONS: Final = {
     "decline": ReviewDecision.DENIED,
     "cancel": ReviewDecision.ABORT,
 }
-"""By the ids of the options, which hosts match."""
+"""By the ids of options, which hosts match. `cancel` is not offered: there is one option of each kind, because hosts
+choose by the kind, and an editor ends the turn by `session/cancel`.
+"""
 
 _YES: Final = PermissionOption(option_id="allow_once", name="Yes", kind="allow_once")
 _NO: Final = PermissionOption(option_id="decline", name="No, go on without it", kind="reject_once")
-_STOP: Final = PermissionOption(option_id="cancel", name="No, and stop here", kind="reject_once")
-
-_NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
 
 def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> ClientQuestion | None:
     """Return what the client is asked; None for an event that asks nothing. `call`: what the question is about."""
     match event.event:
-        case ElicitationRequestEvent() as asking if is_call_approval(asking):
+        case McpCallQuestion() as asking:
             return _about_tool(session_id, asking, call)
         case ElicitationRequestEvent() as asking:
             form, answer = _form(session_id, asking), partial(answer_elicitation, asking)
@@ -70,31 +71,33 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
             fields = shown.fields(_content(asking, shown), status)
             if asking.reason and isinstance(shown.raw_input, dict):
                 fields["raw_input"] = {**shown.raw_input, "justification": asking.reason}
-            return _permission(session_id, fields, _options(asking), partial(_decided, asking))
+            what = "this command" if isinstance(asking, ExecApprovalRequestEvent) else "these changes"
+            return _permission(session_id, fields, _options(what), partial(_decided, asking))
         case _:
             return None
 
 
-def is_call_approval(event: ElicitationRequestEvent) -> bool:
-    """Return whether the question is not the server's own: it is whether its tool may be called."""
-    return isinstance(event.meta, dict) and "codex_approval_kind" in event.meta
-
-
-def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall | None) -> ClientQuestion:
+def _about_tool(session_id: str, event: McpCallQuestion, call: ShownCall | None) -> ClientQuestion:
     def to_command(result: Json) -> Command:
         match decision(result):
             case ReviewDecision.APPROVED:
-                action = ElicitationAction.ACCEPT
+                return Answer(event.call_id, McpCallDecision.ONCE)
+            case ReviewDecision.APPROVED_FOR_SESSION:
+                return Answer(event.call_id, McpCallDecision.SESSION)
             case ReviewDecision.ABORT:
                 return Interrupt()
             case _:
-                action = ElicitationAction.DECLINE
-        return AnswerElicitation(event.server_name, event.id, action)
+                return Answer(event.call_id, McpCallDecision.DECLINED)
 
-    id = f"{event.server_name}-{event.id}"
-    shown = call or ShownCall(id=id, title=one_line(event.message, CALL_TITLE), kind=ToolKind.OTHER)
-    fields = shown.fields((text_content(event.message),))
-    return _permission(session_id, fields, (_YES, _NO, _STOP), to_command)
+    shown = call or ShownCall(
+        id=event.call_id,
+        title=one_line(f"{event.server}: {event.tool}", CALL_TITLE),
+        kind=ToolKind.OTHER,
+        raw_input={"server": event.server, "tool": event.tool, "arguments": event.arguments},
+    )
+    texts = [event.message, *([event.description] if event.description else [])]
+    fields = shown.fields(tuple(map(text_content, texts)))
+    return _permission(session_id, fields, _options("this tool"), to_command)
 
 
 def _permission(
@@ -158,20 +161,17 @@ def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEven
     return ShownCall(id=event.call_id, title="Edit files", kind=ToolKind.EDIT)
 
 
-def _options(
-    event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent,
-) -> tuple[PermissionOption, ...]:
-    what = "this command" if isinstance(event, ExecApprovalRequestEvent) else "these changes"
+def _options(what: str) -> tuple[PermissionOption, ...]:
     always = PermissionOption(
         option_id="allow_for_session",
         name=f"Yes, and do not ask again for {what} in this session",
         kind="allow_always",
     )
-    return (_YES, always, _NO, _STOP)
+    return (_YES, always, _NO)
 
 
 def _form(session_id: str, event: ElicitationRequestEvent) -> CreateElicitationRequest:
-    schema = event.requested_schema if isinstance(event.requested_schema, dict) else _NO_FIELDS
+    schema = event.requested_schema if isinstance(event.requested_schema, dict) else NO_FIELDS
     return CreateElicitationRequest(
         session_id=session_id,
         message=f"{event.server_name}: {event.message}",

@@ -129,17 +129,6 @@ class SessionFold:
         found = self._open.latest(turn_id, engine_id)
         return found.shown.call if found is not None and isinstance(found.shown, OpenCall) else None
 
-    def call_of_server(self, server: str) -> ShownCall | None:
-        """Return the call of that MCP server's tool that began last. Calls of a turn run one after another."""
-        for opened in reversed(self._open.all()):
-            match opened:
-                case OpenItem(item=items.McpToolCall(invocation=called), shown=OpenCall(call=call)):
-                    if called.server == server:
-                        return call
-                case _:
-                    pass
-        return None
-
     # --- events
     def take(self, event: SessionEvent) -> None:
         """Write what an event changes for the client."""

@@ -18,6 +18,7 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server_protocol.acp.session import CANCEL_REQUEST
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
 from app_server_protocol.engine.items import UserMessage
+from app_server_protocol.engine.questions import McpCallQuestion
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
@@ -69,10 +70,14 @@ class SessionAdapter:
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         match event.event:
-            case ExecApprovalRequestEvent(call_id=id) | ApplyPatchApprovalRequestEvent(call_id=id):
+            case (
+                ExecApprovalRequestEvent(call_id=id)
+                | ApplyPatchApprovalRequestEvent(call_id=id)
+                | McpCallQuestion(call_id=id)
+            ):
                 call = self._fold.call_asked_about(event.turn_id, id)
-            case ElicitationRequestEvent(server_name=server):
-                call = self._fold.call_of_server(server)
+            case ElicitationRequestEvent():
+                call = None
             case _:
                 return None
         return approvals.question(self._session_id, event, call)

@@ -8,14 +8,17 @@ from __future__ import annotations
 from functools import partial
 
 from app_server.conversations.adapter import (
+    NO_FIELDS,
     ClientQuestion,
     answer_elicitation,
     asked,
     decide,
+    decide_call,
     is_elicitation_answer,
 )
-from app_server.core.session.commands import Command
+from app_server.core.session.commands import Answer, Command
 from app_server_protocol.engine.events import EngineEvent
+from app_server_protocol.engine.questions import McpCallQuestion
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.ids import ConversationId
@@ -50,6 +53,21 @@ def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
             )
             answer = partial(answer_elicitation, event)
             return asked(wire.ELICITATION_REQUEST, form, answer, is_elicitation_answer)
+        case McpCallQuestion():
+            form = wire.ElicitationRequestParams(
+                conversation_id=id,
+                server_name=event.server,
+                request_id=event.call_id,
+                message=event.message,
+                requested_schema=NO_FIELDS,
+            )
+            return asked(
+                wire.ELICITATION_REQUEST,
+                form,
+                lambda result: Answer(event.call_id, decide_call(result)),
+                is_elicitation_answer,
+                needs_elicitation=True,
+            )
         case _:
             return None
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Final
 
-from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
+from app_server.conversations.adapter import NO_FIELDS, ClientLine, ClientQuestion, ConversationStatus
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.backlog import StreamedText
 from app_server_protocol import items as wire
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.legacy import has_query, legacy_events
-from app_server_protocol.engine.questions import ToolCallQuestion, UserInputQuestion
+from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
 from app_server_protocol.events import commands, messages, notices, tools, turn
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId
@@ -129,10 +129,8 @@ class ConversationAdapter:
                 yield turn.TaskStartedEvent(model_context_window=window)
             case events.TurnEnded() as ended:
                 yield from _turn_end(ended)
-            case events.AttemptFailed(attempt=attempt, attempts=attempts):
-                yield notices.StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
-            case events.McpServersSettled(failures=failures):
-                yield from (notices.ErrorEvent(message=message) for message in failures)
+            case events.AttemptFailed() | events.McpServersSettled() | McpCallQuestion() as told:
+                yield from _told(told)
             case (
                 events.AgentMessageDelta()
                 | events.ReasoningSummaryDelta()
@@ -268,6 +266,18 @@ def _turn_item(item: items.Item) -> wire.TurnItem | None:
             return {"WebSearch": wire.WebSearchItem(id=item.id, query=item.query)}
         case _:
             return None
+
+
+def _told(event: events.AttemptFailed | events.McpServersSettled | McpCallQuestion) -> Iterator[EventMsg]:
+    match event:
+        case events.AttemptFailed(attempt=attempt, attempts=attempts):
+            yield notices.StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
+        case events.McpServersSettled(failures=failures):
+            yield from (notices.ErrorEvent(message=message) for message in failures)
+        case McpCallQuestion(call_id=id, server=server, message=message):
+            yield tools.ElicitationRequestEvent(
+                server_name=server, id=id, message=message, requested_schema=NO_FIELDS
+            )
 
 
 def _turn_end(event: events.TurnEnded) -> Iterator[EventMsg]:

@@ -241,6 +241,7 @@ def _mcp_call(item: engine.McpToolCall, at: Mapping[str, Json]) -> wire.McpToolC
         result=result,
         error=error,
         duration_ms=_ms(item.seconds),
+        read_only_hint=item.read_only_hint,
     )
 
 

@@ -24,7 +24,7 @@ from app_server_protocol.engine import events
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import Item
-from app_server_protocol.engine.questions import ToolCallQuestion, UserInputQuestion
+from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.events.turn import TokenCountEvent
@@ -108,7 +108,11 @@ class ThreadAdapter:
         match event.event:
             case ElicitationRequestEvent() | ToolCallQuestion() | UserInputQuestion():
                 opened = None
-            case ExecApprovalRequestEvent(call_id=id) | ApplyPatchApprovalRequestEvent(call_id=id):
+            case (
+                ExecApprovalRequestEvent(call_id=id)
+                | ApplyPatchApprovalRequestEvent(call_id=id)
+                | McpCallQuestion(call_id=id)
+            ):
                 opened = self._open.latest(event.turn_id, id)
             case _:
                 return None

@@ -11,7 +11,9 @@ from functools import partial
 from typing import Final
 
 from app_server.apis.v2.items import command_actions, command_line
+from app_server.apis.v2.server_calls import call_question
 from app_server.conversations.adapter import (
+    NO_FIELDS,
     ClientQuestion,
     QuestionKind,
     answer_elicitation,
@@ -87,7 +89,6 @@ _DECISIONS: Final = {
     "abort": ReviewDecision.ABORT,
 }
 """By the words of clients. The conversation API's words for no are understood, its words for yes are not."""
-_NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
 
 def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int) -> ClientQuestion | None:
@@ -116,12 +117,15 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 turn_id=event.turn_id,
                 server_name=asking.server_name,
                 message=asking.message,
-                requested_schema=_NO_FIELDS if asking.requested_schema is None else asking.requested_schema,
-                meta=asking.meta,
+                requested_schema=NO_FIELDS if asking.requested_schema is None else asking.requested_schema,
             )
             elicitation = wire.McpServerElicitationRequestParams.model_construct(form)
             answer = partial(answer_elicitation, asking)
             return asked(wire.MCP_SERVER_ELICITATION_REQUEST, elicitation, answer, is_elicitation_answer)
+        case engine.McpCallQuestion() as asking:
+            return call_question(
+                thread_id, event.turn_id, asking, asking.call_id if item is None else item.id
+            )
         case engine.ToolCallQuestion(call_id=id) as asking:
             call = alike(wire.DynamicToolCallParams, asking, **at)
             return asked(

@@ -1,4 +1,4 @@
-"""The scope of an approval: the command or patch, its directory, its rights and the policy of the turn. Pure.
+"""The scope of an approval: the command, patch or tool, its directory, its rights and the policy of the turn. Pure.
 
 A request and its approval are the same value. `Consent.covers` is the only rule by which an earlier approval decides a
 later request. `ApprovalMemory` keeps those for the rest of the session; they grant nothing by themselves: code that
@@ -79,7 +79,18 @@ class InputSubject(Struct, frozen=True):
     """The call that opened the terminal."""
 
 
-Subject = CommandSubject | PatchSubject | InputSubject
+class McpCallSubject(Struct, frozen=True):
+    """Calls of one tool of an MCP server."""
+
+    server: str
+    tool: str
+    digest: str
+    """Of the tool's description and schema."""
+    annotations: bytes
+    """The server's hints about the tool, as JSON."""
+
+
+Subject = CommandSubject | PatchSubject | InputSubject | McpCallSubject
 
 
 class Consent(Struct, frozen=True):

@@ -55,6 +55,17 @@ _ALL = (
         default=True,
     ),
     _experimental("enable_experimental_windows_sandbox"),
+    Feature(
+        "tool_call_mcp_elicitation",
+        FeatureStage.STABLE,
+        True,
+        "whether a tool of an MCP server may run is asked as by the server; off: as by the model",
+    ),
+    _experimental(
+        "default_mode_request_user_input",
+        "the tool `request_user_input` outside of plan mode, too",
+    ),
+    _experimental("image_generation"),
     _experimental(
         "chat_deltas",
         "over the conversation API, too, answers over Chat Completions come as deltas, with counts of tokens",

@@ -99,11 +99,13 @@ class McpApproval(StrEnum):
     """Which calls of a tool need the user's consent."""
 
     AUTO = "auto"
-    """None: whoever configures a server trusts it."""
+    """Those of tools that may destroy something or reach the open world, by the hints of the server."""
     PROMPT = "prompt"
+    """All."""
     WRITES = "writes"
     """Those of tools that do not say that they only read."""
     APPROVE = "approve"
+    """None."""
 
 
 class McpServerConfig(Struct, frozen=True, kw_only=True):

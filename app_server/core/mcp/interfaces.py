@@ -23,9 +23,6 @@ class ElicitationRequest(Struct, frozen=True):
     server: str
     message: str
     requested_schema: Json = None
-    meta: Json = None
-    is_approval: bool = False
-    """Asked by this program, and not by the server: whether a tool may run."""
 
 
 class ElicitationResult(Struct, frozen=True):

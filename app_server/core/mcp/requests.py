@@ -1,7 +1,7 @@
 """What is asked of the servers of a conversation, or of those that are started for one request: calls of their tools,
 their resources, who is logged in, and what clients are shown of them: their states, and what they offer.
 
-Where the settings of a server want it, the user is asked before a call of the model. Nothing here emits events.
+Nobody is asked for approval here, and nothing emits events: `core/tools/mcp.py` does both for calls of the model.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Protocol
 
 import anyio
 
-from app_server.core.config.types import McpApproval, McpHttpTransport, McpServerConfig
+from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED, McpFailure, tool_call_error
-from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, McpRuntime
+from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_client import McpRequestFailed, entries
 from app_server.core.mcp.mcp_server import McpServer
 from app_server.core.mcp.offer import ConnectionState, McpTool, ServerStatus, allowed
@@ -36,10 +36,6 @@ from app_server_protocol.events.tools import McpListToolsResponseEvent
 from app_server_protocol.json_limits import nested_too_deeply
 from app_server_protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
 from app_server_protocol.structs import Json, replace
-
-APPROVAL_KIND = "mcp_tool_call"
-"""By which clients distinguish this question from those of the server itself."""
-
 
 LOOK_SECONDS = 15.0
 """For looking at all servers: one that takes longer to start or to answer is shown as far as it has come."""
@@ -193,9 +189,6 @@ class McpRequests:
         if nested_too_deeply(arguments):
             raise McpRequestFailed("the arguments are nested too deeply")
         server = self._manager.servers[tool.server]
-        elicit = self._manager.runtime().elicit
-        if needs_approval(server.config, tool) and not await is_approved(elicit, tool, arguments):
-            raise McpRequestFailed("the user did not allow this call")
         params = {"name": tool.tool} | ({} if arguments is None else {"arguments": arguments})
         result = await _result_of_call(server, params)
         if result is None:
@@ -228,28 +221,6 @@ class McpRequests:
         tokens = self._manager.runtime().tokens
         logged_in = tokens is not None and tokens().has_login(name, config.transport.url)
         return McpAuthStatus.O_AUTH if logged_in else McpAuthStatus.UNSUPPORTED
-
-
-def needs_approval(config: McpServerConfig, tool: McpTool) -> bool:
-    """Return whether the user is asked. A tool is taken to write unless the server says that it only reads."""
-    match config.tool_approvals.get(tool.tool, config.approval):
-        case McpApproval.PROMPT:
-            return True
-        case McpApproval.WRITES:
-            annotations = tool.definition.annotations
-            return annotations is None or annotations.read_only_hint is not True
-        case McpApproval.AUTO | McpApproval.APPROVE:
-            return False
-
-
-async def is_approved(elicit: Elicit | None, tool: McpTool, arguments: Json) -> bool:
-    """Ask the user. Nothing but a plain yes approves; where nobody can be asked, nobody does."""
-    if elicit is None:
-        return False
-    meta = {"codex_approval_kind": APPROVAL_KIND, "tool_params": {} if arguments is None else arguments}
-    message = f"Allow the MCP server `{tool.server}` to run the tool `{tool.tool}`?"
-    answer = await elicit(ElicitationRequest(tool.server, message, meta=meta, is_approval=True))
-    return answer.action == "accept"
 
 
 async def _result_of_call(server: McpServer, params: Json) -> CallToolResult | None:

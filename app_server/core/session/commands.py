@@ -13,7 +13,13 @@ from msgspec import Struct
 from app_server.core.errors import CoreError
 from app_server.core.turn.items import UserWords
 from app_server_protocol.engine.events import TurnKind
-from app_server_protocol.engine.questions import AllowFiles, KeepRule, ToolCallAnswer, UserInputAnswer
+from app_server_protocol.engine.questions import (
+    AllowFiles,
+    KeepRule,
+    McpCallDecision,
+    ToolCallAnswer,
+    UserInputAnswer,
+)
 from app_server_protocol.engine.settings import UNCHANGED, SettingsChange
 from app_server_protocol.events.review import ReviewRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
@@ -120,7 +126,7 @@ class Answer(Struct, frozen=True):
     """Answer the question with this id; None is no answer."""
 
     call_id: str
-    answer: ToolCallAnswer | UserInputAnswer | None
+    answer: ToolCallAnswer | UserInputAnswer | McpCallDecision | None
 
 
 class AnswerElicitation(Struct, frozen=True):

@@ -65,9 +65,9 @@ class Elicitations:
         self,
         announce: Callable[[ElicitationRequestEvent, str | None], None],
         *,
-        may_ask: Callable[[bool], bool],
+        may_ask: Callable[[], bool],
     ) -> None:
-        """`announce` is given the id of the turn that runs; `may_ask` whether the question is an approval."""
+        """`announce` is given the id of the turn that runs."""
         self._announce, self._may_ask = announce, may_ask
         self.running_turn: Callable[[], TurnEmitter | None] = lambda: None
         """Set by the session, which begins turns."""
@@ -76,7 +76,7 @@ class Elicitations:
 
     async def ask(self, request: ElicitationRequest) -> ElicitationResult:
         """Ask the user, and wait for the answer."""
-        if not self._may_ask(request.is_approval):
+        if not self._may_ask():
             return ElicitationResult()
         self._next += 1
         event = ElicitationRequestEvent(
@@ -84,7 +84,6 @@ class Elicitations:
             id=str(self._next),
             message=request.message,
             requested_schema=request.requested_schema,
-            meta=request.meta,
         )
         turn = self.running_turn()
         turn_id = None if turn is None else turn.turn_id

@@ -31,7 +31,7 @@ from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, Conversatio
 from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals
 from app_server_protocol.engine.events import EngineEvent, Question
-from app_server_protocol.engine.questions import ToolCallAnswer, UserInputAnswer
+from app_server_protocol.engine.questions import McpCallDecision, ToolCallAnswer, UserInputAnswer
 from app_server_protocol.engine.settings import Settings
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent
 from app_server_protocol.policy import ReviewDecision
@@ -123,7 +123,7 @@ class EditorAccess(Struct, frozen=True):
     changes: DiskChanges
 
 
-ClientQuestions = PendingAnswers[str, ToolCallAnswer | UserInputAnswer | None]
+ClientQuestions = PendingAnswers[str, ToolCallAnswer | UserInputAnswer | McpCallDecision | None]
 
 
 class ToolFailure(Exception):

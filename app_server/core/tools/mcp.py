@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from app_server.core.mcp.consent import read_only_hint
 from app_server.core.mcp.faults import McpFailure
-from app_server.core.mcp.results import ALL_SERVERS, RESOURCES, TEMPLATES, ResourceKind, text_result
+from app_server.core.mcp.results import (
+    ALL_SERVERS,
+    RESOURCES,
+    TEMPLATES,
+    McpCallOutcome,
+    ResourceKind,
+    text_result,
+)
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.core.tools.mcp_consent import refusal
 from app_server.core.tools.schemas import ListingArguments, ReadingArguments, parse_arguments, parse_json
 from app_server_protocol.engine.items import ItemStatus, McpToolCall
 from app_server_protocol.mcp import ErrResult, McpInvocation, McpModel, McpResult, OkResult
@@ -73,9 +82,18 @@ async def _call_server(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     if tool is None:
         raise ToolFailure(f"unsupported call: {call.name}")
     invocation = McpInvocation(server=tool.server, tool=tool.tool, arguments=arguments)
-    item = McpToolCall(id=call.call_id, invocation=invocation)
+    item = McpToolCall(id=call.call_id, invocation=invocation, read_only_hint=read_only_hint(tool))
     turn.items.start(item)
-    outcome = await turn.mcp.requests.call(call.name, arguments)
+    began = turn.sources.clock()
+    refused = None
+    if arguments is None or isinstance(
+        arguments, dict
+    ):  # the call fails without a question where they are neither
+        refused = await refusal(call.call_id, tool, call.name, arguments, turn)
+    if refused is None:
+        outcome = await turn.mcp.requests.call(call.name, arguments)
+    else:
+        outcome = McpCallOutcome(None, refused, turn.sources.clock() - began)
     turn.items.complete(finished_item(item, outcome.seconds, outcome.event_result()))
     return ToolOutput(outcome.payload())
 

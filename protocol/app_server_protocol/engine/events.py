@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.items import FileChange, Item
-from app_server_protocol.engine.questions import ToolCallQuestion, UserInputQuestion
+from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
 from app_server_protocol.engine.settings import Settings
 from app_server_protocol.events.commands import (
     ApplyPatchApprovalRequestEvent,
@@ -246,7 +246,7 @@ class McpServersSettled(Struct, frozen=True):
 Delta = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta
 UserQuestion = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
 """What every API can ask."""
-ToolQuestion = ToolCallQuestion | UserInputQuestion
+ToolQuestion = ToolCallQuestion | UserInputQuestion | McpCallQuestion
 """What only APIs can ask that have words for it."""
 Question = UserQuestion | ToolQuestion
 Notice = (

@@ -131,6 +131,8 @@ class McpToolCall(Struct, frozen=True, kw_only=True):
     status: ItemStatus = ItemStatus.IN_PROGRESS
     result: app_server_protocol.mcp.McpResult | None = None
     seconds: float | None = None
+    read_only_hint: bool | None = None
+    """The server's word for it that the tool only reads, or does not; None: it says neither, or it is not known."""
 
 
 class ImageView(Struct, frozen=True):

@@ -5,6 +5,7 @@ it brings to a conversation, which it is asked to run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -53,6 +54,37 @@ class UserInputAnswer(Struct, frozen=True):
     """By the id of the inquiry."""
 
     answers: Mapping[str, tuple[str, ...]]
+
+
+class McpCallQuestion(Struct, frozen=True, kw_only=True):
+    """Question to the user: may the model call this tool of an MCP server?"""
+
+    call_id: str
+    server: str
+    tool: str
+    description: str | None
+    annotations: Json
+    """The server's own hints about the tool, as MCP writes them; None: it gives none."""
+    arguments: Json
+    can_be_kept: bool
+    """Whether a yes may go into the user's settings."""
+    as_inquiry: bool
+    """Whether clients of the thread API are asked as by the model, and not as by the server."""
+
+    @property
+    def message(self) -> str:
+        return f'Allow the {self.server} MCP server to run tool "{self.tool}"?'
+
+
+class McpCallDecision(StrEnum):
+    """Answer to a `McpCallQuestion`."""
+
+    ONCE = "once"
+    SESSION = "session"
+    ALWAYS = "always"
+    """For every conversation: the settings keep it."""
+    DECLINED = "declined"
+    CANCELLED = "cancelled"
 
 
 class KeepRule(Struct, frozen=True):

@@ -3,9 +3,6 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
-
 import app_server_protocol
 from app_server_protocol.base import EngineModel
 from app_server_protocol.events.commands import Duration
@@ -89,5 +86,3 @@ class ElicitationRequestEvent(EngineModel):
     id: str
     message: str
     requested_schema: Json = None
-    meta: SkipJsonSchema[Json] = Field(default=None, exclude=True)
-    """What the question is about. This API has no words for it."""

@@ -41,7 +41,13 @@ from app_server_protocol.engine.items import (
     Plan,
     Reasoning,
 )
-from app_server_protocol.engine.questions import Choice, Inquiry, ToolCallQuestion, UserInputQuestion
+from app_server_protocol.engine.questions import (
+    Choice,
+    Inquiry,
+    McpCallQuestion,
+    ToolCallQuestion,
+    UserInputQuestion,
+)
 from app_server_protocol.engine.settings import Settings
 from app_server_protocol.events import notices, tools
 from app_server_protocol.events.commands import (
@@ -114,6 +120,16 @@ EVENTS: list[EngineEvent] = [
     tools.ElicitationRequestEvent(server_name="s", id="1", message="m"),
     ToolCallQuestion(call_id="a", tool="t", namespace=None, arguments={}),
     UserInputQuestion("a", (Inquiry(id="i", header="h", text="t", choices=(Choice("l", "d"),)),)),
+    McpCallQuestion(
+        call_id="a",
+        server="s",
+        tool="t",
+        description=None,
+        annotations=None,
+        arguments={},
+        can_be_kept=True,
+        as_inquiry=False,
+    ),
     notices.BackgroundEventEvent(message="x"),
     notices.DeprecationNoticeEvent(summary="x"),
     notices.ErrorEvent(message="x"),

@@ -1,0 +1,63 @@
+"""Which calls of MCP tools the user is asked about."""
+
+import pytest
+
+from app_server.core.config.types import McpApproval, McpServerConfig, McpStdioTransport
+from app_server.core.mcp.consent import needs_approval
+from app_server.core.mcp.offer import McpTool, model_tools, server_tools
+from app_server_protocol.structs import Json
+
+CAREFUL = {
+    "none": None,
+    "empty": {},
+    "only a title": {"title": "T", "idempotentHint": True},
+    "no reader": {"readOnlyHint": False},
+    "destructive": {"destructiveHint": True},
+    "not destructive, perhaps open": {"destructiveHint": False},
+    "closed world, perhaps destructive": {"openWorldHint": False},
+    "not destructive, open": {"destructiveHint": False, "openWorldHint": True},
+    "no hints at all": {"readOnlyHint": 7.5},
+}
+HARMLESS = {
+    "adds to a closed world": {"destructiveHint": False, "openWorldHint": False},
+    "all false": {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
+}
+READERS = {
+    "reader": {"readOnlyHint": True},
+    "reader of the open world": {"readOnlyHint": True, "openWorldHint": True},
+    "reader that says it destroys": {"readOnlyHint": True, "destructiveHint": True},
+}
+ALL = {**CAREFUL, **HARMLESS, **READERS}
+
+ASKED = {
+    McpApproval.AUTO: CAREFUL.keys(),
+    McpApproval.WRITES: CAREFUL.keys() | HARMLESS.keys(),
+    McpApproval.PROMPT: ALL.keys(),
+    McpApproval.APPROVE: set[str](),
+}
+
+
+def server(approval: McpApproval, **of_tools: McpApproval) -> McpServerConfig:
+    transport = McpStdioTransport(command="x")
+    return McpServerConfig(name="s", transport=transport, approval=approval, tool_approvals=of_tools)
+
+
+def tool(annotations: Json) -> McpTool:
+    raw: dict[str, Json] = {"name": "t", "inputSchema": {"type": "object"}}
+    if annotations is not None:
+        raw["annotations"] = annotations
+    kept, _ = server_tools(server(McpApproval.AUTO), [raw])
+    (found,) = model_tools(kept, ())[0].values()
+    return found
+
+
+@pytest.mark.parametrize("mode", ASKED)
+@pytest.mark.parametrize("hints", ALL)
+def test_the_mode_and_the_hints_of_the_tool_decide(mode: McpApproval, hints: str) -> None:
+    assert needs_approval(server(mode), tool(ALL[hints])) is (hints in ASKED[mode])
+
+
+def test_the_mode_of_a_tool_goes_before_that_of_its_server() -> None:
+    config = server(McpApproval.PROMPT, t=McpApproval.APPROVE)
+    assert not needs_approval(config, tool(None))
+    assert needs_approval(server(McpApproval.APPROVE, t=McpApproval.PROMPT), tool(READERS["reader"]))
