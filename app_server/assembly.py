@@ -70,7 +70,7 @@ class Models(Struct, frozen=True):
             self.networks.of(caller.environment),
             env=caller.environment,
             identity=caller.caller.identity(),
-            login=self.auth.with_key(caller.api_key, caller.first_api_key).under(config.login),
+            login=self.auth.with_keys(caller.api_keys, caller.first_api_keys).under(config.login),
             rng=self.jitter,
             gate=self.gate,
             watch=None if telemetry is NO_TELEMETRY else telemetry.api_request,
@@ -80,7 +80,9 @@ class Models(Struct, frozen=True):
         """Return the provider's models; none if the request fails."""
         environment = caller.environment
         login = (
-            await self.auth.with_key(caller.api_key, caller.first_api_key).under(config.login).credentials()
+            await self.auth.with_keys(caller.api_keys, caller.first_api_keys)
+            .under(config.login)
+            .credentials()
         )
         models = await list_models(
             config.provider,
@@ -181,7 +183,8 @@ class EngineAdapters:
                 self._exports = True
         if self._export is None:
             return NO_TELEMETRY
-        method, claims = self._auth.method(), self._auth.identity()
+        auth = self._auth.under(config.login)
+        method, claims = auth.method(), auth.identity()
         facts = ConversationFacts(
             conversation_id=conversation_id,
             app_version=PROTOCOL_VERSION,

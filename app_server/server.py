@@ -32,8 +32,8 @@ from app_server.core.caller import (
     OPENAI_API_KEY,
     Caller,
     ClientIdentity,
-    env_api_key,
-    first_api_key,
+    env_api_keys,
+    first_api_keys,
 )
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import SettingsPlace, SharingSettings
@@ -292,9 +292,9 @@ class Server:
             client=Client(outgoing, profile, caller, place.hears_all, place.has_folder),
             handshake=Handshake(profile, user_agent),
             accounts=Accounts(
-                self._auth.with_key(
-                    env_api_key(place.environment, caller.key_variables),
-                    first_api_key(place.environment, caller),
+                self._auth.with_keys(
+                    env_api_keys(place.environment, caller.key_variables),
+                    first_api_keys(place.environment, caller),
                 ),
                 config,
                 self._mcp_logins,
@@ -335,7 +335,7 @@ def auth_manager(settings: ServerSettings) -> AuthManager:
         settings.home,
         clock=settings.machine.wall_clock,
         issuer=Lazy(load_issuer),
-        env_api_key=env_api_key(environment, key_variables(settings)),
+        env_api_keys=env_api_keys(environment, key_variables(settings)),
     )
 
 

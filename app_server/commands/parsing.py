@@ -20,7 +20,8 @@ from app_server.commands.options import SERVER_OPTIONS, Subcommand, any_of
 from app_server.standard_streams import complain
 
 PROGRAM = "app-server"
-VERSION = f"{PROGRAM} {__version__} (protocol: codex-cli {PROTOCOL_VERSION})"
+VERSION = f"codex-cli {PROTOCOL_VERSION} ({PROGRAM} {__version__})"
+"""The protocol's version comes first: clients take the first one that they find for that of codex."""
 ABOUT = "A JSON-RPC app server over stdio with a whole coding agent inside."
 MORE = f"`{PROGRAM} help COMMAND` shows the options of a command, and examples."
 WRONG_COMMAND_LINE = 2

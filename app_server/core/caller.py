@@ -56,21 +56,22 @@ class CurrentCaller:
                 self.environment = caller.environment
 
     @property
-    def api_key(self) -> str | None:
-        """Return the key that stands in for a stored login."""
-        return env_api_key(self.environment, self.caller.key_variables)
+    def api_keys(self) -> Mapping[str, str]:
+        """Return the keys that may stand in for a stored login, by their variables, the first one first."""
+        return env_api_keys(self.environment, self.caller.key_variables)
 
     @property
-    def first_api_key(self) -> str | None:
-        """Return the key that counts ahead of a stored login."""
-        return first_api_key(self.environment, self.caller)
+    def first_api_keys(self) -> Mapping[str, str]:
+        """Return the key that counts ahead of a stored login, by its variable."""
+        return first_api_keys(self.environment, self.caller)
 
 
-def first_api_key(environment: Mapping[str, str], caller: Caller) -> str | None:
-    """Return the key in an environment that counts ahead of a stored login; None if the caller has no such key."""
-    return environment.get(caller.first_key_variable or "") or None
+def first_api_keys(environment: Mapping[str, str], caller: Caller) -> Mapping[str, str]:
+    """Return the key in an environment that counts ahead of a stored login, by its variable; none if there is none."""
+    name = caller.first_key_variable
+    return env_api_keys(environment, () if name is None else (name,))
 
 
-def env_api_key(environment: Mapping[str, str], variables: tuple[str, ...]) -> str | None:
-    """Return the value of the first of these variables that has one."""
-    return next((environment[name] for name in variables if environment.get(name)), None)
+def env_api_keys(environment: Mapping[str, str], variables: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the values of these variables that have one, in their order."""
+    return {name: environment[name] for name in variables if environment.get(name)}

@@ -218,7 +218,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_says_its_own_version_and_that_of_the_protocol_as_clients_parse_it() -> None:
     done = run("--version")
-    said = f"app-server {__version__} (protocol: codex-cli {PROTOCOL_VERSION})\n"
+    said = f"codex-cli {PROTOCOL_VERSION} (app-server {__version__})\n"
     assert (done.returncode, done.stdout) == (0, said)
 
 

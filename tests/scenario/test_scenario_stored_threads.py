@@ -39,6 +39,27 @@ def told(w: World, thread: str, since: int = 0) -> list[Json]:
     return lines
 
 
+async def test_a_list_may_be_limited_to_some_threads(world: MakeWorld) -> None:
+    async with world(reply(says("hello")), reply(says("hello")), reply(says("hello"))) as w:
+        first, second, third = [await talk(w.client, f"words {n}") for n in range(3)]
+        some = [third, first.upper(), third, UNKNOWN]
+        assert [each["id"] for each in await listed(w, includedThreadIds=some)] == [third, first]
+        assert [
+            each["id"] for each in await listed(w, includedThreadIds=some, excludedThreadIds=[third])
+        ] == [first]
+        assert await listed(w, includedThreadIds=some, cwd="/elsewhere") == []
+        assert await listed(w, includedThreadIds=[]) == []
+        assert len(await listed(w, includedThreadIds=None)) == 3
+        for wrong, message in (
+            ([UNKNOWN] * 101, "includedThreadIds accepts at most 100 entries"),
+            (["nope"], "invalid included thread id: 'nope'"),
+        ):
+            with pytest.raises(Refused, match=message) as refused:
+                await listed(w, includedThreadIds=wrong)
+            assert refused.value.code == -32602
+    assert second not in (first, third)
+
+
 async def test_a_name_is_shown_everywhere(world: MakeWorld) -> None:
     async with world(reply(says("hello")), reply(says("hello"))) as w:
         thread, other = await talk(w.client, "first words"), await talk(w.client, "second words")

@@ -233,6 +233,42 @@ async def test_the_setting_of_the_address_moves_the_built_in_provider(world: Mak
     assert len(w.model.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("claim", "account"),
+    [
+        (
+            '[model_providers.window]\nname = "w"\nbase_url = "http://127.0.0.1:9"\nenv_key = "OPENAI_API_KEY"\n',
+            None,
+        ),
+        (
+            '[model_providers.window]\nname = "w"\nbase_url = "http://127.0.0.1:9"\n'
+            'env_http_headers = { api-key = "OPENAI_API_KEY" }\n',
+            None,
+        ),
+        ("", {"type": "apiKey"}),
+    ],
+)
+async def test_the_key_of_another_provider_is_no_login(world: MakeWorld, claim: str, account: Json) -> None:
+    def move(w: World) -> None:
+        path = w.home / "config.toml"
+        text = path.read_text()
+        url = text.partition('base_url = "')[2].partition('"')[0]
+        text = text.replace('model_provider = "scripted"\n', "")
+        path.write_text(f'openai_base_url = "{url}"\n{text}\n{claim}')
+
+    environment = {"OPENAI_API_KEY": "sk-nonce"}
+    async with world(reply(says("a")), before=move, environment=environment) as w:
+        shown = await w.client.call("account/read")
+        assert (shown["account"], shown["requiresOpenaiAuth"]) == (account, True)
+        status = await w.client.call("getAuthStatus", {"includeToken": True})
+        assert (status["authMethod"] is None, status["authToken"]) == (account is None, None)
+        started = await w.client.call("thread/start", {"modelProvider": "openai"})
+        done = await ended(w.client, await turn(w.client, started["thread"]["id"]))
+        assert done["status"] == ("failed" if account is None else "completed")
+    assert "sk-nonce" not in json.dumps(w.client.received())
+    assert len(w.model.requests) == (0 if account is None else 1)
+
+
 Before = tuple[str, ...]
 """The APIs that made the turns so far."""
 

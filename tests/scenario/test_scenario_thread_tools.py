@@ -181,6 +181,18 @@ async def test_outside_of_plan_mode_the_user_is_not_asked(world: MakeWorld) -> N
         assert results(w) == ["request_user_input is unavailable in Default mode"]
 
 
+async def test_a_feature_lets_the_model_ask_outside_of_plan_mode(world: MakeWorld) -> None:
+    async with world(reply(ASK), reply(says("ok")), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client, config={"features.default_mode_request_user_input": True})
+        id = await turn(w.client, thread)
+        await w.client.answer(
+            await w.client.expect(USER_INPUT), {"answers": {"colour": {"answers": ["Blue"]}}}
+        )
+        await ended(w.client, id)
+        assert results(w) == ['{"answers":{"colour":{"answers":["Blue"]}}}']
+        assert "request_user_input" in w.model.requests[0].tools
+
+
 # --- plans
 INTRO = "Intro\n<proposed_plan>\n# Plan\n- one\n</proposed_plan>\nOutro"
 

@@ -7,7 +7,7 @@ Concurrent requests share one refresh, and a login that another process has refr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from app_server.core.auth.credentials import (
     Tokens,
     credentials_of,
 )
-from app_server.core.config.types import LoginSettings
+from app_server.core.config.types import NO_ENTRIES, LoginSettings
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy
 from app_server_protocol.structs import Discreet, replace
@@ -44,7 +44,7 @@ class AuthStatus(Discreet, frozen=True):
     HIDDEN = ("token",)
     method: AuthMethod | None
     token: str | None
-    """Only if requested."""
+    """Only if requested, and of a stored login: a key of the environment is the environment's."""
     requires_openai_auth: bool
 
 
@@ -57,14 +57,14 @@ class AuthManager:
         *,
         clock: Callable[[], float],
         issuer: Lazy[Issuer],
-        env_api_key: str | None = None,
-        first_api_key: str | None = None,
+        env_api_keys: Mapping[str, str] = NO_ENTRIES,
+        first_api_keys: Mapping[str, str] = NO_ENTRIES,
     ) -> None:
         self.home = home
         self.settings = LoginSettings()
         """Which logins the user allows."""
         self._clock, self._issuer = clock, issuer
-        self._env_api_key, self._first_api_key = env_api_key, first_api_key
+        self._env_api_keys, self._first_api_keys = env_api_keys, first_api_keys
         self._renewal = anyio.Lock()
 
     @property
@@ -78,12 +78,14 @@ class AuthManager:
         other.settings = settings
         return other
 
-    def with_key(self, env_api_key: str | None, first_api_key: str | None = None) -> AuthManager:
-        """Return the same logins with the keys of another environment: one that stands in for a login, and one that
-        counts ahead of every login.
+    def with_keys(
+        self, env_api_keys: Mapping[str, str], first_api_keys: Mapping[str, str] = NO_ENTRIES
+    ) -> AuthManager:
+        """Return the same logins with the keys of another environment, by their variables: those that stand in for a
+        login, and those that count ahead of every login.
         """
         other = copy(self)
-        other._env_api_key, other._first_api_key = env_api_key, first_api_key
+        other._env_api_keys, other._first_api_keys = env_api_keys, first_api_keys
         return other
 
     async def status(
@@ -101,7 +103,7 @@ class AuthManager:
             found = self.stored_credentials()
         if found is None:
             return AuthStatus(None, None, requires_openai_auth=True)
-        token = found.bearer if include_token else None
+        token = found.bearer if include_token and self._is_stored(found) else None
         return AuthStatus(found.method, token, requires_openai_auth=True)
 
     async def credentials(self) -> Credentials | None:
@@ -199,9 +201,18 @@ class AuthManager:
         return credentials_of(StoredAuth(tokens=tokens))
 
     def _read(self) -> StoredAuth:
-        first = self._first_api_key
+        first = self._unclaimed(self._first_api_keys)
         stored = StoredAuth(api_key=first) if first else credentials.read_auth(self.home) or StoredAuth()
-        return credentials.permitted(stored, self.settings, self._env_api_key)
+        return credentials.permitted(stored, self.settings, self._unclaimed(self._env_api_keys))
+
+    def _unclaimed(self, keys: Mapping[str, str]) -> str | None:
+        """Return the first key whose variable is not that of a configured provider or MCP server."""
+        claimed = self.settings.claimed_variables
+        return next((key for name, key in keys.items() if name not in claimed), None)
+
+    def _is_stored(self, found: Credentials) -> bool:
+        stored = credentials_of(credentials.read_auth(self.home) or StoredAuth())
+        return stored is not None and stored.bearer == found.bearer
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)

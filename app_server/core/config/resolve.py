@@ -185,7 +185,8 @@ def resolve(
         warnings=tuple(islice(chain(warnings, settings.unknown_keys()), MAX_WARNINGS)),
         old_names=tuple(sorted(layered.old_names.items())),
     )
-    return replace(config, notices=notices)
+    login = replace(config.login, claimed_variables=config.credential_variables())
+    return replace(config, notices=notices, login=login)
 
 
 def _permissions(

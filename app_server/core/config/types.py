@@ -258,6 +258,8 @@ class LoginSettings(Struct, frozen=True, kw_only=True):
     forced_method: str | None = None
     """`chatgpt` or `api`: the only login method."""
     workspace_id: str | None = None
+    claimed_variables: frozenset[str] = frozenset()
+    """Variables that hold a credential of one configured provider or MCP server: what they hold is no login."""
 
 
 class SettingsWarning(Struct, frozen=True):

@@ -300,6 +300,9 @@ class IndexQuery(Struct, frozen=True):
                 json_array(named),
             )
         condition = f"(known = {UNREAD} OR (known = {SHOWN} AND {' AND '.join(parts)}))"
+        if wanted.included is not None:
+            condition += " AND id IN (SELECT value FROM json_each(?))"
+            values.append(json_array(wanted.included))
         if wanted.excluded:
             condition += " AND id NOT IN (SELECT value FROM json_each(?))"
             values.append(json_array(wanted.excluded))

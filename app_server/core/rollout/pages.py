@@ -78,6 +78,8 @@ class ThreadFilter(Struct, frozen=True, kw_only=True):
     providers: frozenset[str] | None = None
     cwds: frozenset[str] | None = None
     """Normalised paths."""
+    included: frozenset[str] | None = None
+    """Ids of the only threads that are wanted."""
     excluded: frozenset[str] = frozenset()
     search: str | None = None
     """Text that the preview or the name contains, in whatever case."""
@@ -97,7 +99,8 @@ class ListRequest(Struct, frozen=True, kw_only=True):
     @property
     def follows_names(self) -> bool:
         """Tell whether names give the order, and most threads are wanted."""
-        return not self.by_change and self.filter.search is None and self.filter.cwds is None
+        wanted = self.filter
+        return not self.by_change and (wanted.search, wanted.cwds, wanted.included) == (None, None, None)
 
 
 def source_word(source: SessionOrigin | dict[str, Json]) -> str:

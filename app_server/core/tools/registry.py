@@ -111,7 +111,7 @@ FREEFORM_PATCH: Final = FreeformTool(
 """For models that were trained on the format of patches."""
 
 ASKING: Final = BuiltinTool("request_user_input", USER, schemas.UserInputArguments, NEVER, accepted=True)
-"""Offered in plan mode only. Otherwise a call is answered with that."""
+"""Offered in plan mode, or where a feature says so. Otherwise a call is answered with that."""
 
 GOAL_TOOLS: Final = (
     BuiltinTool("get_goal", USER, schemas.NoArguments, parallel=True),
@@ -182,7 +182,7 @@ def build_tools(
     tools: list[Tool] = [tool for tool in TOOLS if tool.switch in switches]
     if goals:
         tools += GOAL_TOOLS
-    if mode is TurnMode.PLAN:
+    if mode is TurnMode.PLAN or config.features.enabled(schemas.ASKS_IN_DEFAULT_MODE):
         tools.append(ASKING)
     tools = [*(tool for tool in tools if tool.name not in replaced), *brought]
     if mcp is not None:

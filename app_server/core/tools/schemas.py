@@ -270,6 +270,10 @@ class PlanArguments(ToolArguments):
     plan: Annotated[tuple[PlanStep, ...], says("All steps, in order; at most one is in progress.")]
 
 
+ASKS_IN_DEFAULT_MODE: Final = "default_mode_request_user_input"
+"""The feature with which the model may ask the user outside of plan mode."""
+
+
 class UserInputChoice(ToolArguments):
     label: Annotated[str, says("One to five words.")]
     description: Annotated[str, says("What choosing it means, in a sentence.")]

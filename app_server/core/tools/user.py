@@ -1,6 +1,6 @@
-"""Tools between the model and the user, with no other effect: `update_plan` shows the model's plan; in plan mode only,
-`request_user_input` asks, and the user chooses or writes an answer; `get_goal`, `create_goal` and `update_goal` are
-about the goal of the thread.
+"""Tools between the model and the user, with no other effect: `update_plan` shows the model's plan; in plan mode, or
+where a feature says so, `request_user_input` asks, and the user chooses or writes an answer; `get_goal`, `create_goal`
+and `update_goal` are about the goal of the thread.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
 
 
 async def _request_user_input(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    if turn.settings.mode.kind is not TurnMode.PLAN:
+    in_plan_mode = turn.settings.mode.kind is TurnMode.PLAN
+    if not in_plan_mode and not turn.config.features.enabled(schemas.ASKS_IN_DEFAULT_MODE):
         raise ToolFailure("request_user_input is unavailable in Default mode")
     inquiries = _inquiries(schemas.parse_arguments(call.arguments, schemas.UserInputArguments))
     question = UserInputQuestion(call.call_id, inquiries)

@@ -43,6 +43,7 @@ ThreadListCwdFilter = TypeAliasType("ThreadListCwdFilter", str | tuple[str, ...]
 class ThreadListParams(WireModel):
     """A page of stored threads. Without providers those of the configured one; with an empty list those of all.
 
+    `includedThreadIds`, an empty list too, limits the page to these threads; `excludedThreadIds` leaves threads out.
     `parentThreadId` and `ancestorThreadId` ask for threads that another one began; there are none. `originators` is
     refused: threads are not found by the clients that began them.
     """
@@ -51,6 +52,7 @@ class ThreadListParams(WireModel):
     parent_thread_id: str | None = experimental()
     cursor: str | None = None
     limit: Count | None = None
+    included_thread_ids: tuple[str, ...] | None = None
     excluded_thread_ids: tuple[str, ...] | None = None
     sort_key: ThreadSortKey | None = None
     sort_direction: SortDirection | None = None

@@ -86,7 +86,7 @@ async def test_what_is_no_key_is_refused_and_not_repeated(auth: AuthManager, key
 
 
 async def test_a_key_of_the_environment_stands_in(alone: AuthManager) -> None:
-    auth = alone.with_key("sk-env")
+    auth = alone.with_keys({"OPENAI_API_KEY": "sk-env"})
     assert await auth.credentials() == Credentials("sk-env", None, AuthMethod.API_KEY)
     auth.login_with_api_key("sk-own")
     assert await auth.credentials() == Credentials("sk-own", None, AuthMethod.API_KEY)
@@ -96,10 +96,29 @@ async def test_a_key_of_the_environment_stands_in(alone: AuthManager) -> None:
 
 async def test_a_key_that_counts_first_is_used_where_there_is_a_login(alone: AuthManager) -> None:
     alone.login_with_api_key("sk-own")
-    auth = alone.with_key("sk-env", "sk-first")
+    auth = alone.with_keys({"OPENAI_API_KEY": "sk-env"}, {"CODEX_API_KEY": "sk-first"})
     assert await auth.credentials() == Credentials("sk-first", None, AuthMethod.API_KEY)
     auth.settings = LoginSettings(forced_method="chatgpt")
     assert await auth.credentials() is None
+
+
+async def test_a_key_of_the_environment_is_no_token_for_clients(alone: AuthManager) -> None:
+    auth = alone.with_keys({"OPENAI_API_KEY": "sk-env"})
+    status = await auth.status(requires_openai_auth=True, include_token=True)
+    assert status == AuthStatus(AuthMethod.API_KEY, None, requires_openai_auth=True)
+    auth.login_with_api_key("sk-own")
+    status = await auth.status(requires_openai_auth=True, include_token=True)
+    assert status == AuthStatus(AuthMethod.API_KEY, "sk-own", requires_openai_auth=True)
+
+
+async def test_a_variable_that_a_provider_claims_is_no_login(alone: AuthManager) -> None:
+    both = alone.with_keys({"CODEX_API_KEY": "sk-first", "OPENAI_API_KEY": "sk-env"})
+    claimed = both.under(LoginSettings(claimed_variables=frozenset({"CODEX_API_KEY"})))
+    assert await claimed.credentials() == Credentials("sk-env", None, AuthMethod.API_KEY)
+    none_left = both.under(LoginSettings(claimed_variables=frozenset({"CODEX_API_KEY", "OPENAI_API_KEY"})))
+    assert await none_left.credentials() is None
+    none_left.login_with_api_key("sk-own")
+    assert await none_left.credentials() == Credentials("sk-own", None, AuthMethod.API_KEY)
 
 
 async def test_a_login_is_used_while_it_is_good(auth: AuthManager, issuer: ScriptedIssuer) -> None:

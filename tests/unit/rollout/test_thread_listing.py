@@ -161,6 +161,10 @@ def test_filters(tmp_path: Path) -> None:
     assert previews(of, providers=frozenset({"far"}), sources=frozenset({"exec"})) == ["straw"]
     assert previews(of, excluded=frozenset({conversation_id(3)}), by_change=True) == ["find the Needle"]
     assert previews(of, excluded=frozenset({conversation_id(0)})) == ["other"]
+    for by_change in (True, False):
+        two = frozenset({conversation_id(0), conversation_id(6), conversation_id(20)})
+        assert previews(of, included=two, by_change=by_change) == ["find the Needle"]
+        assert previews(of, included=two, excluded=two, by_change=by_change) == []
 
 
 def test_where_most_threads_do_not_match_the_index_is_asked(

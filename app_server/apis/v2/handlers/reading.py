@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 from app_server.apis.router import Route, route
-from app_server.apis.v2.errors import invalid_cursor, parse_thread_id
+from app_server.apis.v2.errors import invalid_cursor
 from app_server.apis.v2.loaded_threads import FoundThread, ReadingContext
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import thread_status
@@ -25,7 +25,7 @@ from app_server.core.rollout.pages import (
     parse_cursor,
 )
 from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
-from app_server_protocol.ids import sound_path
+from app_server_protocol.ids import parse_conversation_id, sound_path
 from app_server_protocol.structs import Written
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import ByPages
@@ -158,7 +158,8 @@ SOURCES = {
 }
 """The stored sources of each kind."""
 
-MOST_EXCLUDED = 100
+MOST_LISTED = 100
+"""Threads that one request includes or excludes by their ids."""
 
 
 async def thread_list(
@@ -171,7 +172,12 @@ async def thread_list(
     if params.parent_thread_id is not None or params.ancestor_thread_id is not None:
         yield wire.ThreadListResponse(data=())  # no thread here begins others
         return
+    included = _included(params)
+    if included is not None and not included:
+        yield wire.ThreadListResponse(data=())
+        return
     wanted = ThreadFilter(
+        included=included,
         sources=list_sources(params.source_kinds),
         default_provider=(provider := context.config.load().provider.id),
         providers=frozenset((provider,) if params.model_providers is None else params.model_providers)
@@ -222,12 +228,25 @@ async def _cwds(context: ReadingContext, params: wire.ThreadListParams) -> froze
     return await context.stored.folders([os.path.join(context.config.cwd, each) for each in named])
 
 
+def _included(params: wire.ThreadListParams) -> frozenset[str] | None:
+    if params.included_thread_ids is None:
+        return None
+    return _thread_ids(params.included_thread_ids, "includedThreadIds", "included")
+
+
 def _excluded(params: wire.ThreadListParams) -> frozenset[str]:
-    ids = params.excluded_thread_ids or ()
-    if len(ids) > MOST_EXCLUDED:
-        message = f"at most {MOST_EXCLUDED} threads can be excluded, not {len(ids)}"
-        raise invalid_field(message, "excludedThreadIds")
-    return frozenset(parse_thread_id(each, "excludedThreadIds") for each in ids)
+    return _thread_ids(params.excluded_thread_ids or (), "excludedThreadIds", "excluded")
+
+
+def _thread_ids(ids: Sequence[str], field: str, what: str) -> frozenset[str]:
+    """Return the ids in a list of them. Raises RpcError with the code that clients expect of a list."""
+    if len(ids) > MOST_LISTED:
+        raise invalid_params(f"{field} accepts at most {MOST_LISTED} entries", field)
+    parsed = {each: parse_conversation_id(each) for each in ids}
+    wrong = next((each for each, id in parsed.items() if id is None), None)
+    if wrong is not None:
+        raise invalid_params(f"invalid {what} thread id: {wrong[:100]!r} is no UUID", field)
+    return frozenset(id for id in parsed.values() if id is not None)
 
 
 MOST_CHARACTERS = 1024
