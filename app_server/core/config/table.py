@@ -346,6 +346,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         " log_dir sqlite_home skills apps plugins ghost_snapshot project_root_markers"
         " background_terminal_max_timeout model_catalog_json commit_attribution mcp_oauth_callback_port",
     ),
+    SettingsPart(OF_OTHERS, "model_providers.NAME"): _names(ANYTHING, "supports_websockets"),
     SettingsPart(OF_OTHERS, "mcp_servers.NAME"): {
         "bearer_token": Setting(
             refused("is not supported; name a variable in `bearer_token_env_var`"), to=None
