@@ -167,7 +167,6 @@ LATE_IMPORTS = {
     "app_server.core.mcp.mcp_server": "only where a server is configured",
     "app_server.core.mcp.offer": "only where a server is configured",
     "app_server.core.mcp.requests": "only where a server is configured",
-    "app_server.core.auth.credentials": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.stored_conversations": "not to begin a conversation",
     "app_server.core.rollout.conversation": "only for conversations that were stored",

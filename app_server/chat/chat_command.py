@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -37,6 +39,7 @@ def run_chat(args: argparse.Namespace) -> int:
 
 
 async def _chat(args: argparse.Namespace) -> int:
+    interrupts = Interrupts()
     typed = sys.stdin is not None and sys.stdin.isatty()
     terminal = typed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not args.plain
     try:
@@ -47,7 +50,9 @@ async def _chat(args: argparse.Namespace) -> int:
         if terminal:
             from app_server.chat.terminal_chat import in_terminal as frontend  # noqa: PLC0415  slow to import
         else:
-            from app_server.chat.plain_chat import in_plain_lines as frontend  # noqa: PLC0415  needs the extra
+            from app_server.chat.plain_chat import in_plain_lines  # noqa: PLC0415  needs the extra
+
+            frontend = partial(in_plain_lines, interrupts=interrupts)
     except ImportError:
         raise command_line.InvalidCommandLine(MISSING_EXTRA, INSTALL_EXTRA) from None
     opening = opening_of(args)
@@ -60,10 +65,22 @@ async def _chat(args: argparse.Namespace) -> int:
             group.cancel_scope,
             command_line.ENDING[1:] if terminal else command_line.ENDING,
             ended_by.append,
+            interrupts.handled,
         )
         await chat_session(connector, console, frontend, cwd, home, opening)
         group.cancel_scope.cancel()
     return command_line.SIGNALLED + ended_by[0] if ended_by else 0
+
+
+class Interrupts:
+    """Ctrl-C where it is a signal: the frontend may say that it has ended something else than the chat."""
+
+    def __init__(self) -> None:
+        self.on_interrupt: Callable[[], bool] = lambda: False
+
+    def handled(self, number: int) -> bool:
+        """Return whether a signal was taken by the frontend."""
+        return number == signal.SIGINT and self.on_interrupt()
 
 
 @asynccontextmanager

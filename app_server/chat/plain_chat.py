@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,6 +24,7 @@ from app_server.chat.conversation import ChatConversation
 from app_server.chat.event_view import NOTICE
 from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.slash_commands import EnteredLines, Leave
+from app_server.client.failures import AppServerError
 
 READ_SIZE = 1 << 16
 
@@ -91,9 +92,23 @@ QUESTION_ROWS = 16
 """Of what is asked, where it might not fit on the screen; then all of it is above."""
 
 
-async def in_plain_lines(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
+TWICE_WITHIN = 2.0
+"""Seconds between the two Ctrl-C that leave in a turn."""
+
+
+class InterruptSource(Protocol):
+    """Calls `on_interrupt` for a Ctrl-C, and ends the chat where that returns False."""
+
+    on_interrupt: Callable[[], bool]
+
+
+async def in_plain_lines(
+    chat: ChatConversation, group: TaskGroup, home: Path | None, interrupts: InterruptSource
+) -> None:
     """Chat over stdin and stdout (`chat_session.Frontend`)."""
-    await PlainChat(chat, home, TypedLines(sys.stdin), time.monotonic).run()
+    plain = PlainChat(chat, home, TypedLines(sys.stdin), time.monotonic)
+    interrupts.on_interrupt = lambda: plain.interrupt(group)
+    await plain.run()
 
 
 class PlainChat:
@@ -105,6 +120,7 @@ class PlainChat:
         self._kept = deque(chat.first)
         """Lines of the command line, and those that were typed before a question was shown."""
         self._happened = anyio.Event()
+        self._interrupted_at = -TWICE_WITHIN
         chat.asked, chat.changed = self._ask, self._wake
 
     async def run(self) -> None:
@@ -138,6 +154,22 @@ class PlainChat:
                 question.decline()
             self._happened = anyio.Event()
             await self._happened.wait()
+
+    def interrupt(self, group: TaskGroup) -> bool:
+        """End the turn, and what it asks; return False where none runs, or the user says it twice, which leaves."""
+        now = self._clock()
+        twice, self._interrupted_at = now - self._interrupted_at < TWICE_WITHIN, now
+        if not self._typed.typed or twice or not self._chat.running:
+            return False
+        self._chat.view.line("the turn is interrupted; Ctrl-C again leaves", NOTICE)
+        group.start_soon(self._interrupt)
+        return True
+
+    async def _interrupt(self) -> None:
+        try:
+            await self._chat.interrupt()
+        except AppServerError as error:  # the turn may have ended meanwhile
+            self._chat.view.line(str(error), "dim")
 
     def _ask(self, question: PendingQuestion) -> None:
         self._chat.view.question(question, QUESTION_ROWS if self._typed.typed else None)

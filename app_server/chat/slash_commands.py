@@ -133,8 +133,10 @@ async def review(at: SlashContext, argument: str) -> None:
     await at.chat.server.request_raw("review/start", {"threadId": at.chat.thread.id, "target": target})
 
 
-async def undo(at: SlashContext, argument: str) -> None:
-    """Take back the last turn, and show it: what was said comes back into the prompt."""
+async def revert(at: SlashContext, argument: str) -> None:
+    """Take the last turn out of the conversation, and show it: what was said comes back into the prompt. `/undo` is the
+    word for files elsewhere, so it is none here.
+    """
     turns = (await at.chat.thread.read()).turns
     if not turns:
         at.print("there is no turn to take back")
@@ -143,7 +145,7 @@ async def undo(at: SlashContext, argument: str) -> None:
     params = {"threadId": at.chat.thread.id, "beforeTurnId": last.id}
     await at.chat.server.request_raw("thread/revert", params)
     said = [user_text(item) for item in last.items if isinstance(item, items.UserMessageThreadItem)]
-    at.print("the last turn is taken back:")
+    at.print("the last turn is out of the conversation; files stay as they are:")
     for text in said:
         at.print(f"> {text}", "bold")
     files = [
@@ -260,7 +262,7 @@ COMMANDS: Final[Mapping[str, SlashCommand]] = {
     "skills": SlashCommand("skills of this folder", skills),
     "compact": SlashCommand("replace the history by a summary", compact),
     "review": SlashCommand("review uncommitted changes, or what you say", review, "[WHAT]"),
-    "undo": SlashCommand("take back the last turn, and show it", undo),
+    "revert": SlashCommand("take the last turn out of the conversation; files stay as they are", revert),
     "diff": SlashCommand("what the last turn changed", diff),
     "copy": SlashCommand("put the last message into the clipboard", copy),
     "new": SlashCommand("begin a new thread", new),

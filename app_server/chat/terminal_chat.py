@@ -33,6 +33,7 @@ from app_server.chat.terminal_keys import (
     LentTerminal,
     RawInput,
     reporting,
+    typed_ahead,
 )
 from app_server.client.failures import AppServerError
 from app_server.places.home import home_folder
@@ -104,6 +105,7 @@ class TerminalChat:
 
     async def run(self) -> None:
         """Run the chat until the user leaves; lines are worked on beside the prompt, so that keys still work."""
+        ahead = typed_ahead(self._keys.fileno())
         send, receive = anyio.create_memory_object_stream[str](MOST_LINES)
         self._group.start_soon(self._enter_all, receive, name="lines")
         above = StdoutProxy(raw=True, sleep_between_writes=REDRAWS_EVERY)
@@ -115,7 +117,7 @@ class TerminalChat:
             redirect_stderr(above),
             send,
         ):
-            for first in self._chat.first:
+            for first in (*self._chat.first, *ahead):
                 await send.send(first)
             while True:
                 try:

@@ -5,6 +5,8 @@ and a bell where it is not. And how it is lent to the programs of the user: an e
 from __future__ import annotations
 
 import base64
+import os
+import select
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +40,9 @@ REPORTS_OFF: Final = "\x1b[?1004l\x1b[>4m\x1b[m"
 """Switch the reports of the focus, and keys with Shift as sequences of their own. A terminal that does not know the
 second one may take it for a style, so the style is reset."""
 
+MOST_AHEAD: Final = 50
+"""Lines that are taken from before the prompt."""
+
 LONG: Final = 10.0
 """Seconds from which on the end of a turn is told."""
 
@@ -66,6 +71,19 @@ class RawInput(Vt100Input):
         finally:
             self.lent = False
             _write(output, REPORTS_ON)
+
+
+def typed_ahead(terminal: int) -> list[str]:
+    """Return the lines that were entered before the prompt took the keys over. The terminal still edits lines then, and
+    gives whole ones: later their ends would be keys that begin a new line. What is not entered yet stays to be read.
+    """
+    lines: list[str] = []
+    while len(lines) < MOST_AHEAD and select.select([terminal], (), (), 0)[0]:
+        line = os.read(terminal, 1 << 12)
+        if not line:
+            break
+        lines += [each for each in line.decode("utf-8", "replace").splitlines() if each.strip()]
+    return lines
 
 
 @contextmanager

@@ -94,13 +94,18 @@ async def cancel_on_signal(
     scope: anyio.CancelScope,
     numbers: Sequence[signal.Signals] = ENDING,
     ended_by: Callable[[int], object] = lambda number: None,
+    handled: Callable[[int], bool] = lambda number: False,
     *,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Wait for a signal to end, and end what runs in the scope in good order. `ended_by` is told its number."""
+    """Wait for a signal to end, and end what runs in the scope in good order. `ended_by` is told its number.
+    A signal that is `handled` ends nothing.
+    """
     with anyio.open_signal_receiver(*numbers) as signals:
         task_status.started()
         async for number in signals:
+            if handled(number):
+                continue
             ended_by(number)
             scope.cancel()
             return
@@ -129,6 +134,35 @@ STEP_MARKS: Final = {
 def reason(error: AppServerError) -> str:
     """Say for a person why something failed, without the method that was refused; safe to print."""
     return printable(error.message if isinstance(error, RequestRefused) else str(error))
+
+
+UNLOADED: Final = "failed to load configuration: "
+"""Beginning of the answer to a request that needs settings which cannot be used; the warning of them lacks it."""
+
+
+class EarlyWarnings:
+    """Warnings from before a command has what it needs, kept until then. Where it never gets that, those that only say
+    the reason again are left out.
+    """
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        self._show = show
+        self._kept: list[str] | None = []
+
+    def add(self, text: str) -> None:
+        """Keep a warning, or show it if `release` was called."""
+        if self._kept is None:
+            self._show(text)
+        else:
+            self._kept.append(text)
+
+    def release(self, reason: str | None = None) -> None:
+        """Show what was kept, but for what repeats the `reason` of a failure; None if nothing failed."""
+        kept, self._kept = self._kept, None
+        cause = reason and reason.removeprefix(UNLOADED)
+        for text in kept or ():
+            if cause is None or cause not in printable(text):
+                self._show(text)
 
 
 def printable(text: str) -> str:

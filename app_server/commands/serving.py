@@ -72,6 +72,7 @@ COMMANDS: Final = (
         "start the server that all clients share, unless it runs",
         [
             LISTEN,
+            JSON,
             *TURN_SETTINGS,
         ],
         _daemon,
@@ -89,7 +90,7 @@ COMMANDS: Final = (
     Subcommand(
         "daemon version",
         "show its version, and that of this program",
-        [],
+        [JSON],
         _daemon,
         "app-server daemon version   # exit status 1 where there is none",
         "CODEX_HOME=/srv/agent app-server daemon version   # in another home",
@@ -97,7 +98,7 @@ COMMANDS: Final = (
     Subcommand(
         "daemon stop",
         "end it, once the turns that run have ended",
-        [NOW],
+        [NOW, JSON],
         _daemon,
         "app-server daemon stop",
         "app-server daemon stop --now   # interrupt the turns",
@@ -105,7 +106,7 @@ COMMANDS: Final = (
     Subcommand(
         "daemon reload",
         "replace it by the version that is installed now; its clients stay connected",
-        [NOW],
+        [NOW, JSON],
         _daemon,
         "app-server daemon reload   # after an upgrade; waits until no turn runs",
         "app-server daemon reload --now   # interrupt the turns",
@@ -116,6 +117,7 @@ COMMANDS: Final = (
         [
             NOW,
             LISTEN,
+            JSON,
             *TURN_SETTINGS,
         ],
         _daemon,

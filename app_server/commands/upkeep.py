@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Final
@@ -37,20 +36,6 @@ def _doctor(args: argparse.Namespace) -> int:
     log_errors_only()  # the checks say what the log would say
     cancel_on_interrupt()
     return run_doctor(settings_of(launch), online=args.online, json=args.json)
-
-
-def _login_status(args: argparse.Namespace) -> int:
-    """Return 0 where there is a login, 1 where there is none; launchers ask before they spawn a server."""
-    from app_server.core.auth.credentials import read_auth  # noqa: PLC0415  no other command reads it by itself
-    from app_server.startup.launch import server_home  # noqa: PLC0415
-
-    auth = read_auth(server_home(os.environ))
-    if auth is None or (auth.api_key is None and auth.tokens is None):
-        print("Not logged in", file=sys.stderr)  # noqa: T201
-        print("→ `app-server login`, or set OPENAI_API_KEY", file=sys.stderr)  # noqa: T201
-        return 1
-    print("Logged in using an API key" if auth.api_key else "Logged in using ChatGPT", file=sys.stderr)  # noqa: T201
-    return 0
 
 
 def _completion(args: argparse.Namespace) -> int:
@@ -115,8 +100,8 @@ COMMANDS: Final = (
     Subcommand(
         "login status",
         "say whether there is a login",
-        [],
-        _login_status,
+        [SETTINGS],
+        errand("accounts", "login_status"),
         "app-server login status   # exit status 1 where there is none",
         "CODEX_HOME=/srv/agent app-server login status   # in another home",
     ),

@@ -94,7 +94,7 @@ def other_protocol(method: str, protocol: str, advice: str) -> Problem:
 
 
 SANDBOX_ADVICE = (
-    "allow unprivileged user namespaces, or use a kernel with Landlock (docs/troubleshooting.md says how)"
+    "allow unprivileged user namespaces, or use a kernel with Landlock (`app-server doctor` says which)"
 )
 
 

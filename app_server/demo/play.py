@@ -158,6 +158,7 @@ def run_demo(*, yes: bool) -> int:
     screen = Screen(sys.stdout, os.environ)
     checks = Checks(screen)
     person = Person(screen, sys.stdin, yes)
+    checks.unasked = not person.is_there
     if not anyio.run(until_signal, lambda: _play(screen, checks, person)):
         screen.line("interrupted")
         return INTERRUPTED

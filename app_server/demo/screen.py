@@ -119,6 +119,8 @@ class Checks(Struct):
     failed: int = 0
     denied: int = 0
     """Steps that were skipped because an approval was denied."""
+    unasked: bool = False
+    """Whether nobody was there to be asked."""
 
     def expect(self, what: str, happened: bool, instead: object = None) -> None:
         """Count a check. `what` describes the success, `instead` is the actual value."""
@@ -137,8 +139,11 @@ class Checks(Struct):
 
     @property
     def status(self) -> int:
-        """Return 0 only if everything happened."""
-        return 0 if self.passed and not self.failed and not self.denied else 1
+        """Return 0 if nothing failed: a person who says no has seen what a no does. Where nobody was there to be asked,
+        everything has to have happened.
+        """
+        unseen = self.denied > 0 and self.unasked
+        return 0 if self.passed and not self.failed and not unseen else 1
 
 
 class Person(Struct, frozen=True):
@@ -148,9 +153,14 @@ class Person(Struct, frozen=True):
     stdin: TextIO | None
     yes: bool = False
 
+    @property
+    def is_there(self) -> bool:
+        """Return whether somebody decides."""
+        return self.yes or (self.stdin is not None and self.stdin.isatty())
+
     async def decide(self, question: str) -> bool:
         """Ask; anything but y or yes is a denial."""
-        if self.yes or self.stdin is None or not self.stdin.isatty():
+        if self.yes or self.stdin is None or not self.is_there:
             self.screen.question(f"{question} ")
             nobody = "denied: there is no terminal to ask at, and no --yes"
             self.screen.answered("yes (--yes)" if self.yes else nobody, typed=False)

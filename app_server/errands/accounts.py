@@ -1,9 +1,12 @@
-"""`app-server login` and `logout`: an API key from stdin, a login in the browser, or a code for one elsewhere."""
+"""`app-server login`, `logout` and `login status`: an API key from stdin, a login in the browser, or
+a code for one elsewhere.
+"""
 
 from __future__ import annotations
 
 import argparse
 import getpass
+import os
 import sys
 import webbrowser
 from collections.abc import AsyncIterator
@@ -14,6 +17,7 @@ from app_server.client.command_line import InvalidCommandLine
 from app_server.client.events import ServerEvent
 from app_server.errands.errand import NotDone, misused, run_errand, say
 from app_server.standard_streams import cancel_on_interrupt
+from app_server_protocol.structs import Json
 from app_server_protocol.table import NoParams
 from app_server_protocol.v2 import account as wire
 from app_server_protocol.v2.mcp import McpServerOauthLoginCompletedNotification
@@ -34,9 +38,12 @@ def run_login(args: argparse.Namespace) -> int:
 
     async def log_in(server: AppServer, args: argparse.Namespace) -> None:
         if not (await server.request(wire.ACCOUNT_READ, wire.GetAccountParams())).requires_openai_auth:
+            name, variable = await _own_provider(server)
             raise NotDone(
-                "the configured provider needs no login",
-                "its key, if it wants one, is in the variable that `env_key` names: `app-server doctor` looks for it",
+                f"the provider `{name}` needs no login",
+                f"its key is in {variable}: set that where the server is started"
+                if variable
+                else f"its key, if it wants one, is in the variable that `env_key` in [model_providers.{name}] names",
             )
         async with server.events() as events:
             begun = (await server.request(wire.ACCOUNT_LOGIN_START, params)).root
@@ -53,6 +60,36 @@ def run_login(args: argparse.Namespace) -> int:
 async def log_out(server: AppServer, args: argparse.Namespace) -> None:
     await server.request(wire.ACCOUNT_LOGOUT, NoParams())
     say("Logged out")
+
+
+async def login_status(server: AppServer, args: argparse.Namespace) -> None:
+    """Say whether there is a login, or a key that stands in for one. Raises NotDone where there is none: launchers ask
+    for the exit status before they start a server.
+    """
+    answer = await server.request(wire.ACCOUNT_READ, wire.GetAccountParams())
+    if isinstance(answer.account, wire.ApiKeyAccount):
+        say("Logged in using an API key")
+    elif answer.account is not None:
+        say("Logged in using ChatGPT")
+    elif answer.requires_openai_auth:
+        raise NotDone("Not logged in", "`app-server login`, or set OPENAI_API_KEY")
+    else:
+        name, variable = await _own_provider(server)
+        if variable is not None and not os.environ.get(variable):
+            raise NotDone(
+                f"Not logged in: the key of the provider `{name}` is missing",
+                f"set {variable} to it where the server is started",
+            )
+        source = f"its key is in {variable}" if variable else "it has no `env_key`"
+        say(f"The provider `{name}` needs no login; {source}")
+
+
+async def _own_provider(server: AppServer) -> tuple[str, str | None]:
+    """Return the configured provider, and the variable with its key; None if it names none."""
+    settings: Json = (await server.request_raw("config/read", {}))["config"]
+    name = settings.get("model_provider") or "openai"
+    provider = (settings.get("model_providers") or {}).get(name) or {}
+    return name, provider.get("env_key")
 
 
 def _how(args: argparse.Namespace) -> wire.LoginAccount:

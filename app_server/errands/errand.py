@@ -14,7 +14,6 @@ import anyio
 
 from app_server.client import command_line
 from app_server.client.app_server import AppServer
-from app_server.client.events import ServerEvent
 from app_server.client.failures import AppServerError
 from app_server.client.feeds import OnWarning
 from app_server.core.config.types import CliOverrides, SettingsPlace
@@ -50,15 +49,19 @@ def run_errand(args: argparse.Namespace, errand: Errand) -> int:
 
 
 async def _done(args: argparse.Namespace, overrides: CliOverrides, errand: Errand) -> int:
+    warnings = command_line.EarlyWarnings(lambda text: say(f"warning: {text}"))
     try:
-        async with one_server(overrides, _warn) as server:
+        async with one_server(overrides, lambda text, event: warnings.add(text)) as server:
             await errand(server, args)
+        warnings.release()
         return 0
     except command_line.InvalidCommandLine as error:
+        warnings.release()
         return misused(args, error)
     except AppServerError as error:
-        advice = error.advice if isinstance(error, NotDone) else ""
-        complain(name_of(args), command_line.reason(error), advice)
+        why = command_line.reason(error)
+        warnings.release(why)
+        complain(name_of(args), why, error.advice if isinstance(error, NotDone) else "")
         return command_line.FAILED
 
 
@@ -87,10 +90,6 @@ def misused(args: argparse.Namespace, error: command_line.InvalidCommandLine) ->
 
 def name_of(args: argparse.Namespace) -> str:
     return f"app-server {args.command}"
-
-
-def _warn(text: str, event: ServerEvent) -> None:
-    say(f"warning: {text}")
 
 
 def say(text: str) -> None:

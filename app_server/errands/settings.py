@@ -51,7 +51,7 @@ async def write_setting(server: AppServer, args: argparse.Namespace) -> None:
     for warning in warnings:
         if warning.place is None:
             what = warning.text.replace(" is ignored", "")
-            raise NotDone(what, "docs/configuration-reference.md has all settings")
+            raise NotDone(what, "`app-server config get` shows what is set")
     await _write(server, args.key, value)
 
 

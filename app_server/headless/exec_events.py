@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
+from app_server.client.command_line import EarlyWarnings
 from app_server.client.events import ServerEvent
 from app_server.client.turn_handle import TurnResult
 from app_server_protocol.structs import Json
@@ -180,24 +181,21 @@ class EventReport:
     def __init__(self, stdout: TextIO) -> None:
         self._stdout = stdout
         self._events = ExecEvents()
-        self._early: list[str] | None = []
-        """Warnings before the thread was open; None once it is."""
+        self._warnings = EarlyWarnings(lambda text: self._write(self._events.warning(text)))
 
     def opened(self, thread: OpenedThread) -> None:
         self._write(self._events.started(thread.thread.id))
-        early, self._early = self._early, None
-        for text in early or ():
-            self._write(self._events.warning(text))
+        self._warnings.release()
 
     def event(self, event: ServerEvent) -> None:
         for each in self._events.of(event):
             self._write(each)
 
     def warning(self, text: str, event: ServerEvent) -> None:
-        if self._early is None:
-            self._write(self._events.warning(text))
-        else:
-            self._early.append(text)
+        self._warnings.add(text)
+
+    def not_opened(self, reason: str) -> None:
+        self._warnings.release(reason)
 
     def retrying(self, why: str) -> None:
         self._write(self._events.error(why))

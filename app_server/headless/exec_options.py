@@ -126,6 +126,10 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
         launch = parse_launch({**given, "ask_for_approval": approval, "sandbox": sandbox}, os.environ)
     except ValueError as error:  # a limit in the environment
         raise InvalidCommandLine(str(error)) from None
+    if launch.home.exists() and not launch.home.is_dir():
+        raise InvalidCommandLine(
+            f"the home {launch.home} is not a folder", "set CODEX_HOME to a folder, or unset it"
+        )
     pictures = images(args.image or ())
     schema = None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema))
     last_message = None if args.output_last_message is None else message_file(args.output_last_message)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TextIO, TypeAlias
 
-from app_server.client.command_line import STEP_MARKS, printable
+from app_server.client.command_line import STEP_MARKS, EarlyWarnings, printable
 from app_server.client.events import RawNotification, ServerEvent, method_of
 from app_server.client.prices import ModelPrice
 from app_server.client.turn_handle import TurnResult
@@ -54,6 +54,9 @@ class NotificationReport:
     def warning(self, text: str, event: ServerEvent) -> None:
         self.event(event)
 
+    def not_opened(self, reason: str) -> None:
+        """Write nothing: warnings were written as they came."""
+
     def retrying(self, why: str) -> None:
         self._write("error", {"error": {"message": why}, "willRetry": True})
 
@@ -83,10 +86,12 @@ class TextReport:
         """The id of the item whose line has no end yet."""
         self._message: wire.AgentMessageThreadItem | None = None
         """The last message, of which is not known yet whether it is the final one."""
+        self._warnings = EarlyWarnings(lambda text: self._line(f"warning: {text}"))
         self._streamed: set[str] = set()
         """The ids of messages that were shown as they came."""
 
     def opened(self, thread: OpenedThread) -> None:
+        self._warnings.release()
         self._model = thread.model
         rights = f"sandbox {kebab(thread.sandbox.type)}, approvals {thread.approval_policy}"
         self._line(f"thread {thread.thread.id}: {thread.model} in {thread.cwd}, {rights}")
@@ -109,7 +114,10 @@ class TextReport:
                 pass
 
     def warning(self, text: str, event: ServerEvent) -> None:
-        self._line(f"warning: {text}")
+        self._warnings.add(text)
+
+    def not_opened(self, reason: str) -> None:
+        self._warnings.release(reason)
 
     def retrying(self, why: str) -> None:
         self._line(f"retrying: {why}")

@@ -116,7 +116,9 @@ async def reported_status(
         complain("app-server exec", str(error), error.advice, file=stderr)
         return command_line.USAGE
     except AppServerError as error:
-        complain("app-server exec", command_line.reason(error), file=stderr)
+        why = command_line.reason(error)
+        report.not_opened(why)
+        complain("app-server exec", why, file=stderr)
         return command_line.FAILED
 
 

@@ -1,5 +1,5 @@
-"""`app-server daemon`: starts, shows, replaces and ends the shared server of the home. Answers are JSON, in the
-names of codex.
+"""`app-server daemon`: starts, shows, replaces and ends the shared server of the home. Answers are words,
+or JSON in the names of codex.
 
 It asks the server over its socket, by a preface of its own. Loads no server.
 """
@@ -70,8 +70,9 @@ LAUNCHD = """
 class Daemon:
     """The shared server of a home, from outside."""
 
-    def __init__(self, home: str, environment: Mapping[str, str]) -> None:
-        self._home, self._environment = home, environment
+    def __init__(self, home: str, environment: Mapping[str, str], *, json: bool) -> None:
+        """`json` says whether answers are JSON, for programs."""
+        self._home, self._environment, self._json = home, environment, json
         self._place: SocketPlace = place_of_home(home)
 
     def start(self, words: Sequence[str]) -> int:
@@ -84,10 +85,10 @@ class Daemon:
         self._tell("started" if started else "alreadyRunning", self._status())
         return 0
 
-    def show(self, *, whole: bool, for_people: bool) -> int:
+    def show(self, *, whole: bool) -> int:
         """Tell the status of the server, the `whole` of it or its version."""
         status = self._status()
-        if status is not None and for_people:
+        if status is not None and whole and not self._json:
             print(_for_people(status))  # noqa: T201
         else:
             more = status if whole and status is not None else {}
@@ -153,7 +154,28 @@ class Daemon:
         }
         if running is not None:
             answer |= {"pid": running["pid"], "appServerVersion": running["version"]}
-        print(json.dumps({**answer, **more}))  # noqa: T201
+        print(json.dumps({**answer, **more}) if self._json else _in_words(answer))  # noqa: T201
+
+
+SENTENCES = {
+    "started": "the shared server was started",
+    "alreadyRunning": "the shared server runs already",
+    "running": "the shared server runs",
+    "notRunning": "no shared server runs",
+    "stopped": "the shared server has ended",
+    "reloaded": "the shared server was replaced",
+}
+
+
+def _in_words(answer: Mapping[str, Any]) -> str:
+    """Return an answer for a person."""
+    lines = [SENTENCES[answer["status"]]]
+    if "pid" in answer:
+        lines[0] += f": version {answer['appServerVersion']}, pid {answer['pid']}"
+    lines.append(f"its socket is {answer['socketPath']}")
+    if answer.get("appServerVersion", answer["cliVersion"]) != answer["cliVersion"]:
+        lines.append(f"this program has the version {answer['cliVersion']}")
+    return "\n".join(lines)
 
 
 def _wait_for_end(connection: _socket.socket) -> bytes:
@@ -195,7 +217,7 @@ def _time(seconds: float) -> str:
 
 def run_daemon(command: str, options: Mapping[str, Any]) -> int:
     """Run one of the commands, with the options that were given, by name; return the exit status."""
-    daemon = Daemon(home_folder(os.environ), os.environ)
+    daemon = Daemon(home_folder(os.environ), os.environ, json=bool(options.get("json")))
     now = bool(options.get("now"))
     words = [*(f"--listen={each}" for each in options.get("listen", ())), *settings_words(options)]
     try:
@@ -203,9 +225,9 @@ def run_daemon(command: str, options: Mapping[str, Any]) -> int:
             case "start":
                 return daemon.start(words)
             case "status":
-                return daemon.show(whole=True, for_people=not options["json"])
+                return daemon.show(whole=True)
             case "version":
-                return daemon.show(whole=False, for_people=False)
+                return daemon.show(whole=False)
             case "stop":
                 return daemon.stop(now=now)
             case "reload":

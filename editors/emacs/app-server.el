@@ -310,8 +310,43 @@ It came over CONNECTION under ID."
         (setq app-server--questions
               (append app-server--questions (list (cons id (plist-get params :itemId)))))
         (app-server--note
-         buffer (concat question " " (plist-get params :reason)
+         buffer (concat (app-server--question question params)
                         "\na: yes, s: yes for this session, d: no and go on, c: no and stop, =: diff"))))))
+
+(defconst app-server--line-ends "\r\n\\|[\n\r\f\v\x85\x2028\x2029]"
+  "What begins a new line on a screen.")
+
+(defconst app-server--most-shown 1500
+  "Characters of what is asked about; of more the beginning and the end are shown.")
+
+(defun app-server--behind-bar (text)
+  "TEXT of others with a bar before each line, so that no line can pass for one of ours."
+  (mapconcat (lambda (line) (concat "│ " (replace-regexp-in-string "[[:cntrl:]]" "\xfffd" line)))
+             (split-string text app-server--line-ends) "\n"))
+
+(defun app-server--guttered (text)
+  "TEXT of others behind a bar: all of it, or its beginning and its end."
+  (let ((half (/ app-server--most-shown 2)) (more (- (length text) app-server--most-shown)))
+    (if (<= more 0)
+        (app-server--behind-bar text)
+      (concat (app-server--behind-bar (substring text 0 half))
+              (format "\n┆ %d characters are left out here\n" more)
+              (app-server--behind-bar (substring text (- half)))))))
+
+(defun app-server--question (question params)
+  "QUESTION with what it is about by PARAMS, so that the last lines are enough to answer it."
+  (let* ((item (gethash (plist-get params :itemId) app-server--items))
+         (command (or (plist-get params :command) (plist-get item :command)))
+         (reason (plist-get params :reason)))
+    (string-join
+     (delq nil
+           (append (list question (when command (app-server--guttered command)))
+                   (mapcar (lambda (change)
+                             (app-server--guttered (concat (plist-get (plist-get change :kind) :type) " "
+                                                           (plist-get change :path))))
+                           (plist-get item :changes))
+                   (when reason (list "The reason that is given:" (app-server--guttered reason)))))
+     "\n")))
 
 (defun app-server--begin (buffer item)
   "Show in BUFFER that ITEM has begun."
@@ -322,7 +357,7 @@ It came over CONNECTION under ID."
                         (concat "> " (mapconcat (lambda (part) (or (plist-get part :text)
                                                                    (format "[%s]" (plist-get part :type))))
                                                 (plist-get item :content) "\n"))))
-      ("commandExecution" (app-server--add buffer id (format "$ %s\n" (plist-get item :command))))
+      ("commandExecution" (app-server--add buffer id (format "$ %s\n" (replace-regexp-in-string app-server--line-ends "\n│ " (plist-get item :command)))))
       ("fileChange"
        (app-server--add buffer id
                         (concat "± " (mapconcat (lambda (change) (plist-get change :path))

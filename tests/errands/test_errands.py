@@ -343,7 +343,10 @@ NEEDS_LOGIN = "requires_openai_auth = true"
 async def test_a_key_from_stdin_is_stored_used_and_forgotten(tmp_path: Path) -> None:
     async with place_in(tmp_path, reply(says("a")), tables=NEEDS_LOGIN) as place:
         nobody = await place.run("login", "status")
-        assert (nobody.returncode, nobody.stderr.splitlines()[0]) == (1, "Not logged in")
+        assert (nobody.returncode, nobody.stderr.splitlines()[0]) == (
+            1,
+            "app-server login status: Not logged in",
+        )
         done = await place.run("login", "--with-api-key", stdin=f"{KEY}\n")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "Logged in\n")
         status = await place.run("login", "status")
@@ -442,3 +445,24 @@ async def test_the_commands_of_the_documentation_run_as_they_stand(block: Block,
             cwd=tmp_path / "workspace",
         )
     assert done.returncode == 0, done.stderr.decode()
+
+
+async def test_the_status_of_a_login_knows_keys_of_the_environment_and_of_other_providers(
+    tmp_path: Path,
+) -> None:
+    async with place_in(tmp_path / "a", tables=NEEDS_LOGIN) as place:
+        status = await place.run("login", "status", OPENAI_API_KEY=KEY)
+        assert (status.returncode, status.stderr) == (0, "Logged in using an API key\n")
+    async with place_in(tmp_path / "b", tables='env_key = "DESK_KEY"') as place:
+        status = await place.run("login", "status")
+        assert status.returncode == 1
+        assert "the key of the provider `scripted` is missing\n→ set DESK_KEY" in status.stderr
+        status = await place.run("login", "status", DESK_KEY=KEY)
+        assert (status.returncode, "its key is in DESK_KEY" in status.stderr) == (0, True)
+
+
+async def test_a_configuration_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        done = await place.run("exec", "-p", "nope", "hi")
+        assert done.stderr.count("not found") == 1
+        assert "none is configured" in done.stderr

@@ -114,7 +114,8 @@ class SharedHome:
 
     def daemon(self, *words: str) -> tuple[int, dict[str, Any]]:
         """The exit status of `daemon`, and its answer."""
-        status, out, err = self.run("daemon", *words)
+        json_wanted = () if "--json" in words else ("--json",)
+        status, out, err = self.run("daemon", *words, *json_wanted)
         assert out, err
         return status, json.loads(out)
 

@@ -26,7 +26,7 @@ class Builtin(Enum):
     REVIEW = "review", "Review the changes that are not committed, or what you say", "[instructions]"
     REVIEW_BRANCH = "review-branch", "Review the changes against a base branch", "branch"
     REVIEW_COMMIT = "review-commit", "Review one commit", "sha"
-    UNDO = "undo", "Put the files back to where they were before the last turn"
+    UNDO = "undo", "Put the files back to where they were before the last turn; the conversation stays"
     INIT = "init", "Write an AGENTS.md that guides agents in this repository"
     STATUS = "status", "Show model, mode, tokens and where the session is stored"
     MCP = "mcp", "List the MCP servers and their tools"

@@ -23,13 +23,13 @@ def turn_error(error: TurnError) -> wire.TurnError:
 
 
 def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnError:
-    """Return what clients show while a request is made anew: the count as the message, the failure as its details.
-    Whatever it was, its class is that of a stream which is taken up again.
+    """Return what clients show while a request is made anew: the count with the reason as the message, the failure as
+    its details. Whatever it was, its class is that of a stream which is taken up again.
     """
     details = error.message if error.details is None else f"{error.message}\n{error.details}"
     cut = TurnError(error.message, ErrorClass.RESPONSE_STREAM_DISCONNECTED, error.http_status, error.details)
     return wire.TurnError(
-        message=f"Reconnecting... {attempt}/{attempts}",
+        message=f"Reconnecting... {attempt}/{attempts} ({error.message})",
         codex_error_info=codex_error_info(cut),
         additional_details=details,
     )

@@ -33,6 +33,10 @@ MAX_DEPTH = 32
 """No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""
 
 
+MOST_NAMED = 20
+"""Profiles that are named where another one was asked for."""
+
+
 class Layered(Struct, frozen=True):
     """The merged layers, and the name of the selected profile."""
 
@@ -62,8 +66,12 @@ def combine(
     profiles = everything.get("profiles")
     profile = profiles.get(name) if isinstance(profiles, Mapping) else None
     if not isinstance(profile, Mapping):
-        similar = did_you_mean(name, set(profiles or ()) if isinstance(profiles, Mapping) else set())
-        raise derive_error(f"config profile `{plain_name(name)}` not found{similar}")
+        known = sorted(profiles) if isinstance(profiles, Mapping) else []
+        named = ", ".join(f"`{plain_name(each)}`" for each in known[:MOST_NAMED])
+        there = f"; there are {named}" if named else "; none is configured"
+        raise derive_error(
+            f"config profile `{plain_name(name)}` not found{did_you_mean(name, set(known))}{there}"
+        )
     chosen = profile_settings(profile)
     return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
 

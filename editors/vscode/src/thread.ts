@@ -107,10 +107,10 @@ export class Thread implements Listener {
   asked(request: ServerRequest): void {
     switch (request.method) {
       case "item/commandExecution/requestApproval":
-        this.ask(request.id, request.params.itemId, `Run this command? ${request.params.reason ?? ""}`);
+        this.ask(request.id, request.params.itemId, "Run this command?", request.params);
         break;
       case "item/fileChange/requestApproval":
-        this.ask(request.id, request.params.itemId, `Change these files? ${request.params.reason ?? ""}`);
+        this.ask(request.id, request.params.itemId, "Change these files?", request.params);
         break;
       default:
         this.connection.refuse(request.id, `${request.method} is not supported by this client`);
@@ -156,9 +156,27 @@ export class Thread implements Listener {
     }
   }
 
-  private ask(id: RequestId, item: string, text: string): void {
+  /** The question repeats what it is about, so that the last lines are enough to answer it. */
+  private ask(
+    id: RequestId,
+    item: string,
+    question: string,
+    params: { command?: string | null; reason?: string | null },
+  ): void {
     this.questions.push({ id, item });
-    this.note(`**${text.trim()}**`);
+    const about = this.items.get(item);
+    const lines = [`**${question}**`];
+    const command = params.command ?? (about?.type === "commandExecution" ? about.command : undefined);
+    if (command != null) {
+      lines.push(guttered(command));
+    }
+    if (about?.type === "fileChange") {
+      lines.push(...about.changes.map((change) => guttered(`${change.kind.type} ${change.path}`)));
+    }
+    if (params.reason) {
+      lines.push("The reason that is given:", guttered(params.reason));
+    }
+    this.note(lines.join("\n"));
   }
 
   // --- the text
@@ -191,7 +209,7 @@ export class Thread implements Listener {
         break;
       }
       case "commandExecution":
-        this.add(item.id, `$ ${item.command}\n`);
+        this.add(item.id, `$ ${item.command.split(LINE_ENDS).join(`\n${BAR}`)}\n`);
         break;
       case "fileChange":
         this.add(item.id, `± ${item.changes.map((change) => change.path).join(", ")}`);
@@ -219,6 +237,22 @@ export class Thread implements Listener {
         break;
     }
   }
+}
+
+const BAR = "│ ";
+const LINE_ENDS = /\r\n|[\n\r\u0085\u2028\u2029\v\f]/;
+const MOST_SHOWN = 1500;
+
+/** Words of others behind a bar in each line, so that no line of theirs can pass for one of ours: all, or both ends. */
+function guttered(text: string): string {
+  const behindBar = (part: string) =>
+    part.split(LINE_ENDS).map((line) => BAR + line.replace(/[\p{Cc}\p{Cf}]/gu, "\ufffd")).join("\n");
+  if (text.length <= MOST_SHOWN) {
+    return behindBar(text);
+  }
+  const half = MOST_SHOWN / 2;
+  const leftOut = `┆ ${text.length - MOST_SHOWN} characters are left out here`;
+  return [behindBar(text.slice(0, half)), leftOut, behindBar(text.slice(-half))].join("\n");
 }
 
 /** A file that is added or deleted comes with its text, not with a diff. */

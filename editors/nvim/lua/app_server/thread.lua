@@ -18,7 +18,7 @@ end
 
 --- Starts a server and opens a thread in it: the stored one with the id `resume` ("": the user chooses), or a new one.
 function M.open(command, cwd, resume)
-  local self = setmetatable({ items = {}, streamed = {}, questions = {}, diff = "" }, Thread)
+  local self = setmetatable({ items = {}, streamed = {}, questions = {}, unsaid = {}, diff = "" }, Thread)
   self.view = transcript.open("app-server://" .. (resume or ("new-" .. vim.loop.hrtime())))
   self.client = rpc.start(command, {
     notification = function(method, params)
@@ -75,11 +75,16 @@ end
 
 function Thread:_opened(thread)
   self.id = thread.id
+  local unsaid = self.unsaid
+  self.unsaid = {}
   for _, turn in ipairs(thread.turns or {}) do
     for _, item in ipairs(turn.items) do
       self:_show_begin(item)
       self:_show_end(item)
     end
+  end
+  for _, text in ipairs(unsaid) do
+    self:say(text)
   end
 end
 
@@ -94,6 +99,10 @@ end
 
 --- Begins a turn; where one runs, the words join it.
 function Thread:say(text)
+  if self.id == nil then
+    table.insert(self.unsaid, text) -- said once the thread is open
+    return
+  end
   self.client:request("turn/start", { threadId = self.id, input = words(text) }, function(problem, result)
     if not self:_failed(problem) then
       self.turn = result.turn.id
@@ -209,6 +218,28 @@ notified["serverRequest/resolved"] = function(self, params)
   end, self.questions)
 end
 
+local MOST_SHOWN = 1500 -- characters of what is asked about; the beginning and the end of more
+
+local function guttered_lines(text)
+  return "│ " .. text:gsub("\n", "\n│ ")
+end
+
+--- Words of others behind a bar in each line, so that no line of theirs can pass for one of ours.
+local function guttered(text)
+  text = text:gsub("\r\n?", "\n"):gsub("[%z\1-\8\11-\31\127]", "\239\191\189")
+  for _, separator in ipairs({ "\226\128\168", "\226\128\169", "\194\133" }) do
+    text = text:gsub(separator, "\n")
+  end
+  if #text > MOST_SHOWN then
+    local half = math.floor(MOST_SHOWN / 2)
+    local first = vim.fn.strcharpart(text, 0, half)
+    local last = vim.fn.strcharpart(text, vim.fn.strchars(text) - half)
+    local left_out = vim.fn.strchars(text) - 2 * half
+    return guttered_lines(first) .. "\n┆ " .. left_out .. " characters are left out here\n" .. guttered_lines(last)
+  end
+  return guttered_lines(text)
+end
+
 local APPROVALS = {
   ["item/commandExecution/requestApproval"] = "Run this command?",
   ["item/fileChange/requestApproval"] = "Change these files?",
@@ -221,8 +252,26 @@ function Thread:_asked(id, method, params)
     return
   end
   table.insert(self.questions, { id = id, item = params.itemId })
-  local reason = params.reason and (" " .. params.reason) or ""
-  self.view:note("**" .. question .. "**" .. reason .. "\n" .. KEYS)
+  self.view:note(table.concat(self:_question(question, params), "\n"))
+end
+
+--- The lines of a question: ours, and what others say behind a bar.
+function Thread:_question(question, params)
+  local item = self.items[params.itemId] or {}
+  local lines = { "**" .. question .. "**" }
+  local command = params.command or item.command
+  if command then
+    lines[#lines + 1] = guttered(command)
+  end
+  for _, change in ipairs(item.changes or {}) do
+    lines[#lines + 1] = guttered(change.kind.type .. " " .. change.path)
+  end
+  if params.reason then
+    lines[#lines + 1] = "The reason that is given:"
+    lines[#lines + 1] = guttered(params.reason)
+  end
+  lines[#lines + 1] = KEYS
+  return lines
 end
 
 -- Items ------------------------------------------------------------------------------------------------
@@ -239,7 +288,8 @@ function Thread:_show_begin(item)
   if item.type == "userMessage" then
     self.view:add(item.id, "# " .. user_words(item))
   elseif item.type == "commandExecution" then
-    self.view:add(item.id, "$ " .. item.command .. "\n")
+    local command = item.command:gsub("[\r\n]", "\n│ ")
+    self.view:add(item.id, "$ " .. command .. "\n")
   elseif item.type == "fileChange" then
     local paths = {}
     for _, change in ipairs(item.changes) do

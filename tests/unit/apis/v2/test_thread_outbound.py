@@ -150,7 +150,7 @@ def test_a_retry_ends_the_broken_message_first() -> None:
     ]
     check_laws(seen.messages)
     assert seen.params("error")[0]["error"] == {
-        "message": "Reconnecting... 1/5",
+        "message": "Reconnecting... 1/5 (stream cut)",
         "codexErrorInfo": {"responseStreamDisconnected": {"httpStatusCode": None}},
         "additionalDetails": "stream cut",
     }
