@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
@@ -13,13 +14,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import anyio
-import msgspec
 from msgspec.structs import asdict, astuple
 
 from app_server.batch import messages
 from app_server.batch.checkout import FILE, Checkouts, TaskPlace
 from app_server.batch.messages import Ended, Ending, ResultError, Setup, Status
-from app_server.batch.secrets import masked_bytes
+from app_server.batch.secrets import holders_of, masked_lines, stored_result
 from app_server.batch.tasks import Task
 from app_server.client import approval_requests as asked
 from app_server.client.app_server import AppServer
@@ -34,8 +34,11 @@ from app_server.headless.output_schema import OutputSchema
 from app_server_protocol.structs import Json
 from app_server_protocol.v2 import commands
 from app_server_protocol.v2.fields import InThread
+from app_server_protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem, ThreadItem
 from app_server_protocol.v2.server import CodexErrorKind, TurnError
 from app_server_protocol.v2.thread_work import THREAD_BACKGROUND_TERMINALS_CLEAN
+
+log = logging.getLogger(__name__)
 
 OUTPUT_CAP: Final = 1 << 16
 SHOWN_OUTPUT: Final = 600
@@ -49,6 +52,18 @@ ALONE: Final[dict[str, Json]] = {
 """Commands get a temporary folder of their own: in that of the machine they would meet other tasks."""
 NEVER_UNDONE: Final[dict[str, Json]] = {"features.ghost_commit": False}
 """No snapshots for undoing are taken in a folder that is a task's alone: what it changed comes back as a patch."""
+
+KNOWN_TO_BE_STORABLE: Final = (
+    "id",
+    "status",
+    "error",
+    "started_at",
+    "node",
+    "seconds",
+    "thread_id",
+    "declined",
+)
+"""Fields of a result whose other texts cannot be stored."""
 
 REFUSED: Final = (CodexErrorKind.UNAUTHORIZED, CodexErrorKind.USAGE_LIMIT_EXCEEDED)
 """What no task will get past."""
@@ -123,6 +138,9 @@ class WorkerParts(NamedTuple):
     """By thread: whose requests are those of which task."""
     checkouts: Checkouts
     secrets: Mapping[str, str]
+    """What is replaced in all that is said of a task."""
+    credentials: Mapping[str, str]
+    """What no patch may have in it: patches are not changed."""
     schema: OutputSchema | None
 
 
@@ -140,10 +158,12 @@ class Attempt(RunningTask):
         )
         self._ending: Ending = "final"
         self._rollout, self._patch, self._events = Path(), b"", io.StringIO()
+        self._asked: set[str] = set()
+        """The items that were asked about."""
 
     async def make(self) -> Ended:
         """Make it; return what is said of it, without the secrets of this process, which a provider may have quoted.
-        Raises ServerEnded.
+        Whatever goes wrong in it ends no other. Raises ServerEnded.
         """
         with self.whole:
             try:
@@ -154,18 +174,34 @@ class Attempt(RunningTask):
                 raise
             except AppServerError as error:
                 self._fail("failed", str(error))
-        times, secrets = self._result.seconds, self._parts.secrets
-        times.queued, times.turn = self.queued, times.turn - self.queued
+            except Exception as error:
+                self._fail_unforeseen(error)
+        times = self._result.seconds
+        times.queued, times.turn = self.queued, max(times.turn - self.queued, 0.0)
         self._result.seconds = messages.Seconds(*(round(each, 3) for each in astuple(times)))
-        said = masked_bytes(msgspec.json.encode(self._result), secrets)
+        try:
+            return self._ended(stored_result(self._result, self._parts.secrets))
+        except Exception as error:
+            self._fail_unforeseen(error)
+            result = messages.Result(**{name: getattr(self._result, name) for name in KNOWN_TO_BE_STORABLE})
+            return Ended(result=result, ending=self._ending_now())
+
+    def _ended(self, result: messages.Result) -> Ended:
         events = self._events.getvalue().encode("utf-8", "backslashreplace")
         return Ended(
-            result=msgspec.json.decode(said, type=messages.Result),
-            ending="interrupted" if self.whole.cancel_called else self._ending,
-            patch=masked_bytes(self._patch, secrets),
-            events=masked_bytes(events, secrets),
-            rollout=self._masked_rollout(),
+            result=result,
+            ending=self._ending_now(),
+            patch=self._patch,
+            events=masked_lines(events, self._parts.secrets),
+            rollout=_masked_rollout(self._rollout, self._parts),
         )
+
+    def _ending_now(self) -> Ending:
+        return "interrupted" if self.whole.cancel_called else self._ending
+
+    def _fail_unforeseen(self, error: Exception) -> None:
+        log.exception("an attempt at the task %r failed", self.task.id)
+        self._fail("failed", f"the attempt failed: {messages.storable(repr(error))}")
 
     def _fail(self, status: Status, error: str, ending: Ending = "final") -> None:
         self._result.status, self._result.error, self._ending = status, ResultError(error), ending
@@ -195,6 +231,10 @@ class Attempt(RunningTask):
             except (GitError, OSError, TimeoutError) as error:
                 self._fail("failed", f"no patch could be made, so the task's folder is kept: {error}")
                 keep = "all"
+            if holders := holders_of(self._patch, self._parts.credentials):
+                why = f"the patch has the value of {holders[0]} in it, so it is not stored; the task's folder is kept"
+                self._patch, keep = b"", "all"
+                self._fail("failed", why)
             if keep == "all" or (keep == "failed" and self._result.status != "completed"):
                 await checkouts.keep(place, self.task)
 
@@ -209,6 +249,7 @@ class Attempt(RunningTask):
 
         async def decline(request: asked.ApprovalRequest) -> asked.ApprovalReply:
             result.declined += 1
+            self._asked.add(getattr(request.params, "item_id", ""))
             result.declined_requests = (*(result.declined_requests or ()), _what(request))
             return request.decline()
 
@@ -232,6 +273,7 @@ class Attempt(RunningTask):
                 return
         with self._timed("turn"):
             turn = await self._turn(thread)
+        self._count_declined(turn)
         await self._judge(turn)
         if self.task.check is not None and turn.completed:
             failure = await self._failure_of("check", self.task.check, thread)
@@ -252,6 +294,15 @@ class Attempt(RunningTask):
             async for event in stream:
                 report.event(event)
             return await stream.result()
+
+    def _count_declined(self, turn: TurnResult[None]) -> None:
+        """Count what was declined without a question too: where nobody is asked, the server declines by itself."""
+        declined = [item for item in turn.items if getattr(item, "status", None) == "declined"]
+        unasked = [item for item in declined if item.id not in self._asked]
+        self._result.declined += len(unasked)
+        if unasked:
+            before = self._result.declined_requests or ()
+            self._result.declined_requests = (*before, *map(_what_item, unasked))
 
     async def _judge(self, turn: TurnResult[None]) -> None:
         error, schema = turn.error, self._parts.schema
@@ -291,20 +342,21 @@ class Attempt(RunningTask):
         printed = (done.stderr.strip() or done.stdout.strip())[-SHOWN_OUTPUT:]
         return f"{name} ended with exit code {done.exit_code}: {printed}"
 
-    def _masked_rollout(self) -> tuple[str, bytes] | None:
-        """Take secrets out of the file of a thread that has ended, too. Where the coordinator does not see the home of
-        threads, return the file, by its place there.
-        """
-        try:
-            content = self._rollout.read_bytes()
-        except (FileNotFoundError, IsADirectoryError):
-            return None  # nothing was said in it
-        masked = masked_bytes(content, self._parts.secrets)
-        if not self._parts.setup.shared:
-            return f"sessions/{self._rollout.as_posix().rpartition('/sessions/')[2]}", masked
-        if masked != content:
-            write_file_atomically(self._rollout, masked, 0o600)
-        return None
+
+def _masked_rollout(rollout: Path, parts: WorkerParts) -> tuple[str, bytes] | None:
+    """Take secrets out of the file of a thread that has ended, too. Where the coordinator does not see the home of
+    threads, return the file, by its place there.
+    """
+    try:
+        content = rollout.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        return None  # nothing was said in it
+    masked = masked_lines(content, parts.secrets)
+    if not parts.setup.shared:
+        return f"sessions/{rollout.as_posix().rpartition('/sessions/')[2]}", masked
+    if masked != content:
+        write_file_atomically(rollout, masked, 0o600)
+    return None
 
 
 def _ending(error: TurnError | None, refused: int | None) -> Ending:
@@ -316,6 +368,17 @@ def _ending(error: TurnError | None, refused: int | None) -> Ending:
         return "retry" if kind in PASSING else "final"
     bad_request = refused is not None and 400 <= refused < 500 and refused not in (408, 429)
     return "final" if bad_request else "retry"
+
+
+def _what_item(item: ThreadItem) -> str:
+    """Name what was declined, as `_what` does."""
+    match item:
+        case CommandExecutionThreadItem():
+            return f"command: {item.command}"
+        case FileChangeThreadItem():
+            return f"patch: {', '.join(change.path for change in item.changes)}"
+        case _:
+            return type(item).__name__.removesuffix("ThreadItem")
 
 
 def _what(request: asked.ApprovalRequest) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.checkout import TaskChecker, commit_key, remove
+from app_server.batch.checkout import TaskChecker, commit_key, place_key, remove
 from app_server.batch.coordinator import BUDGET, COMPLETED, OTHERS, STOPPED, Coordinator, Stop
 from app_server.batch.local import Workers, local_workers, sweep
 from app_server.batch.messages import CHECKOUTS, WORK, Doing, Setup, Status
@@ -30,26 +30,31 @@ from app_server.batch.out_folder import (
     OutFolder,
     Results,
     final_statuses,
+    is_known,
     read_batch,
+    read_file,
     require_batch,
-    summary,
 )
 from app_server.batch.progress import Progress
+from app_server.batch.requirements import fitting, of_shard, require_outside, require_prices
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.secrets import known_secrets, secret_settings, with_secrets, without_secrets
-from app_server.batch.tasks import Numbered, Task, listed, parse_tasks, place_key
+from app_server.batch.summary import summary
+from app_server.batch.tasks import Task, listed, parse_tasks
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable, single_errors
 from app_server.client.failures import ServerEnded
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, Config, SettingsPlace
+from app_server.core.config.types import CliOverrides, SettingsPlace
 from app_server.core.errors import ConfigError
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.headless.named_files import read_prices
 from app_server.named_files import read_input
+from app_server.places.private_folders import temporary_folder
 from app_server.standard_streams import complain
 from app_server.startup.launch import parse_launch, server_home, working_directory
 from app_server.startup.overrides import cli_overrides
+from app_server_protocol.policy import WorkspaceWrite
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
@@ -62,8 +67,7 @@ MAX_TASKS_BYTES: Final = 1 << 30
 NEVER: Final = 'approval_policy="never"'
 """Nobody is there to be asked, unless the command line says so."""
 MOST_WORKERS: Final = 4
-WORKER_BYTES: Final = 256 << 20
-"""Memory for a worker with some commands of its tasks."""
+SHOWN_LEFT_OUT: Final = 20
 TASKS_A_WORKER: Final = 4
 """Running at once, where `--jobs` does not say."""
 
@@ -116,6 +120,7 @@ def planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPl
     if args.tasks is None or args.out is None:
         raise InvalidCommandLine("expected a file of tasks and a folder for results: TASKS.jsonl -o OUT")
     out, raw, named = Path(args.out), _raw(args.tasks), args.output_schema
+    home = server_home(environment)
     schema = None if named is None else _OUTPUT_SCHEMA.get().read(Path(named)).schema
     doing = Doing(overrides=_overrides(args), checkout=args.checkout, schema=schema)
     batch = BatchFile(
@@ -129,7 +134,9 @@ def planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPl
         ):
             if not same:
                 raise InvalidCommandLine(f"{out} is of {what}: name another folder, or say --allow-changed")
-        batch = replace(before, doing=doing)
+        # Settings are repeated here; where paths begin is not, so that only what this home wrote is believed.
+        folder = before.folder if is_known(out, home) else batch.folder
+        batch = replace(before, doing=doing, folder=folder)
     args.tasks = "stdin" if args.tasks == FROM_STDIN else args.tasks
     return BatchPlan(args=args, raw=raw, batch=batch, environment=environment)
 
@@ -138,6 +145,11 @@ def retried(args: argparse.Namespace) -> BatchPlan:
     """Plan to run tasks of a batch again, with the settings that it was begun with. Raises InvalidCommandLine."""
     out, statuses, ids = Path(args.out), args.status, args.id
     before, args.tasks = require_batch(out), str(out / TASKS)
+    if not is_known(out, server_home(os.environ)):
+        raise InvalidCommandLine(
+            f"{out} does not say what a command of this home wrote there, so its settings are not believed: "
+            "run the command again with which it was begun"
+        )
     if wrong := [word for word in statuses if word not in get_args(Status)]:
         raise InvalidCommandLine(
             f"--status: expected some of {', '.join(get_args(Status))}, got {wrong[0]!r}"
@@ -148,7 +160,10 @@ def retried(args: argparse.Namespace) -> BatchPlan:
     wanted = statuses or (get_args(Status) if ids else AGAIN)
     again = {id for id, status in final.items() if status in wanted and (not ids or id in ids)}
     batch = replace(before, doing=with_secrets(before.doing, dict(_overrides(args).settings)))
-    return BatchPlan(args=args, raw=_raw(args.tasks), batch=batch, environment=os.environ, again=again)
+    raw = _stored_tasks(out)
+    if sha256(raw).hexdigest() != before.digest:
+        raise InvalidCommandLine(f"{out / TASKS} was changed since the batch began")
+    return BatchPlan(args=args, raw=raw, batch=batch, environment=os.environ, again=again)
 
 
 def _overrides(args: argparse.Namespace) -> CliOverrides:
@@ -170,6 +185,13 @@ def _raw(source: str) -> bytes:
         raise InvalidCommandLine(f"{source}: {error.strerror or error}") from None
 
 
+def _stored_tasks(out: Path) -> bytes:
+    try:
+        return read_file(out, TASKS)
+    except OSError as error:
+        raise InvalidCommandLine(f"{out / TASKS}: {error.strerror or error}") from None
+
+
 # --- doing it
 async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
@@ -186,7 +208,9 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     base, environment = Path(plan.batch.folder), plan.environment
     config = load_config(SettingsPlace(home=home, cwd=base, cli=doing.overrides, environment=environment))
     read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, environment))
-    _require_prices(limits, config, [task for _, task in read])
+    require_prices(limits, config, [task for _, task in read])
+    policy = config.permissions.sandbox_policy
+    require_outside(out, base, policy.writable_roots if isinstance(policy, WorkspaceWrite) else ())
     mine, final = of_shard(read, plan.batch.shard), final_statuses(out).keys() - plan.again
     left = [(number, task) for number, task in mine if task.id not in final]
     checker = TaskChecker(Git(home), base, doing.checkout, environment)
@@ -215,7 +239,7 @@ async def _run(
     left = (task for id, task in tasks.items() if id not in results.final)
     scheduler = Scheduler(
         (replace(task, ref=commits.get(commit_key(task) or "") or None) for task in left),
-        lambda task: place_key(task, doing.checkout),
+        lambda task: place_key(task, Path(plan.batch.folder), doing.checkout),
         retries=args.retries,
         stop_after=args.stop_after,
     )
@@ -261,16 +285,6 @@ def _workers(plan: BatchPlan, tasks: int) -> Workers:
     return local_workers(max(min(useful, fitting(Path("/proc/meminfo"))), 1), plan.environment)
 
 
-def fitting(memory: Path) -> int:
-    """Return how many workers fit into the processors, and into what is free of the memory, by Linux' file of that."""
-    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    try:
-        facts = dict(line.split(":", 1) for line in memory.read_text().splitlines())
-        return min(usable, (int(facts["MemAvailable"].split()[0]) << 10) // WORKER_BYTES)
-    except (OSError, KeyError):
-        return usable
-
-
 def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]:
     """Return the exit status, and the sentence that explains it."""
     completed = results.statuses["completed"]
@@ -283,24 +297,10 @@ def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]
     return OTHERS, f"{completed} of {tasks} tasks completed, {tasks - completed - left} did not"
 
 
-def _require_prices(limits: SharedLimits, config: Config, tasks: Sequence[Task]) -> None:
-    models = {task.settings.model or config.model.name for task in tasks}
-    if limits.cost is not None and (unknown := sorted(models - limits.prices.keys())):
-        raise InvalidCommandLine(
-            f"--max-cost needs a price of the model {unknown[0]}: name a file that has it with --prices"
-        )
-
-
-def of_shard(tasks: Sequence[Numbered], shard: str | None) -> Sequence[Numbered]:
-    """Return the tasks of a shard `K/N`; without one, all."""
-    number, shards = map(int, (shard or "1/1").split("/"))
-    return tasks[number - 1 :: shards]
-
-
 # --- looking, joining, showing
 def _status(out: Path, *, as_json: bool) -> int:
     shard = require_batch(out).shard
-    tasks, _ = parse_tasks(_raw(str(out / TASKS)), "worktree", {})
+    tasks, _ = parse_tasks(_stored_tasks(out), "worktree", {})
     found = summary(out, {task.id for _, task in of_shard(tasks, shard)})
     if as_json:
         print(json.dumps(found))  # noqa: T201
@@ -326,9 +326,13 @@ def _merge(out: Path, sources: Collection[Path]) -> int:
         if (each.digest, each.doing) != (batch.digest, batch.doing):
             raise InvalidCommandLine(f"{place} is of other tasks, or other settings, than {first}")
     with OutFolder(out, server_home(os.environ)) as folder:
-        folder.begin(replace(batch, shard=None, commits=commits), _raw(str(first / TASKS)))
-        for source in batches:
-            folder.take_over(source)
+        whole = replace(batch, shard=None, commits=commits)
+        folder.begin(whole, _stored_tasks(first), known=all(is_known(each, folder.home) for each in batches))
+        left_out = [f"{source}: {why}" for source in batches for why in folder.take_over(source)]
+    for why in left_out[:SHOWN_LEFT_OUT]:
+        complain("app-server batch merge", printable(f"left out: {why}"))
+    if len(left_out) > SHOWN_LEFT_OUT:
+        complain("app-server batch merge", f"{len(left_out)} files were left out")
     return _status(out, as_json=False)
 
 
@@ -340,10 +344,10 @@ DEMO_TASKS: Final = (
 
 async def _demonstrate(args: argparse.Namespace) -> int:
     """Run ten tasks with a scripted model, in a repository of its own."""
-    demo = _DEMO.get()
+    demo, home = _DEMO.get(), server_home(os.environ)
     try:
         async with demo.demo_surroundings(os.environ) as workspace:
-            args.out = args.out or tempfile.mkdtemp(prefix="app-server-batch-demo-")
+            args.out = args.out or tempfile.mkdtemp(prefix="batch-demo-", dir=temporary_folder(home))
             args.tasks = str(workspace.root / "tasks.jsonl")
             lines = [
                 {"id": f"{name}-{n}", "prompt": words, "repo": str(workspace.repository), "check": check}

@@ -26,6 +26,8 @@ RECOVERS_IN: Final = 120.0
 """Seconds from nothing to the full rates."""
 PAUSE: Final = 1.0
 """Seconds without requests after a refusal that names no time."""
+LONGEST_PAUSE: Final = 600.0
+"""Seconds without requests after one that does. Who asks for more stops the batch: people decide when it goes on."""
 NO_LIMIT: Final = float("inf")
 
 
@@ -134,8 +136,13 @@ class Ledger:
         self._largest = max(self._largest, over.usage.total)
         self._tokens.take(over.usage.total - lease.size)
         if over.limited:
-            self._slow_down(PAUSE if over.retry_after is None else over.retry_after, now)
+            asked = PAUSE if over.retry_after is None else over.retry_after
+            self._slow_down(min(max(asked, 0.0), LONGEST_PAUSE), now)
         return self._spend(over.model, over.usage)
+
+    def held_for(self, now: float) -> float:
+        """Return the seconds for which no request is sent, as a provider asked."""
+        return max(self._held_until - now, 0.0)
 
     def gone(self, ids: Iterable[str]) -> None:
         """Forget the requests of tasks whose worker died."""

@@ -24,7 +24,7 @@ import anyio
 from msgspec import Struct, msgpack
 
 from app_server.batch.messages import CHECKOUTS, Setup
-from app_server.batch.tasks import Checkout, Numbered, Problem, Task, file_name, is_url
+from app_server.batch.tasks import TRANSPORTS, Checkout, Numbered, Problem, Task, file_name, folder_of, is_url
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, config_of, find_repository
 from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
@@ -51,6 +51,14 @@ AT_ONCE = 4
 """Repositories that are asked at the same time whether they have a commit."""
 REMOTE_SECONDS = 60.0
 COPY = ("cp", "-a", "--reflink=auto") if sys.platform == "linux" else ("cp", "-Rpc")
+
+
+def place_key(task: Task, base: Path, checkout: Checkout) -> str | None:
+    """Return the folder in which the task runs alone, by its real path: it may have several names. None where it has
+    one of its own.
+    """
+    named = folder_of(task, checkout)
+    return None if named is None else os.path.realpath(base / named)
 
 
 class WorktreeStatus(Struct, frozen=True):
@@ -201,7 +209,9 @@ class Checkouts:
             for refs in (REFS, (commit,)):
                 if await self._git.commit(Repository(source, source, source), commit) is None:
                     options = ("fetch", "--quiet", "--no-tags", "--", url, *refs)
-                    await run_program(*FETCH, f"--git-dir={source}", *options, environment=self._environment)
+                    await run_program(
+                        *FETCH, f"--git-dir={source}", *options, environment=fetching(self._environment)
+                    )
         finally:
             os.close(lock)
         return source / "objects"
@@ -243,6 +253,12 @@ async def remove(folder: Path) -> None:
     except OSError:
         script = 'rm -rf -- "$1" || { chmod -R u+rwx -- "$1"; rm -rf -- "$1"; }'
         await run_program("sh", "-c", script, "rm", str(folder))
+
+
+def fetching(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment in which git reaches other machines: by these ways alone, and it asks nobody."""
+    ways = ":".join(each.removesuffix("://") for each in TRANSPORTS)
+    return {**environment, "GIT_ALLOW_PROTOCOL": ways, "GIT_TERMINAL_PROMPT": "0"}
 
 
 async def run_program(*argv: str, environment: Mapping[str, str] | None = None) -> None:
@@ -360,7 +376,7 @@ class TaskChecker:
             )
 
     async def _remote_commit(self, url: str, ref: str) -> str:
-        command = GitCommand((*FETCH, "ls-remote", "--", url), self._environment, Path("/"))
+        command = GitCommand((*FETCH, "ls-remote", "--", url), fetching(self._environment), Path("/"))
         listed = await run_git(command, timeout=REMOTE_SECONDS)
         if listed.exit_code != 0:
             raise GitError(f"`repo` {url} cannot be read as a git repository")

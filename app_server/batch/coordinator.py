@@ -13,7 +13,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.batch import messages
-from app_server.batch.budget import NO_LIMIT, Ledger
+from app_server.batch.budget import LONGEST_PAUSE, NO_LIMIT, Ledger
 from app_server.batch.local import Workers
 from app_server.batch.out_folder import OutFolder, Results
 from app_server.batch.progress import Progress
@@ -60,6 +60,8 @@ class Coordinator:
         self._jobs = 0
         self._nodes: dict[int, str] = {}
         """The machines of the workers that are ready."""
+        self._asking: dict[str, int] = {}
+        """By task, the worker with a request of it that waits or is under way."""
         self._pending: list[tuple[messages.Ended, bool]] = []
         """What is to be stored: attempts, and whether they are results."""
         self._until = NO_LIMIT
@@ -105,38 +107,64 @@ class Coordinator:
         return max(min(self._scheduler.wakes_in(now), self._ledger.wait(now), self._until - now), 0.001)
 
     def _hear(self, worker: int, message: messages.FromWorker | None) -> None:
+        """Take what a worker says; None: it died. Raises WrongMessage where that is not its to say."""
         now = self._clock()
         match message:
             case messages.Ready(node=node):
+                if worker in self._nodes:
+                    raise messages.WrongMessage("it is ready already")
                 self._nodes[worker] = node
                 self._out.link_threads(node)
             case None:
-                node = self._nodes.pop(worker, "")
-                self._ledger.gone(id for id, each in self._scheduler.running.items() if each.worker == worker)
-                for lost in self._scheduler.gone(worker, now):
-                    self._pending.append((messages.Ended(result=replace(lost, node=node)), True))
-            case messages.Ask():
+                self._lose(worker, now)
+            case messages.Ask(id=id):
+                self._scheduler.require_running(worker, id)
+                self._asking[id] = worker
                 self._ledger.ask(message)
             case messages.Over():
-                if (usage := self._ledger.over(message, now)) is not None:
-                    self._results.took(message.id, message.model, usage)
+                self._end_request(worker, message, now)
             case messages.Ended(result=result, ending=ending):
+                self._scheduler.require_running(worker, result.id)
+                # What the coordinator knows better is not the worker's to say.
+                result.node, result.patch = self._nodes[worker], None
+                result.meta = self._scheduler.running[result.id].task.meta
                 if ending == "refused":
                     why = result.error.message if result.error else ""
                     self._stop_now(Stop(STOPPED, f"the provider refuses the login: {why}"))
-                running = self._scheduler.running.get(result.id)
-                ours = running is not None and running.worker == worker  # else it was given to another one
-                self._pending.append((message, ours and self._scheduler.ended(message, now)))
+                self._pending.append((message, self._scheduler.ended(message, now)))
         self._woken.set()
         if self._pending or self._results.notes:
             self._fresh.set()
+
+    def _end_request(self, worker: int, over: messages.Over, now: float) -> None:
+        """Take the end of a request."""
+        if self._asking.get(over.id) != worker:
+            raise messages.WrongMessage("a request is over that was not asked for")
+        del self._asking[over.id]
+        if (usage := self._ledger.over(over, now)) is not None:
+            self._results.took(over.id, over.model, usage)
+        if over.limited and (over.retry_after or 0.0) > LONGEST_PAUSE:
+            why = f"the provider asks to wait {over.retry_after:.6g} s, which is not waited for"
+            self._stop_now(Stop(STOPPED, why))
+        elif over.limited:
+            self._progress.pause(self._ledger.held_for(now), now)
+
+    def _lose(self, worker: int, now: float) -> None:
+        """Take the death of a worker."""
+        node = self._nodes.pop(worker, "")
+        asking = [id for id, asker in self._asking.items() if asker == worker]
+        self._ledger.gone(asking)
+        for id in asking:
+            del self._asking[id]
+        for lost in self._scheduler.gone(worker, now):
+            self._pending.append((messages.Ended(result=replace(lost, node=node)), True))
 
     def _let_pass(self) -> None:
         answers = list(self._ledger.answers(self._clock()))
         reached = [ask.id for ask, answer in answers if ask.first and not answer.never]
         self._results.reached(reached)  # before it is sent, so that no attempt is forgotten
         for ask, answer in answers:
-            self._workers.send(self._scheduler.running[ask.id].worker, answer)
+            self._workers.send(self._asking[ask.id], answer)
 
     async def _store_in_rounds(self) -> None:
         while True:
@@ -164,6 +192,7 @@ class Coordinator:
     def _write(self, pending: Sequence[tuple[messages.Ended, bool]]) -> None:
         for ended, final in pending:
             self._out.write_files(ended, final=final)
+        self._out.sync()
         if results := [ended.result for ended, final in pending if final]:
             self._results.append(results)
 

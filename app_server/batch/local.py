@@ -6,6 +6,7 @@ They hold no lock of the batch, and end with the coordinator, however that ends,
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,7 +19,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from app_server.batch.checkout import remove
-from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, from_worker
+from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, WrongMessage, from_worker
 from app_server.client.failures import ServerEnded
 from app_server.client.link import SubprocessConnector
 from app_server.core.threads import run_in_thread
@@ -32,10 +33,14 @@ LONGEST_LINE: Final = 1 << 31
 DIES_WITHIN: Final = 5.0
 """Seconds for the worker of a coordinator that was killed to notice that."""
 STARTS: Final = 3
-"""How often a worker may end before it is ready."""
+"""How often in a row a worker may end before it is ready, or say something that it cannot mean."""
+
+log = logging.getLogger(__name__)
 
 Hear = Callable[[int, FromWorker | None], None]
-"""Takes what a worker says, by its number; None: it died."""
+"""Takes what a worker says, by its number; None: it died. Raises WrongMessage for what cannot be, which ends the
+worker.
+"""
 Connect = Callable[[], AbstractAsyncContextManager[Transport]]
 """Starts a worker, which ends with the block."""
 
@@ -46,10 +51,11 @@ class Workers:
     def __init__(self, count: int, connect: Connect) -> None:
         self.count, self._connect = count, connect
         self._senders: dict[int, Callable[[ToWorker], None]] = {}
+        self._given_up = 0
 
     @asynccontextmanager
     async def open(self, setup: Setup, hear: Hear) -> AsyncIterator[None]:
-        """Start them; they end with the block. Raises ServerEnded where they cannot be started."""
+        """Start them; they end with the block. Raises ServerEnded where none can be started."""
         async with anyio.create_task_group() as group:
             for number in range(self.count):
                 group.start_soon(self._tend, number, setup, hear, name=f"worker {number}")
@@ -62,25 +68,31 @@ class Workers:
             send(message)
 
     async def _tend(self, number: int, setup: Setup, hear: Hear) -> None:
-        """Have a worker of this number until the end."""
+        """Have a worker of this number until the end; the others go on where that cannot be."""
         failures = 0
         while failures < STARTS:
             failures = 0 if await self._run(number, setup, hear) else failures + 1
-        raise ServerEnded(f"a worker ended {STARTS} times before it was ready")
+        self._given_up += 1
+        if self._given_up == self.count:
+            raise ServerEnded(f"every worker ended {STARTS} times before it was of use")
 
     async def _run(self, number: int, setup: Setup, hear: Hear) -> bool:
-        """Run a worker to its end; return whether it was ever ready."""
-        was_ready = False
+        """Run a worker to its end; return whether it was ever ready, and said nothing that it cannot mean."""
+        was_ready = made_sense = False
         async with self._connect() as transport, anyio.create_task_group() as group:
             send = self._senders[number] = sender(transport, group)
             send(setup)
-            async for message in heard(transport, from_worker):
-                was_ready = was_ready or isinstance(message, Ready)
-                hear(number, message)
+            try:
+                async for message in heard(transport, from_worker):
+                    was_ready = was_ready or isinstance(message, Ready)
+                    hear(number, message)
+                made_sense = True
+            except WrongMessage as wrong:
+                log.warning("worker %d is ended for what it said: %s", number, wrong)
             group.cancel_scope.cancel()
         del self._senders[number]
         hear(number, None)
-        return was_ready
+        return was_ready and made_sense
 
 
 def local_workers(count: int, environment: Mapping[str, str]) -> Workers:
@@ -131,11 +143,12 @@ T = TypeVar("T", ToWorker, FromWorker)
 
 
 async def heard(transport: Transport, decode: Callable[[bytes], T]) -> AsyncIterator[T]:
-    """Yield what the other side says, until it ends."""
+    """Yield what the other side says, until it ends. Raises WrongMessage."""
     async for lines in transport.lines():
         for each in lines:
-            if isinstance(each, bytes):
-                yield decode(each)
+            if not isinstance(each, bytes):
+                raise WrongMessage("a line is too long")
+            yield decode(each)
 
 
 def sender(transport: Transport, group: TaskGroup) -> Callable[[ToWorker | FromWorker], None]:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import add
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
 
 from app_server.batch.tasks import Checkout, Task
@@ -26,13 +26,23 @@ Ending = Literal["final", "retry", "interrupted", "refused"]
 interrupted, or because the provider refuses the login."""
 
 
+Amount = Annotated[int, Meta(ge=0, le=1 << 53)]
+"""A number from another machine: what JSON holds exactly, and sums of which are small."""
+NodeName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,254}\Z")]
+"""The name of a machine, which is the name of a folder, too."""
+RolloutPlace = Annotated[
+    str, Meta(pattern=r"\Asessions/[0-9]{4}/[0-9]{2}/[0-9]{2}/rollout-[A-Za-z0-9._-]{1,200}\.jsonl\Z")
+]
+"""The file of a thread, by its place in a home."""
+
+
 class TaskUsage(Struct, frozen=True, rename="camel"):
     """Tokens, and the requests to the model that took them."""
 
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-    requests: int = 0
+    input_tokens: Amount = 0
+    cached_input_tokens: Amount = 0
+    output_tokens: Amount = 0
+    requests: Amount = 0
     cost: float | None = None
     """None where a model has no price, or nobody has asked for it yet."""
 
@@ -75,10 +85,10 @@ class Result(Struct, kw_only=True, rename="camel"):
     final_message: str | None = None
     output: Json = None
     patch: str | None = None
-    files: int = 0
+    files: Amount = 0
     check: CheckResult | None = None
     usage: TaskUsage = TaskUsage()
-    declined: int = 0
+    declined: Amount = 0
     declined_requests: tuple[str, ...] | UnsetType = UNSET
     """What would have needed an approval, where something did."""
     started_at: str = ""
@@ -133,7 +143,7 @@ class InterruptTasks(Struct, frozen=True, tag="interrupt"):
 
 # --- what a worker says
 class Ready(Struct, frozen=True, tag="ready"):
-    node: str
+    node: NodeName
 
 
 class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
@@ -142,7 +152,7 @@ class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
     """
 
     id: str
-    size: int
+    size: Amount
     first: bool
 
 
@@ -164,12 +174,46 @@ class Ended(Struct, frozen=True, kw_only=True, tag="ended"):
     ending: Ending = "final"
     patch: bytes = b""
     events: bytes = b""
-    rollout: tuple[str, bytes] | None = None
+    rollout: tuple[RolloutPlace, bytes] | None = None
     """The thread's file, by its place in its home, where the coordinator cannot see that home."""
 
 
 ToWorker = Setup | Run | Pass | InterruptTasks
 FromWorker = Ready | Ask | Over | Ended
 
-for_worker: Callable[[bytes], ToWorker] = msgspec.json.Decoder(ToWorker).decode
-from_worker: Callable[[bytes], FromWorker] = msgspec.json.Decoder(FromWorker).decode
+M = TypeVar("M")
+
+
+class WrongMessage(Exception):
+    """The other side says something that it cannot mean: it is broken, or lies."""
+
+
+def _telling_wrong(decode: Callable[[bytes], M]) -> Callable[[bytes], M]:
+    def decoded(line: bytes) -> M:
+        try:
+            return decode(line)
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            raise WrongMessage(str(error)) from None
+
+    return decoded
+
+
+for_worker: Callable[[bytes], ToWorker] = _telling_wrong(msgspec.json.Decoder(ToWorker).decode)
+from_worker: Callable[[bytes], FromWorker] = _telling_wrong(msgspec.json.Decoder(FromWorker).decode)
+
+
+def storable(value: Json) -> Json:
+    """Return a value without half characters (lone surrogates), which no file can hold; models send them."""
+    match value:
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            return value
+        case list():
+            return [storable(each) for each in value]
+        case dict():
+            return {storable(key): storable(each) for key, each in value.items()}
+        case _:
+            return value

@@ -9,12 +9,15 @@ has secrets. The lock is the coordinator's alone, and whoever asks how a batch s
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import logging
 import mmap
 import os
-import shutil
+import re
+import stat
 from collections import Counter
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -24,22 +27,27 @@ from msgspec import Struct
 from app_server.batch.messages import HOMES, Doing, Ended, Result, Status, TaskUsage
 from app_server.batch.secrets import without_secrets
 from app_server.batch.tasks import file_name
+from app_server.beneath import Beneath, RefusedName
 from app_server.client.command_line import InvalidCommandLine
-from app_server.core.config.safe_file import STAGED, write_file_atomically
+from app_server.core.config.safe_file import STAGED, sync_folder, write_file_atomically
 from app_server.core.rollout import disk
 from app_server.core.rollout.rollout_names import OTHER_HOMES
-from app_server.places.locks import LockHeld, hold, is_held
-from app_server_protocol.structs import Json, replace
+from app_server.places import batch_folders
+from app_server.places.locks import LockHeld, hold
+from app_server_protocol.structs import replace
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
 RESULTS, JOURNAL, PATCHES, EVENTS = "results.jsonl", "attempts.jsonl", "patches", "events"
 LOCKED_WITHIN: Final = 1.0
 """Seconds in which a lock may be held by who only looks."""
-SHOWN = 10
-"""The slowest tasks, and reasons of failures, that a summary names."""
-LONGEST_REASON = 200
+LARGEST_FILE: Final = 1 << 31
+APPENDING = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+WHOLE_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 NOTHING: Final = TaskUsage(cost=0.0)
 DISK = disk.REAL_DISK
+
+
+log = logging.getLogger(__name__)
 
 
 class BatchFile(Struct, frozen=True, kw_only=True):
@@ -75,11 +83,15 @@ def read_batch(out: Path) -> BatchFile | None:
     try:
         names = os.listdir(out)
         if BATCH in names:
-            return msgspec.json.decode((out / BATCH).read_bytes(), type=BatchFile)
+            found = msgspec.json.decode(read_file(out, BATCH), type=BatchFile)
+            commits = {ref: id for ref, id in found.commits.items() if not id or WHOLE_ID.fullmatch(id)}
+            return replace(found, commits=commits)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
-        raise InvalidCommandLine(f"{out}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise InvalidCommandLine(f"{out}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise InvalidCommandLine(f"{out}: {BATCH} is damaged: {error}") from None
     if any(name != LOCK and STAGED not in name for name in names):
         raise InvalidCommandLine(f"{out} has files in it, and is of no batch: expected a new folder")
     return None
@@ -92,12 +104,27 @@ def require_batch(out: Path) -> BatchFile:
     return found
 
 
+def is_known(out: Path, home: Path) -> bool:
+    """Return whether the folder says what a command of this home wrote there."""
+    try:
+        return batch_folders.is_known(str(home), str(out), read_file(out, BATCH))
+    except OSError:
+        return False
+
+
+def read_file(out: Path, name: str) -> bytes:
+    """Return a regular file of the folder, or of another batch's, whoever wrote it. Raises OSError."""
+    with Beneath.named_by_user(out) as folder:
+        return folder.read(name, LARGEST_FILE)
+
+
 class OutFolder:
     """The folder while a coordinator works in it. A context manager."""
 
     def __init__(self, out: Path, home: Path) -> None:
         """Make the folder where it is missing, and lock it. `home` is the user's. Raises InvalidCommandLine."""
-        self._home = home
+        self.home = home
+        self._unsynced: set[Path] = set()
         try:
             out.mkdir(parents=True, exist_ok=True)
             self.path = Path(os.path.realpath(out))
@@ -113,13 +140,19 @@ class OutFolder:
     def __exit__(self, *raised: object) -> None:
         os.close(self._lock)
 
-    def begin(self, batch: BatchFile, tasks: bytes, again: Collection[str] = ()) -> None:
-        """Store what the batch does, and put aside the results of tasks that run `again`. Raises InvalidCommandLine."""
+    def begin(
+        self, batch: BatchFile, tasks: bytes, again: Collection[str] = (), *, known: bool = True
+    ) -> None:
+        """Store what the batch does, and put aside the results of tasks that run `again`. `known`: the command line
+        says all of it, so that a later command may believe it. Raises InvalidCommandLine.
+        """
         stored = msgspec.json.encode(replace(batch, doing=without_secrets(batch.doing)))
+        content = msgspec.json.format(stored, indent=2)
+        noted = (str(self.home), str(self.path), content)
+        if known:
+            self._note(batch_folders.note, *noted)
         try:
-            self._replace(
-                BATCH, msgspec.json.format(stored, indent=2)
-            )  # first: it makes the folder a batch's
+            self._replace(BATCH, content)  # first: it makes the folder a batch's
             self._replace(TASKS, tasks)
             for name in (PATCHES, EVENTS, HOMES):
                 (self.path / name).mkdir(exist_ok=True)
@@ -129,6 +162,15 @@ class OutFolder:
                 self._replace(RESULTS, b"".join(line for id, line in lines.items() if id not in again))
         except OSError as error:
             raise InvalidCommandLine(f"{self.path} cannot be written: {error.strerror or error}") from None
+
+        self._note(batch_folders.forget_others, *noted)
+
+    def _note(self, note: Callable[[str, str, bytes], None], home: str, out: str, content: bytes) -> None:
+        """Note something in the home; where it cannot be written, the folder is not known later."""
+        try:
+            note(home, out, content)
+        except OSError as error:
+            log.warning("what %s is for cannot be noted in the home: %s", out, error)
 
     def _replace(self, name: str, content: bytes) -> None:
         write_file_atomically(self.path / name, content, 0o600)
@@ -147,14 +189,19 @@ class OutFolder:
             self._write(f"{EVENTS}/{name}.jsonl", ended.events)
 
     def _write(self, name: str, content: bytes) -> None:
-        """Write a file that counts only once there is a final line of its task; makes missing folders."""
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(path, flags, 0o600), "wb") as file:
+        """Write a file that counts only once there is a final line of its task; makes missing folders, and follows no
+        link.
+        """
+        with Beneath(self.path) as folder, folder.staged(name, 0o600) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        self._unsynced.add((self.path / name).parent)
+
+    def sync(self) -> None:
+        """Make the names of the files durable that were written since."""
+        while self._unsynced:
+            sync_folder(self._unsynced.pop())
 
     def show_running(self, running: int) -> None:
         """Say how many tasks run, for who asks how the batch stands."""
@@ -163,7 +210,7 @@ class OutFolder:
 
     def link_threads(self, node: str) -> None:
         """Let the user's home find the threads of a machine by their ids. Where that fails, nothing else does."""
-        links, home = self._home / OTHER_HOMES, self.path / HOMES / node
+        links, home = self.home / OTHER_HOMES, self.path / HOMES / node
         link = links / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
         with contextlib.suppress(OSError):
             home.mkdir(exist_ok=True)
@@ -173,20 +220,64 @@ class OutFolder:
                     each.unlink()  # its batch is gone
             link.symlink_to(home)
 
-    def take_over(self, shard: Path) -> None:
-        """Add the results of another folder, with what belongs to them. Raises InvalidCommandLine and OSError."""
+    def take_over(self, shard: Path) -> list[str]:
+        """Add the results of another folder, with what belongs to them. Returns what was left out, and why. Raises
+        InvalidCommandLine and OSError.
+        """
         have, lines = _lines_by_id(self.path), _lines_by_id(shard)
         for id, line in lines.items():
             if have.get(id, line) != line:
                 raise InvalidCommandLine(f"{shard}: the task {id!r} has another result already")
-        for name in (PATCHES, EVENTS, HOMES):
-            shutil.copytree(shard / name, self.path / name, symlinks=True, dirs_exist_ok=True)
+        left_out = self._copy_files(shard, lines)
+        self.sync()
         its, ours = (
             Counter(line for _, line in read_lines(each / JOURNAL, AttemptLine))
             for each in (shard, self.path)
         )
         append_lines(self.path / JOURNAL, list((its - ours).elements()))
         append_lines(self.path / RESULTS, [line for id, line in lines.items() if id not in have])
+        return left_out
+
+    def _copy_files(self, shard: Path, ids: Iterable[str]) -> list[str]:
+        """Copy the files of these tasks and all threads. Returns the names of what is no regular file."""
+        left_out: list[str] = []
+        names = [f"{PATCHES}/{file_name(id)}.diff" for id in ids] + [
+            f"{EVENTS}/{file_name(id)}.jsonl" for id in ids
+        ]
+        with Beneath.named_by_user(shard) as source:
+            threads = list(_files_in(source, HOMES, left_out))
+            for name in (*names, *threads):
+                try:
+                    self._write(name, source.read(name, LARGEST_FILE))
+                except FileNotFoundError:
+                    pass  # the task changed nothing, or its events were not kept
+                except (RefusedName, NotADirectoryError, IsADirectoryError) as error:
+                    left_out.append(f"{name}: {error.strerror}")
+        return left_out
+
+
+def _files_in(folder: Beneath, name: str, left_out: list[str]) -> Iterator[str]:
+    """Yield the names of regular files in a folder, and in those in it."""
+    waiting = [name]
+    while waiting:
+        inner = waiting.pop()
+        try:
+            with folder.entries(inner) as entries:
+                found = [
+                    (f"{inner}/{each.name}", each.stat(follow_symlinks=False).st_mode) for each in entries
+                ]
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            left_out.append(f"{inner}: {error.strerror}")
+            continue
+        for path, mode in found:
+            if stat.S_ISDIR(mode):
+                waiting.append(path)
+            elif stat.S_ISREG(mode):
+                yield path
+            else:
+                left_out.append(f"{path}: not a regular file")
 
 
 class Results:
@@ -257,15 +348,16 @@ def read_lines(path: Path, kind: type[T]) -> Iterator[tuple[T, bytes]]:
     out. Raises OSError.
     """
     decoder = msgspec.json.Decoder(kind)
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    with open(file, "rb") as opened:
-        for line in opened:
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(Beneath.named_by_user(path.parent))
+            file, _ = stack.enter_context(folder.opened(path.name))
+        except FileNotFoundError:
+            return
+        for line in stack.enter_context(open(file, "rb", closefd=False)):
             try:
                 each = decoder.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
                 continue
             if line.endswith(b"\n"):
                 yield each, line
@@ -284,8 +376,10 @@ def append_lines(path: Path, lines: Sequence[bytes], *, synced: bool = True) -> 
     """Append lines to a file behind its last whole one; what follows that is cut off. Raises OSError; then none of the
     lines is there.
     """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    file = os.open(path, APPENDING, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise RefusedName(errno.EINVAL, f"{path.name} is not a regular file")
         end = os.fstat(file).st_size
         if end and os.pread(file, 1, end - 1) != b"\n":
             with mmap.mmap(file, 0, prot=mmap.PROT_READ) as content:
@@ -296,23 +390,3 @@ def append_lines(path: Path, lines: Sequence[bytes], *, synced: bool = True) -> 
             os.fsync(file)
     finally:
         os.close(file)
-
-
-def summary(out: Path, ids: Collection[str]) -> Mapping[str, Json]:
-    """Return how a batch of these tasks stands, as `batch status --json` prints it. Raises OSError."""
-    stored = Results(out, ids)
-    final = [each for each, _ in read_lines(out / RESULTS, Result) if each.id in stored.final]
-    slowest = sorted(final, key=lambda each: -(each.seconds.setup + each.seconds.turn))
-    reasons = Counter(each.error.message[:LONGEST_REASON] for each in final if each.error)
-    costs = [each.cost for each in stored.spent.values() if each.cost is not None]
-    usage = replace(sum(stored.spent.values(), TaskUsage()), cost=sum(costs) if costs else None)
-    running = (out / LOCK).read_bytes() if is_held(str(out / LOCK)) else b""
-    return {
-        "tasks": len(ids),
-        "left": len(ids) - len(final),
-        "running": int(running or 0),
-        "statuses": dict(stored.statuses),
-        "usage": msgspec.to_builtins(usage),
-        "slowest": [each.id for each in slowest[:SHOWN]],
-        "reasons": dict(reasons.most_common(SHOWN)),
-    }

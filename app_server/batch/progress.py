@@ -17,6 +17,8 @@ from app_server.standard_streams import StdoutFailed, throw_away_stdout
 from app_server_protocol.structs import Json
 
 LINE_EVERY: Final = 60.0
+TOLD_FROM: Final = 20.0
+"""Seconds of a pause that people are told of."""
 CLEARED: Final = "\r\x1b[K"
 """Goes to the begin of a terminal's line, and empties it."""
 
@@ -36,7 +38,7 @@ class Progress:
         self._total, self._results, self._ledger, self._began = total, results, ledger, began
         self._stderr, self._events = stderr, events
         self._before, self._tokens_before = len(results.final), ledger.tokens
-        self._told_at = began
+        self._told_at = self._pause_until = began
         self._changes = stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
         """Whether there is a line that changes; then it is the last one of the terminal."""
 
@@ -45,6 +47,12 @@ class Progress:
         self.tell("notice", {"message": text})
         cleared = CLEARED if self._changes else ""
         print(f"{cleared}app-server batch: {printable(text)}", file=self._stderr)
+
+    def pause(self, seconds: float, now: float) -> None:
+        """Say that the provider has no request sent for a while, once for all that hear so."""
+        if seconds >= TOLD_FROM and now >= self._pause_until:
+            self._pause_until = now + seconds
+            self.note(f"the provider asks for fewer requests: none is sent for {seconds:.0f} s")
 
     def show(self, running: int, now: float) -> None:
         """Show how it stands, if it is time for that."""

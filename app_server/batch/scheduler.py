@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from app_server.batch.messages import Ended, Result, ResultError
+from app_server.batch.messages import Ended, Result, ResultError, WrongMessage
 from app_server.batch.tasks import Task
 
 FIRST_DELAY: Final = 1.0
@@ -83,6 +83,12 @@ class Scheduler:
     def _wake(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:
             self._ready.appendleft(heapq.heappop(self._delayed)[2])
+
+    def require_running(self, worker: int, id: str) -> None:
+        """Raises WrongMessage where it is not a task that the worker runs."""
+        running = self.running.get(id)
+        if running is None or running.worker != worker:
+            raise WrongMessage("it speaks of a task that it was not given")
 
     def ended(self, ended: Ended, now: float) -> bool:
         """Take the end of an attempt. Returns whether it is the task's result."""

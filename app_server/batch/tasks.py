@@ -6,6 +6,7 @@ What only the disk knows (whether there is such a repository, commit or folder) 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, get_args
@@ -13,6 +14,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta, Struct
 
+from app_server.masking import masked_text
 from app_server_protocol.structs import Json
 
 Checkout = Literal["worktree", "copy", "none"]
@@ -89,6 +91,7 @@ def parse_tasks(
         try:
             task = _DECODER.decode(line)
             _require_one_place(task, checkout)
+            _require_plain_address(task)
             _require_no_secret(line, secrets)
             if (earlier := taken.setdefault(task.id, number)) != number:
                 raise ValueError(f"the `id` {task.id[:100]!r} is that of line {earlier}, too")
@@ -110,10 +113,38 @@ def _require_one_place(task: Task, checkout: Checkout) -> None:
         raise ValueError(f"--checkout {checkout} needs `repo` to be a folder, and not a URL")
 
 
+def _require_plain_address(task: Task) -> None:
+    if task.repo is None or not is_url(task.repo):
+        return
+    if masked_text(task.repo) != task.repo:
+        raise ValueError(
+            "`repo` has a password or token in it, and lines are stored: let git have it from a helper"
+        )
+    if "::" in task.repo or ("://" in task.repo and not task.repo.lower().startswith(TRANSPORTS)):
+        raise ValueError(
+            f"`repo` needs an address that begins with one of {', '.join(TRANSPORTS)}, or `host:path`"
+        )
+
+
 def _require_no_secret(line: bytes, secrets: Mapping[str, str]) -> None:
-    for holder, value in secrets.items():
-        if value.encode() in line:
-            raise ValueError(f"the line has the value of {holder} in it, and lines are stored: leave it out")
+    """Raises ValueError where a text of the line, however it is written there, has a secret in it."""
+    if not secrets:
+        return
+    if (holder := holder_in(json.loads(line), secrets)) is not None:
+        raise ValueError(f"the line has the value of {holder} in it, and lines are stored: leave it out")
+
+
+def holder_in(value: Json, secrets: Mapping[str, str]) -> str | None:
+    """Return what holds a secret that is in a text or a name of a JSON value; None where there is none."""
+    match value:
+        case str():
+            return next((holder for holder, secret in secrets.items() if secret in value), None)
+        case list():
+            return next(filter(None, (holder_in(each, secrets) for each in value)), None)
+        case dict():
+            return holder_in([*value, *value.values()], secrets)
+        case _:
+            return None
 
 
 def _reason(error: Exception) -> str:
@@ -123,6 +154,9 @@ def _reason(error: Exception) -> str:
             return "it is nested too deeply"
         case UnicodeDecodeError():
             return f"it is not UTF-8 at byte {error.start} of a text"
+        case msgspec.ValidationError() if "got `str`" in text and text.endswith(COMMANDS):
+            name = text.split("$.")[-1].rstrip("`")
+            return f'`{name}` is a command as a list of words, like ["pytest", "-q"], and not one text'
         case msgspec.ValidationError() if text.startswith("Invalid enum value"):
             words = get_args(Sandbox if text.endswith(".sandbox`") else Approval)
             return f"{text}: expected one of {', '.join(words)}"
@@ -132,6 +166,9 @@ def _reason(error: Exception) -> str:
             return text
 
 
+TRANSPORTS = ("https://", "http://", "ssh://", "git://")
+"""How repositories are reached. Others run programs that an address names."""
+COMMANDS = ("$.setup`", "$.check`")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+(?:@[\w.-]+)?:(?!/)", re.IGNORECASE)
 
 
@@ -151,8 +188,8 @@ def file_name(id: str) -> str:
     return f"{words or 'task'}~{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def place_key(task: Task, checkout: Checkout) -> str | None:
-    """Return the folder in which the task runs alone; None where it has one of its own."""
+def folder_of(task: Task, checkout: Checkout) -> str | None:
+    """Return the folder in which the task runs as it is; None where it has one of its own."""
     return task.cwd or (task.repo if checkout == "none" else None)
 
 

@@ -5,14 +5,15 @@ came of them on stdout; when stdin ends, so does it.
 from __future__ import annotations
 
 import logging
+import math
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -21,15 +22,17 @@ from app_server.batch import messages
 from app_server.batch.attempt import Attempt, RunningTask, WorkerParts
 from app_server.batch.checkout import Checkouts
 from app_server.batch.local import LONGEST_LINE, heard, scratch_folder, sender
-from app_server.batch.secrets import known_secrets
+from app_server.batch.secrets import held_credentials, known_secrets
 from app_server.batch.tasks import Task
 from app_server.client.app_server import AppServer
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
 from app_server.core.git.run_git import Git
+from app_server.core.sandbox.plan import KeptFolders
 from app_server.headless.output_schema import OutputSchema
 from app_server.in_process import InProcessConnector
 from app_server.logs import set_up_logging
+from app_server.places.private_folders import FOLDER, own_folder
 from app_server.startup.launch import server_home
 from app_server.startup.process import guard_memory
 from app_server.transport.claim import claim_stdout
@@ -57,8 +60,13 @@ def main() -> None:
         logging.disable(logging.WARNING)
     leave_soon = partial(signal.alarm, ENDS_WITHIN)  # also where something that it clears up hangs
     transport, node = StdioTransport(0, write_fd, LONGEST_LINE), "".join(sys.argv[1:])
-    anyio.run(work, transport, dict(os.environ), leave_soon, node or os.uname().nodename)
+    anyio.run(work, transport, dict(os.environ), leave_soon, node or node_name(os.uname().nodename))
     os._exit(0)  # without waiting for threads that a disk blocks
+
+
+def node_name(host: str) -> str:
+    """Return what a machine is called in results: the name of a folder, too."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", host).lstrip(".-")[:255] or "here"
 
 
 async def work(
@@ -107,9 +115,10 @@ async def _parts(
     config = load_config(SettingsPlace(home=home, cwd=base, cli=overrides, environment=environment))
     withheld = config.credential_variables()
     fetching = {name: value for name, value in environment.items() if name not in withheld}
-    temporary = Path(gettempdir(), f"app-server-batch-{os.geteuid()}")
-    work = Path(setup.out, messages.WORK) if setup.shared else temporary
+    # Where no command of this machine may write: not in a folder for temporary files.
+    work = Path(setup.out, messages.WORK) if setup.shared else Path(own_folder(home, FOLDER, "batch"))
     async with scratch_folder(work) as scratch:
+        kept = (os.path.realpath(setup.out),) if setup.shared else ()
         own = scratch / ".worker"  # no task has this name
         own.mkdir()
         connector = InProcessConnector(
@@ -118,6 +127,7 @@ async def _parts(
             environment=environment,
             overrides=overrides,
             threads=(Path(setup.out, messages.HOMES) if setup.shared else own) / setup.node,
+            kept=KeptFolders(kept, os.path.realpath(scratch)),
             gate=gate,
         )
         checkouts = Checkouts(Git(home), setup, scratch, work if setup.shared else own, fetching)
@@ -125,14 +135,17 @@ async def _parts(
             connector, on_warning=lambda text, event: log.warning("%s", text)
         ) as server:
             secrets = known_secrets(config, home, environment)
+            credentials = held_credentials(config, home, environment)
             schema = None if setup.doing.schema is None else OutputSchema(setup.doing.schema)
-            yield WorkerParts(setup, server, gate.running, checkouts, secrets, schema)
+            yield WorkerParts(setup, server, gate.running, checkouts, secrets, credentials, schema)
 
 
 class WorkerGate:
     """The `RequestGate` of a worker's server: the coordinator says when each request may be sent. Waiting for that is
     nobody's time limit.
     """
+
+    longest_pause = math.inf  # the coordinator bounds it, for all workers
 
     def __init__(self, send: Callable[[messages.FromWorker], None]) -> None:
         self._send = send

@@ -37,9 +37,12 @@ def _amount(text: str) -> float:
 
 def _shard(text: str) -> str:
     number, _, shards = text.partition("/")
-    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
-        raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N, got {text!r}")
-    return text
+    try:
+        if positive(number) <= positive(shards):
+            return text
+    except argparse.ArgumentTypeError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected K/N with K from 1 to N, got {text[:40]!r}")
 
 
 _RUN: Final = serving_itself(lambda: import_module("app_server.batch.batch_command").run_batch)
@@ -51,7 +54,7 @@ RUN: Final = (
         option("--tokens-per-minute", type=positive, metavar="N"),
         option("--requests-per-minute", type=positive, metavar="N"),
         option("--max-tokens", type=positive, metavar="N", help="in all runs"),
-        option("--max-cost", type=_amount, metavar="EUR", help="in all runs, by --prices"),
+        option("--max-cost", type=_amount, metavar="AMOUNT", help="in all runs, in the currency of --prices"),
         option("--prices", metavar="FILE", help="what tokens cost (else prices.json in the home)"),
         option("--stop-after", type=positive, metavar="N", help="failures in a row"),
     ),
@@ -67,7 +70,7 @@ RUN: Final = (
         option("--retries", type=_whole, default=2, metavar="N", help="after what may pass (2)"),
         choice("--keep", "WHICH", "folders to keep (none); all: and events", ("failed", "all", "none")),
     ),
-    option("--ray", nargs="?", const="", metavar="ADDRESS", help="run on a Ray cluster"),
+    option("--ray", nargs="?", const="", metavar="ADDRESS", help="run on a Ray cluster (--ray=ADDRESS)"),
     flag("--json", "print what happens as lines of JSON"),
     defaults(keep="none", dry_run=False),
 )

@@ -134,9 +134,16 @@ def any_of(words: Iterable[str]) -> str:
 UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
+MOST_DIGITS: Final = 15
+"""Of a number: its products with prices and times stay exact."""
+
+
 def positive(text: str) -> int:
     """Parse a number of things."""
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
+    digits = text.isascii() and text.isdigit()
+    if digits and len(text.lstrip("0")) > MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"expected a number of at most {MOST_DIGITS} digits")
+    if not digits or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
     return int(text)
 

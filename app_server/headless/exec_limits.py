@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds before a request is sent again that a provider refused without saying when; each pause is twice the last."""
+LONGEST_WAIT: Final = 120.0
+"""Seconds that a provider may ask for: as without limits, one that wants more fails the turn, which says so."""
 
 
 class ExecLimits(Struct, frozen=True, kw_only=True):
@@ -37,6 +39,8 @@ class ExecLimits(Struct, frozen=True, kw_only=True):
 
 class LimitGate:
     """Lets requests pass until a limit is reached, and then ends the turn."""
+
+    longest_pause = LONGEST_WAIT
 
     def __init__(self, limits: ExecLimits, on_pause: Callable[[str], None]) -> None:
         self._limits, self._on_pause = limits, on_pause

@@ -5,7 +5,6 @@ shards, how it stands.
 import errno
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -232,7 +231,7 @@ async def test_shards_are_merged(batch: BatchWorld, monkeypatch: pytest.MonkeyPa
         ]
         assert sorted(first) == ["t0", "t2", "t4"]
         with monkeypatch.context() as patch:
-            patch.setattr(shutil, "copytree", full_disk)
+            patch.setattr(OutFolder, "_write", full_disk)
             done = await batch.command("merge", str(batch.root / "3"), str(batch.root / "1"))
         assert (done.status, done.stderr.count("\n")) == (4, 1)
         assert "cannot be used any more: [Errno 28] No space left on device" in done.stderr

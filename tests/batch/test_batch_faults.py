@@ -251,8 +251,8 @@ async def test_what_belongs_to_a_result_is_synced_before_its_line(
     monkeypatch.setattr(os, "fsync", noted)
     async with batch.serving():
         await batch.command(jobs=1)
-        assert [name for name in synced if name in ("a.diff", "results.jsonl")][:2] == [
-            "a.diff",
+        assert [name for name in synced if name in ("patches", "results.jsonl")][:2] == [
+            "patches",
             "results.jsonl",
         ]
         synced.clear()

@@ -85,6 +85,8 @@ def reported_failure(error: Json) -> ModelError:
     if re.search(_TOO_LONG, message[: model_errors.LONGEST_EXCERPT]):
         return ContextWindowExceeded()
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
+    if delay is not None and delay > LONGEST_WAIT:
+        return model_errors.wait_too_long(429, delay)
     return model_errors.response_failed(model_errors.excerpt(message), code, delay)
 
 

@@ -82,14 +82,18 @@ class GatedRequest(Struct):
     usage: TokenUsage | None = None
     """What the answer cost, once it is complete."""
 
-    def refused(self, failure: RequestFailure) -> None:
-        """Take why the request was refused."""
+    def refused(self, failure: RequestFailure, longest_pause: float) -> None:
+        """Take why the request was refused, and how many seconds one waits for the provider."""
         self.status, self.retry_after = failure.status, failure.delay
-        self.limited = failure.status == TOO_MANY_REQUESTS and (failure.again or failure.delay is not None)
+        waits = failure.delay is not None and failure.delay <= longest_pause
+        self.limited = failure.status == TOO_MANY_REQUESTS and (failure.again or waits)
 
 
 class RequestGate(Protocol):
     """Lets requests pass."""
+
+    longest_pause: float
+    """Seconds that it waits where a provider asks for fewer requests; who asks for more fails the request."""
 
     def passing(self, request: GatedRequest) -> AbstractAsyncContextManager[None]:
         """Wait until the request may be sent; while the block runs it is under way. What came of it is in `request`
@@ -253,7 +257,7 @@ class ModelClient:
                 outcome = await self._attempt(opened, target, body)
                 self._report_attempt(attempt, anyio.current_time() - began, outcome)
                 if isinstance(outcome, RequestFailure):
-                    sent.refused(outcome)
+                    sent.refused(outcome, 0.0 if self._gate is None else self._gate.longest_pause)
                 if self._gate is None or not sent.limited:
                     stack.push_async_exit(opened.pop_all())
                     return outcome, sent

@@ -15,6 +15,7 @@ from app_server.core.launcher.placeholder_dirs import is_placeholder
 from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.plan import NOTHING_KEPT, PROTECTED_NAMES, KeptFolders, RootFacts, SandboxFacts
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
+from app_server.places.batch_folders import known_folders
 from app_server.places.socket_place import outside_folders
 from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
 from app_server_protocol.structs import replace
@@ -47,7 +48,10 @@ def inspect(
         sockets=tuple(real_path(folder) for folder in outside_folders(real_home) if os.path.isdir(folder)),
         roots=named,
         temporary=temporary,
-        others=_protected_of_others(roots, [root.real for root in (*named, *temporary) if root.real]),
+        others=(
+            *_protected_of_others(roots, [root.real for root in (*named, *temporary) if root.real]),
+            *(folder for folder in known_folders(real_home) if folder not in kept.folders),
+        ),
         kept=kept,
         superuser=superuser,
     )

@@ -64,7 +64,7 @@ def test_lines_are_numbered_with_the_empty_ones() -> None:
         ('{"id": "a", "prompt": "x", "budget": {"tokens": 0}}', ">= 1 - at `$.budget.tokens`"),
         ('{"id": "a", "prompt": "x", "budget": {"token": 1}}', "unknown field `token`"),
         ('{"id": "a", "prompt": "x", "setup": []}', "length >= 1 - at `$.setup`"),
-        ('{"id": "a", "prompt": "x", "setup": "make"}', "Expected `array | null`, got `str` - at `$.setup`"),
+        ('{"id": "a", "prompt": "x", "setup": "make"}', "`setup` is a command as a list of words"),
         (
             '{"id": "a", "prompt": "x", "settings": {"sandbox": "all"}}',
             "expected one of read-only, workspace-write, danger-full-access",

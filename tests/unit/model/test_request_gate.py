@@ -35,6 +35,8 @@ LIMIT_IN_THE_STREAM: Json = {"code": "rate_limit_exceeded", "message": "Please t
 class Gate:
     """Lets everything pass, and notes what did."""
 
+    longest_pause = 1000.0
+
     def __init__(self) -> None:
         self.passed: list[GatedRequest] = []
         self.under_way = 0
@@ -102,6 +104,12 @@ async def test_other_refusals_are_retried_as_ever_and_each_passes_the_gate() -> 
     gate = await asked(refused(500), HttpFailure(Fault.UNREACHABLE, "refused"), FINE, request_max_retries=2)
     assert [each.status for each in gate.passed] == [500, None, None]
     assert not any(each.limited for each in gate.passed)
+
+
+async def test_a_wait_that_is_longer_than_the_gate_waits_fails_the_request() -> None:
+    gate = await asked(refused(429, **{"retry-after": "99999999999"}))
+    [passed] = gate.passed
+    assert (passed.status, passed.limited) == (429, False)
 
 
 async def test_a_limit_that_the_stream_tells_is_told_to_the_gate() -> None:

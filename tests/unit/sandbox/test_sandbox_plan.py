@@ -9,7 +9,7 @@ import pytest
 from app_server.core.errors import SandboxShortage
 from app_server.core.real_path import within
 from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.plan import RootFacts, SandboxFacts, SandboxPlan, make_plan
+from app_server.core.sandbox.plan import KeptFolders, RootFacts, SandboxFacts, SandboxPlan, make_plan
 from app_server.core.sandbox.roots import ServerRoots
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 from tests.support.shortage import open_files
@@ -332,3 +332,31 @@ def test_a_relative_temporary_folder_is_none() -> None:
     assert ServerRoots("tmp").tmpdir is None
     assert ServerRoots("").tmpdir is None
     assert ServerRoots("/tmp/x").tmpdir == "/tmp/x"
+
+
+# --- folders that the server keeps its own files in
+def test_a_kept_folder_in_a_root_is_protected_and_is_no_root_itself() -> None:
+    kept = KeptFolders(("/ws/out",), "/ws/out/.work/w")
+    policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+
+    def planned(root: str) -> SandboxPlan:
+        plan = make_plan(policy, SandboxFacts(home="/home", roots=(RootFacts(root, root),), kept=kept))
+        assert plan is not None
+        return plan
+
+    around = planned("/ws")
+    assert "/ws/out" in around.protected
+    assert around.indispensable == ("/ws/out",)
+    for inside in ("/ws/out", "/ws/out/homes", "/ws/out/.work/other", "/ws/out/.work/w"):
+        assert planned(inside).writable_roots == ()
+        assert "the server keeps its own files in" in planned(inside).notices[0]
+    assert planned("/ws/out/.work/w/task").writable_roots == ("/ws/out/.work/w/task",)
+
+
+def test_a_place_for_work_in_the_home_may_be_a_root() -> None:
+    policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+    kept = KeptFolders((), "/home/tmp/batch/w")
+    for root, granted in (("/home/tmp/batch/w/task", True), ("/home/tmp/batch", False), ("/home", False)):
+        plan = make_plan(policy, SandboxFacts(home="/home", roots=(RootFacts(root, root),), kept=kept))
+        assert plan is not None
+        assert plan.writable_roots == ((root,) if granted else ())
