@@ -43,8 +43,11 @@ OUTGOING_QUEUE = 64
 """Messages that wait for a server to read. When the queue is full, replies to the server's requests are dropped."""
 
 MAX_OPEN_ELICITATIONS = 4
-RESTARTS = 1
-"""Restarts of a server that died, on the next call of one of its tools."""
+RESTARTS = 3
+"""In a row, of a server that ended, on the next call of one of its tools; an answer makes it anew."""
+
+REFRESH_SECONDS = 5.0
+"""So long does a call wait for the new list of tools that it made the server announce."""
 
 STDERR_LINES = 100
 """Lines of a server's stderr that are logged, at debug level; the rest is read and dropped."""

@@ -1,8 +1,8 @@
 """A link over streamable HTTP: every message is a POST, and the response is one JSON body or a stream of events.
 
 It is imported only if such a server is configured. Requests carry a token: one of the settings, or that of a stored
-login, which is refreshed here. The optional stream for messages that the server initiates is not opened, because none
-of them would be used; elicitations arrive on the stream of their call.
+login, which is refreshed here. The optional stream for messages that the server initiates is opened where the server
+says that its tools may change; elicitations arrive on the stream of their call.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from app_server.core.mcp.rpc_messages import McpError, encode, oversized, parse
 from app_server.core.threads import YieldBudget
 from app_server_protocol.structs import Json
 
-UNAUTHORIZED, NOT_FOUND = 401, 404
+OK, UNAUTHORIZED, NOT_FOUND = 200, 401, 404
 SESSION_HEADER = "mcp-session-id"
 VERSION_HEADER = "mcp-protocol-version"
 ALWAYS_SENT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 USUALLY_SENT = {"user-agent": "app-server-mcp-client"}
 FAREWELL_SECONDS = 1.0
+LISTENING_AGAIN = (1.0, 5.0, 30.0, 120.0, 600.0, 0.0)
+"""Seconds between streams that broke off; then the server is listened to no more."""
 
 
 class _SessionOver(Exception):
@@ -75,6 +77,8 @@ class HttpLink(McpLink):
                     await self._post(
                         message, on_message
                     )  # the server must receive it before any other message
+                    if self.announces:
+                        group.start_soon(self._listen, on_message)
                     continue
                 if message.get("method") == "notifications/cancelled":
                     scope = self._posts.pop(message["params"]["requestId"], None)
@@ -97,11 +101,25 @@ class HttpLink(McpLink):
         except AuthError as error:
             reason = f"cannot use the login at {display_url(self._url)}: {error}"
         except _SessionOver:
+            if key is not None:
+                self._posts.pop(key, None)
+                on_message(McpError(key, "the server has forgotten the session", session_lost=True))
             self._over.set()  # ends the link, which fails all pending requests
             return
         if key is not None:
             self._posts.pop(key, None)
             on_message(McpError(key, reason))  # ignored if a reply came before it
+
+    async def _listen(self, on_message: OnMessage) -> None:
+        """Receive what the server sends by itself, for as long as it has a stream for that."""
+        for pause in LISTENING_AGAIN:
+            with contextlib.suppress(HttpFailure, AuthError):
+                async with self._answered("GET") as response:
+                    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                    if response.status != OK or kind != "text/event-stream":
+                        return
+                    await _read_events(response, on_message)
+            await anyio.sleep(pause)
 
     @asynccontextmanager
     async def _answered(self, method: str, body: bytes | None = None) -> AsyncIterator[HttpResponse]:
@@ -200,13 +218,15 @@ def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, s
     """Return the headers of every request to a server. Raises McpFailure if the configured token is missing."""
     headers = dict(transport.http_headers)
     headers |= {
-        header: user[source] for header, source in transport.env_http_headers.items() if user.get(source)
+        header: user[source].strip()
+        for header, source in transport.env_http_headers.items()
+        if user.get(source)
     }
     variable = transport.bearer_token_env_var
     if variable is not None:
-        token = user.get(variable)
+        token = (user.get(variable) or "").strip()
         if not token:
-            state = "is not set" if token is None else "is empty"
+            state = "is empty" if variable in user else "is not set"
             raise faults.McpFailure(f"Environment variable {variable} for MCP server '{name}' {state}")
         headers = {key: value for key, value in headers.items() if key.lower() != "authorization"}
         headers["Authorization"] = f"Bearer {token}"
@@ -230,7 +250,7 @@ async def open_http(name: str, transport: McpHttpTransport, runtime: McpRuntime)
         address(transport.url)
     except ValueError:
         raise faults.McpFailure("its url is no URL of HTTP") from None
-    chosen = {key.lower(): value for key, value in request_headers(name, transport, user).items()}
+    chosen = {key.lower(): value.strip() for key, value in request_headers(name, transport, user).items()}
     headers = USUALLY_SENT | chosen | ALWAYS_SENT
     login = None if tokens is None or transport.sends_token else tokens()
     http = LazyHttp(user)

@@ -22,7 +22,14 @@ from app_server.core.errors import CoreError
 from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, ElicitationResult
 from app_server.core.mcp.offer import ServerIntroduction
-from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND, Incoming, McpError, McpReply, McpServerRequest
+from app_server.core.mcp.rpc_messages import (
+    METHOD_NOT_FOUND,
+    Incoming,
+    McpError,
+    McpReply,
+    McpServerRequest,
+    McpToolsChanged,
+)
 from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
@@ -42,6 +49,8 @@ class McpLink(ABC):
         self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](faults.OUTGOING_QUEUE)
         self.protocol_version: str | None = None
         """As negotiated."""
+        self.announces = False
+        """Whether the server says when it offers other tools."""
 
     @abstractmethod
     async def receive(self, on_message: OnMessage) -> None:
@@ -69,6 +78,10 @@ class McpRequestFailed(faults.McpFailure):
         self.code = code
 
 
+class McpSessionLost(McpRequestFailed):
+    """The server has forgotten the session of the request, and has done nothing for it."""
+
+
 class _Waiter(Struct, eq=False):
     done: anyio.Event = msgspec.field(default_factory=anyio.Event)
     outcome: McpReply | McpError | None = None
@@ -84,13 +97,15 @@ class McpClient:
         version: str,
         elicit: Elicit | None = None,
         roots: tuple[str, ...] = (),
+        on_tools_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`roots`: folders that the server may ask for."""
+        """`roots`: folders that the server may ask for. `on_tools_changed` is called when it says that they changed."""
         self._server = server
         self._link = link
         self._version = version
         self._elicit = elicit
         self._roots = roots
+        self._on_tools_changed = on_tools_changed
         self._next = 0
         self._waiters: dict[int, _Waiter] = {}
         self._deadlines: set[anyio.CancelScope] = set()
@@ -138,6 +153,7 @@ class McpClient:
         self.capabilities = frozenset(offered) if isinstance(offered, dict) else frozenset()
         self.introduction = ServerIntroduction(_short(info), _short(offered))
         self._link.protocol_version = version
+        self._link.announces = announces_tools(offered)
         await self._link.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def request(self, method: str, params: Json, seconds: float) -> Json:
@@ -154,7 +170,8 @@ class McpClient:
         if outcome is None:
             raise McpRequestFailed(f"{method} failed: {faults.TRANSPORT_CLOSED}")
         if isinstance(outcome, McpError):
-            raise McpRequestFailed(f"{method} failed: {outcome.reason}", code=outcome.code)
+            failure = McpSessionLost if outcome.session_lost else McpRequestFailed
+            raise failure(f"{method} failed: {outcome.reason}", code=outcome.code)
         return outcome.result
 
     async def collect(self, method: str, key: str, limit: int, seconds: float = math.inf) -> list[Json]:
@@ -194,6 +211,9 @@ class McpClient:
     def _on_message(self, message: Incoming) -> None:
         if isinstance(message, McpServerRequest):
             self._on_request(message)
+            return
+        if isinstance(message, McpToolsChanged):
+            self._on_tools_changed()
             return
         waiter = self._waiters.get(message.id)
         if waiter is not None and waiter.outcome is None:
@@ -247,6 +267,12 @@ class McpClient:
         except CoreError as error:
             log.warning("an elicitation of MCP server %s failed: %s", self._server, error)
             return ElicitationResult("cancel")
+
+
+def announces_tools(capabilities: Json) -> bool:
+    """Return whether a server says that it notifies of changes of its tools."""
+    tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
+    return isinstance(tools, dict) and tools.get("listChanged") is True
 
 
 def _short(value: Json) -> Json:

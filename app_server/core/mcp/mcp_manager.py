@@ -47,6 +47,8 @@ class McpManager:
         not available for servers' tools.
         """
         self.runtime, self._reserved_names = runtime, reserved_names
+        self.revision = 0
+        """Another one when the tools may be others."""
         self._use(servers)
         self._scope = anyio.CancelScope()
         self.started = False
@@ -62,8 +64,14 @@ class McpManager:
         if enabled:
             make, runtime = _SERVER.get(), self.runtime()
             self.servers = {name: make(config, runtime) for name, config in enabled.items()}
-        self._tools: Mapping[str, McpTool] | None = None
+        for server in self.servers.values():
+            server.on_tools = self._forget_tools
+        self._forget_tools()
         self._notices: tuple[str, ...] = ()
+
+    def _forget_tools(self) -> None:
+        self._tools: Mapping[str, McpTool] | None = None
+        self.revision += 1
 
     @property
     def configured(self) -> bool:
@@ -129,7 +137,7 @@ class McpManager:
         return tuple(text for server in self.servers.values() for text in server.notices) + self._notices
 
     def tools(self) -> Mapping[str, McpTool]:
-        """Return the tools for the model by qualified name, sorted. They are final once all servers are ready."""
+        """Return the tools for the model by qualified name, sorted: those of servers that are ready."""
         if self._tools is not None:
             return self._tools
         offered = [tool for server in self.servers.values() for tool in server.tools]

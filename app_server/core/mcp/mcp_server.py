@@ -1,7 +1,8 @@
-"""One configured server in one conversation: started once, restarted a limited number of times.
+"""One configured server in one conversation: started once, restarted a limited number of times in a row.
 
-A server that failed to start is not tried again. After a server died, the next call restarts it. Its tools for the
-model do not change then, so that a server cannot replace them during a conversation.
+A server that failed to start is not tried again. After a server ended, the next call restarts it. Its tools for the
+model do not change then; they do where the server says that it offers others, which is a notice for the user. A call
+that a server refuses because it has forgotten the session is made again in a new one: nothing was done for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpS
 from app_server.core.lazy import Lazy
 from app_server.core.mcp import faults
 from app_server.core.mcp.interfaces import McpRuntime
-from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed
+from app_server.core.mcp.mcp_client import McpClient, McpLink, McpRequestFailed, McpSessionLost
 from app_server.core.mcp.offer import SERVER_NAME, ServerIntroduction, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.core.mcp.stdio_link import open_stdio
@@ -44,7 +45,13 @@ class McpServer:
         self._runtime = runtime
         self._client: McpClient | None = None
         self._restarts = faults.RESTARTS
+        """Left, until the server answers again."""
         self._wanted = anyio.Event()
+        self._changed, self._listed = anyio.Event(), anyio.Event()
+        """Set when the server says that its tools have changed; and while the list is the one that it offers."""
+        self._listed.set()
+        self.on_tools: Callable[[], None] = lambda: None
+        """Called when the tools are others."""
 
     @property
     def running(self) -> bool:
@@ -55,11 +62,10 @@ class McpServer:
         self._report(McpServerState.STARTING)
         try:
             await self._run_connection(first=True)
-            for _ in range(faults.RESTARTS):
-                if self.failure is not None:
-                    break
+            while self.failure is None:
                 log.warning("MCP server %s has ended", self.config.name)
                 await self._wanted.wait()
+                self._wanted = anyio.Event()
                 await self._run_connection(first=False)
         finally:
             self._client = None
@@ -73,8 +79,17 @@ class McpServer:
 
     async def request(self, method: str, params: Json) -> Json:
         """Return the result of one request, within the configured timeout. Raises McpRequestFailed."""
+        seconds = self.config.tool_timeout_sec
         client = await self._live_client(method)
-        return await client.request(method, params, self.config.tool_timeout_sec)
+        try:
+            result = await client.request(method, params, seconds)
+        except McpSessionLost:
+            await client.closed.wait()
+            result = await (await self._live_client(method)).request(method, params, seconds)
+        self._restarts = faults.RESTARTS
+        with anyio.move_on_after(faults.REFRESH_SECONDS):
+            await self._listed.wait()
+        return result
 
     async def collect(self, method: str, key: str, limit: int) -> list[Json]:
         client = await self._live_client(method)
@@ -97,12 +112,18 @@ class McpServer:
         try:
             async with _open(self.config, self._runtime) as link, anyio.create_task_group() as group:
                 client = McpClient(
-                    self.config.name, link, self._runtime.version, self._runtime.elicit, self._roots()
+                    self.config.name,
+                    link,
+                    self._runtime.version,
+                    self._runtime.elicit,
+                    self._roots(),
+                    self._announced,
                 )
                 group.start_soon(client.serve)
                 reason = await self._start(client, first=first)
                 await self._settle(client if reason is None else None, reason, first=first)
                 if reason is None:
+                    group.start_soon(self._refresh, client)
                     await client.closed.wait()
                 group.cancel_scope.cancel()
         except (
@@ -114,6 +135,27 @@ class McpServer:
         finally:
             if self._client is client:
                 self._client = None
+            self._listed.set()
+
+    def _announced(self) -> None:
+        self._changed.set()
+        if self.settled.is_set():
+            self._listed = anyio.Event()
+
+    async def _refresh(self, client: McpClient) -> None:
+        """List the tools again whenever the server says that they have changed."""
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            try:
+                with anyio.fail_after(self.config.startup_timeout_sec):
+                    self.tools, self.notices = server_tools(self.config, await _list_tools(client))
+            except (faults.McpFailure, TimeoutError) as error:
+                log.warning("MCP server %s does not list its new tools: %s", self.config.name, error)
+            else:
+                self.on_tools()
+            if not self._changed.is_set():
+                self._listed.set()
 
     def _roots(self) -> tuple[str, ...]:
         """Return what the server learns of the disk: nothing if it runs elsewhere."""

@@ -1,7 +1,7 @@
 """Parses the JSON-RPC 2.0 of MCP servers, leniently. Pure: bytes in, values out.
 
-An invalid line yields None: servers print banners and stack traces among their messages. Notifications yield None too,
-because this client uses none of them.
+An invalid line yields None: servers print banners and stack traces among their messages. So do all notifications but
+one, because this client uses no others.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class McpError(Struct, frozen=True):
     reason: str
     code: int | None = None
     """The server's error code, if the error came from the server."""
+    session_lost: bool = False
+    """The server has forgotten the session, and has done nothing for the request."""
 
 
 class McpServerRequest(Discreet, frozen=True):
@@ -46,7 +48,13 @@ class McpServerRequest(Discreet, frozen=True):
     params: Json = None
 
 
-Incoming = McpReply | McpError | McpServerRequest
+class McpToolsChanged(Struct, frozen=True):
+    """The notification that the server offers other tools now."""
+
+
+Incoming = McpReply | McpError | McpServerRequest | McpToolsChanged
+
+TOOLS_CHANGED = "notifications/tools/list_changed"
 
 METHOD_NOT_FOUND = -32601
 _ID_IN_HEAD = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
@@ -129,6 +137,8 @@ def _message(value: Json) -> Incoming | None:
         return None
     key, method = value.get("id"), value.get("method")
     if isinstance(method, str):
+        if method == TOOLS_CHANGED:
+            return McpToolsChanged()
         if isinstance(key, bool) or not isinstance(key, int | str):
             return None
         return McpServerRequest(key, method, value.get("params"))

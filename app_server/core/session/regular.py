@@ -54,6 +54,8 @@ class RegularTask(SessionTask, TurnSteps):
             self._tool_turn.goals = turn.services.state.goals
         self._tools: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
+        self._offered = 0
+        """The revision of the MCP tools among them."""
         self._loop: TurnLoop | None = None
 
     async def run(self, active: ActiveTask) -> str | None:
@@ -98,6 +100,11 @@ class RegularTask(SessionTask, TurnSteps):
         services = self.turn.services
         await self._snapshot.begin()
         await services.mcp.ready()
+        self._choose_tools()
+
+    def _choose_tools(self) -> None:
+        services = self.turn.services
+        self._offered = services.mcp.revision
         tool_set = build_tools(
             services.conversation.config,
             self._shape.model,
@@ -107,9 +114,11 @@ class RegularTask(SessionTask, TurnSteps):
             mode=self.turn.settings.mode.kind,
         )
         self._tools.update(tool_set.by_name())
-        self._specs.extend(tool_set.specs())
+        self._specs[:] = tool_set.specs()
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
+        if self._offered != self.turn.services.mcp.revision:
+            self._choose_tools()  # a server offers others than before
         return self._shape.prompt(items, self._specs, self.turn.output_schema)
 
     def after_reply(self, *, calls: bool) -> None:

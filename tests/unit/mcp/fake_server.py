@@ -29,6 +29,7 @@ class FakeServer:
         self.mode, self.log = mode, log
         self.pages = 0
         self.waiting: Any = None
+        self.grown = False
 
     def note(self, **entry: Any) -> None:
         if self.log:
@@ -160,6 +161,8 @@ class FakeServer:
                 tools += [tool(f"t{n}", "d" * 200) for n in range(3000)]
             case "long-description":
                 tools = [tool("echo", "x" * 2_000_000)]
+            case "grows" if self.grown:
+                tools += [tool("added")]
             case "filters":
                 tools = [tool(n) for n in ("echo", "one", "two")]
         self.send(id=key, result={"tools": tools, **more})
@@ -168,6 +171,10 @@ class FakeServer:
         match self.mode:
             case "crash-call":
                 os._exit(5)
+            case "grows":
+                self.grown = True
+                self.send(method="notifications/tools/list_changed")
+                self.send(id=key, result=text("grown"))
             case "crash-once" if not os.path.exists(self.log + ".once"):
                 open(self.log + ".once", "w").close()
                 os._exit(5)

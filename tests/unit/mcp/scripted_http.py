@@ -26,6 +26,8 @@ class ScriptedHttp:
     """`answer` writes the response to a message, or returns False for the usual one."""
 
     answer: Callable[[HttpHandler, Json], bool] = lambda handler, message: False
+    listen: Callable[[HttpHandler], None] = lambda handler: handler.reply(405)
+    """Writes the response to who listens for messages that the server sends by itself."""
     asked: list[Asked] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -39,7 +41,9 @@ class ScriptedHttp:
             def serve(self) -> None:
                 message = json.loads(self.body() or b"null")
                 outer.asked.append(Asked(self.command, self.headers, message))
-                if message is None:
+                if self.command == "GET":
+                    outer.listen(self)
+                elif message is None:
                     self.reply(200)
                 elif not outer.answer(self, message):
                     reply_json(self, message, usual(message))

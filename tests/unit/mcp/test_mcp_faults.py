@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from app_server.core.config.types import McpServerConfig, McpStdioTransport
-from app_server.core.mcp.faults import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER
+from app_server.core.mcp.faults import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER, RESTARTS
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
 from app_server.core.mcp.offer import SERVER_NAME
 from app_server_protocol.structs import Json
@@ -196,16 +196,22 @@ async def test_the_first_answer_is_the_answer(rig: Rig) -> None:
             assert (await mcp.requests.call(ECHO, {})).payload().content == content("first")
 
 
-async def test_a_server_that_died_is_started_again_once(rig: Rig) -> None:
+async def test_a_server_that_died_is_started_again_each_time(rig: Rig) -> None:
     async with rig.fake("crash-once") as mcp:
         assert (await mcp.requests.call(ECHO, {"text": "x"})).is_error
-        assert (await mcp.requests.call(ECHO, {"text": "again"})).payload().content == content("again")
-        os.kill(rig.pids()[-1], signal.SIGKILL)
-        assert await gone(rig.pids())
-        dead = await mcp.requests.call(ECHO, {})
-        assert dead.error == f"{CALL_FAILED}tools/call failed: Transport closed"
-        assert len(rig.pids()) == 2
+        for n in range(RESTARTS + 2):
+            assert (await mcp.requests.call(ECHO, {"text": f"{n}"})).payload().content == content(f"{n}")
+            os.kill(rig.pids()[-1], signal.SIGKILL)
+            await until(lambda: mcp.servers["fake"]._client is None)
+        assert len(rig.pids()) == RESTARTS + 3
         assert rig.told == []
+
+
+async def test_a_server_that_dies_again_and_again_is_given_up(rig: Rig) -> None:
+    async with rig.fake("crash-call") as mcp:
+        for _ in range(RESTARTS + 3):
+            assert (await mcp.requests.call(ECHO, {})).is_error
+        assert len(rig.pids()) == RESTARTS + 1
 
 
 async def test_calls_at_the_same_time_share_one_restart(rig: Rig) -> None:
