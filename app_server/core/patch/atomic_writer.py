@@ -106,8 +106,8 @@ class Writer:
         if self.several:
             self.open_journal(edits)
         for edit in edits:
-            old = None if edit["old"] is None else edit["old"].encode("utf-8")
-            new = None if edit["new"] is None else edit["new"].encode("utf-8")
+            old = None if edit["old"] is None else edit["old"].encode("utf-8", "surrogateescape")
+            new = None if edit["new"] is None else edit["new"].encode("utf-8", "surrogateescape")
             if edit["to_path"] and edit["to_label"] is not None:
                 self.doing = f"Failed to read file to update {edit['label']}"
                 with self.checked(edit["path"], old, os.O_RDONLY) as source:

@@ -12,10 +12,11 @@ import os.path
 import stat
 from collections.abc import Sequence
 
+from app_server.core.config.trust import marks_repository
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.disk_files import read_regular
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
-from app_server.core.patch.planner import FileEdit, NoSnapshot, PatchPlan, Place, Snapshot, text_of
+from app_server.core.patch.planner import FileEdit, NoSnapshot, PatchPlan, Place, Snapshot, is_text, text_of
 from app_server.light_dataclasses import dataclass
 from app_server_protocol.engine.items import FileTexts
 from app_server_protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
@@ -65,7 +66,7 @@ def _absolute(path: str, cwd: str) -> str:
 
 
 def _text(content: bytes | None) -> str:
-    return (content or b"").decode("utf-8")
+    return text_of(content) or ""
 
 
 CONTEXT = 3
@@ -158,16 +159,11 @@ class _TurnDiff:
     def _repository(self, folder: str) -> str | None:
         if folder not in self._roots:
             parent = os.path.dirname(folder)
-            if _is_repository(os.path.join(folder, ".git")):
+            if marks_repository(os.path.join(folder, ".git")):
                 self._roots[folder] = folder
             else:
                 self._roots[folder] = self._repository(parent) if parent != folder else None
         return self._roots[folder]
-
-
-def _is_repository(pointer: str) -> bool:
-    """Tell whether `.git` is there, and not empty: while commands run, the sandbox creates one as a placeholder."""
-    return os.path.isfile(pointer) or os.path.lexists(os.path.join(pointer, "HEAD"))
 
 
 def _same(old: Snapshot | None, new: Snapshot | None) -> bool:
@@ -210,7 +206,6 @@ def _body(old: Snapshot | None, new: Snapshot | None, old_name: str, new_name: s
 
 
 def _snapshot_text(found: Snapshot | None) -> str | None:
-    try:
-        return "" if found is None else found.content.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
+    if found is None:
+        return ""
+    return text_of(found.content) if is_text(found.content) else None

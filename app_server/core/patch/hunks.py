@@ -5,7 +5,8 @@ levels, each less strict than the one before: exact; without trailing whitespace
 with typographic dashes, quotes and spaces replaced by plain ones. Each level searches the whole file before the next
 one starts, and the first match counts. Lines that must be at the end are searched only there.
 
-Context lines keep the file's own bytes, even where they matched only loosely. An added line takes the line end of the
+Context lines keep the file's own bytes, even where they matched only loosely, and so do all other lines that are not
+replaced: a file may be in another encoding than UTF-8. An added line takes the line end of the
 line that it replaces, else of its neighbour, and always has one.
 """
 
@@ -83,6 +84,8 @@ def _index(lines: list[str], wanted: list[str], first: int, last: int) -> int | 
 
 
 BOM = "\ufeff"
+ANY_BYTES = "surrogateescape"
+"""How bytes that are not UTF-8 pass through a text unchanged."""
 
 
 class Line(NamedTuple):
@@ -98,12 +101,11 @@ class FileText:
 
     def encode(self) -> bytes:
         body = "".join([line.text + line.end for line in self.lines])
-        return (BOM + body if self.bom else body).encode("utf-8")
+        return (BOM + body if self.bom else body).encode("utf-8", ANY_BYTES)
 
 
 def decode(content: bytes) -> FileText:
-    """Raises UnicodeDecodeError for invalid UTF-8."""
-    text = content.decode("utf-8")
+    text = content.decode("utf-8", ANY_BYTES)
     bom = text.startswith(BOM)
     pieces = text.removeprefix(BOM).split("\n")
     lines = [_ended(piece) for piece in pieces[:-1]]

@@ -10,7 +10,7 @@ import json
 import os.path
 from typing import TYPE_CHECKING, Protocol
 
-from app_server.core.patch.hunks import apply_hunks, decode
+from app_server.core.patch.hunks import ANY_BYTES, apply_hunks, decode
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, PatchError, UpdateFile
 from app_server.core.real_path import within
 from app_server.light_dataclasses import dataclass, replace
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 IS_A_DIRECTORY = "Is a directory (os error 21)"
 DENIED = "Permission denied (os error 13)"
-NOT_TEXT = "the file is not UTF-8 text"
+NOT_TEXT = "the file is not text"
+OTHER_ENCODING = "the file is not in UTF-8, so only lines in ASCII can be added to it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +97,21 @@ class PatchPlan:
 
 
 def text_of(content: bytes | None) -> str | None:
-    """Return the text of a file in a plan; None where there is no file."""
-    return None if content is None else content.decode("utf-8")
+    """Return the text of a file in a plan, for people; None where there is no file."""
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def _exact(content: bytes | None) -> str | None:
+    """Return the text of a file in a plan, from which the writer makes the same bytes."""
+    return None if content is None else content.decode("utf-8", ANY_BYTES)
 
 
 def _written(edit: FileEdit) -> EditDocument:
     return {
         "label": edit.place.label,
         "path": edit.place.real,
-        "old": text_of(edit.old),
-        "new": text_of(edit.new),
+        "old": _exact(edit.old),
+        "new": _exact(edit.new),
         "to_label": edit.to.label if edit.to else None,
         "to_path": edit.to.real if edit.to else None,
     }
@@ -209,12 +215,10 @@ class _Planner:
             raise PatchError(f"{problem}: {found.reason}")
         _check_text(found, problem)
         before = earlier.new if earlier and earlier.new is not None else found.content
-        try:
-            new = apply_hunks(decode(before), operation.hunks, place.path).encode()
-        except UnicodeEncodeError as error:
-            raise PatchError(
-                f"Failed to write file {place.path}: the new text is not valid Unicode"
-            ) from error
+        added = "".join(line.text for hunk in operation.hunks for line in hunk.lines if line.mark == "+")
+        if not (_encoded(added, place).isascii() or _is_utf8(before)):
+            raise PatchError(f"Failed to write file {place.path}: {OTHER_ENCODING}")
+        new = apply_hunks(decode(before), operation.hunks, place.path).encode()
         destination = self._destination(operation, place)
         if destination is None:
             _check_writable(found, place)
@@ -273,11 +277,22 @@ def _encoded(text: str, place: Place) -> bytes:
         raise PatchError(f"Failed to write file {place.path}: the new text is not valid Unicode") from error
 
 
+def is_text(content: bytes) -> bool:
+    """Tell whether a file is text: one in an older encoding than UTF-8 has no NUL."""
+    return b"\0" not in content or _is_utf8(content)
+
+
 def _check_text(found: Snapshot, problem: str) -> None:
+    if not is_text(found.content):
+        raise PatchError(f"{problem}: {NOT_TEXT}")
+
+
+def _is_utf8(content: bytes) -> bool:
     try:
-        found.content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise PatchError(f"{problem}: {NOT_TEXT}") from error
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check_writable(found: Snapshot, place: Place) -> None:
