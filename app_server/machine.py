@@ -84,9 +84,23 @@ class Machine(Struct, frozen=True, kw_only=True):
         )
 
 
+SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "ksh", "mksh", "fish"})
+"""Names of shells that run a line with `-lc`."""
+
+
 def _shell(environment: Mapping[str, str]) -> str:
-    """Return the user's login shell, as the system knows it."""
+    """Return the user's login shell, as the system knows it. Where that runs no scripts or is not installed, as in a
+    container or for a service: bash, or else sh.
+    """
     try:
-        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+        named = pwd.getpwuid(os.getuid()).pw_shell
     except KeyError:
-        return environment.get("SHELL") or "/bin/sh"
+        named = environment.get("SHELL", "")
+    if os.path.basename(named) in SHELLS and _runs(named):
+        return named
+    folders = ("/bin", "/usr/bin", *filter(os.path.isabs, environment.get("PATH", "").split(":")))
+    return next((place for folder in folders if _runs(place := f"{folder}/bash")), "/bin/sh")
+
+
+def _runs(program: str) -> bool:
+    return os.path.isfile(program) and os.access(program, os.X_OK)

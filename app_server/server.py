@@ -161,7 +161,7 @@ class Server:
         def load_skills() -> SkillCatalog:
             from app_server.core.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
 
-            return SkillCatalog(settings.home, environment.get("HOME"))
+            return SkillCatalog(settings.home, environment)
 
         def load_mcp_logins() -> McpLogins:
             from app_server.core.auth import login, oauth_http  # noqa: PLC0415 - where a user logs in at one

@@ -64,6 +64,7 @@ CORE = (
         "own_programs",
         "process_memory",
         "real_path",
+        "text_of_bytes",
         "threads",
     },
     {"caller", "pictures", "prompt_text", "remedies", "schema_matcher"},
@@ -111,6 +112,7 @@ PURE_MODULES = {
         "pictures",
         "prompt_text",
         "remedies",
+        "text_of_bytes",
     },
     "app_server.core.diagnostics": {"machine"},
     "app_server.core.approvals": {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from app_server.beneath import read_named
 from app_server.core.prompt_text import split_front_matter
+from app_server.core.text_of_bytes import text_of_bytes
 from app_server_protocol.events.notices import CustomPrompt
 
 MAX_BYTES = 1024 * 1024
@@ -45,7 +46,7 @@ def _prompt(path: Path) -> CustomPrompt | None:
 def _text(path: Path) -> str | None:
     """Read a regular file that is none of the home's credentials."""
     try:
-        return read_named(path, MAX_BYTES, path.parent.parent).decode("utf-8")
+        return text_of_bytes(read_named(path, MAX_BYTES, path.parent.parent))
     except (OSError, UnicodeDecodeError):
         return None
 

@@ -249,7 +249,7 @@ class Engine:
     def _instructions(self, config: Config) -> Instructions:
         refusals: list[str] = []
         sources: list[str] = []
-        agents = configured_instructions(config, refusals.append, sources)
+        agents = configured_instructions(config, self._process.environment, refusals.append, sources)
         return Instructions(
             agents=agents,
             sources=tuple(sources),

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 
 def home_folder(environment: Mapping[str, str]) -> str:
-    """Return the real path of `$CODEX_HOME`, or of `.codex` in the user's home directory."""
+    """Return the real path of `$CODEX_HOME`, or of `.codex` in the user's home directory. `~` is expanded: editors pass
+    on what their settings say, without a shell.
+    """
     named = environment.get("CODEX_HOME")
-    if named:
-        return os.path.realpath(named)
     base = environment.get("HOME") or os.path.expanduser("~")
+    if named:
+        of_user = named == "~" or named.startswith("~/")
+        return os.path.realpath(base + named[1:] if of_user else os.path.expanduser(named))
     # Without a home directory, /tmp is still writable.
     return os.path.realpath(os.path.join(base if base != "~" else "/tmp", ".codex"))

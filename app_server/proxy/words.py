@@ -132,7 +132,7 @@ def _is_configured(path: str) -> bool:
     import tomli  # noqa: PLC0415  see above
 
     try:
-        table = tomli.loads(data.decode()).get("app_server")
+        table = tomli.loads(data.decode("utf-8-sig")).get("app_server")
     except ValueError:  # the server says what is wrong
         return False
     return isinstance(table, dict) and table.get("shared") is True

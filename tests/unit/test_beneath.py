@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app_server.beneath import MAX_DEPTH, Beneath, RefusedName, TooLarge, read_named
 from app_server.core.config.trust import main_worktree, trust_of
 from app_server.core.context.project_docs import find_instructions
-from app_server.core.git.repository import find_repository, project_folders
+from app_server.core.git.repository import find_repository, project_of
 from app_server.core.real_path import followed_path, real_path
 from app_server.core.skills.skill_catalog import discover, project_roots
 
@@ -305,7 +305,7 @@ def test_a_repository_with_links_that_cannot_be_read_is_opened(tmp_path: Path, s
 
 def test_folders_whose_names_are_too_long_have_no_repository(tmp_path: Path) -> None:
     cwd = tmp_path / TOO_LONG
-    assert project_folders(cwd, "skills", lambda refusal: None) == [cwd]
+    assert project_of(cwd, "skills", lambda refusal: None).folders == [cwd]
     assert main_worktree(cwd) is None
     (tmp_path / ".git").write_text(f"gitdir: {TOO_LONG}")
     assert find_repository(tmp_path) is None

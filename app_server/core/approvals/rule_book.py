@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from app_server.core.approvals import rules_text
 from app_server.core.lazy import Lazy
+from app_server.core.text_of_bytes import text_of_bytes
 from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _check_owner(status: os.stat_result) -> None:
 
 def _text(content: bytes) -> str:
     try:
-        return content.decode()
+        return text_of_bytes(content)
     except UnicodeDecodeError:
         return "\0"  # which no parser accepts
 

@@ -21,6 +21,7 @@ from app_server.core.config.settings_reader import SettingsTable, derive_error, 
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
 from app_server.core.errors import describe
+from app_server.core.text_of_bytes import text_of_bytes
 from app_server_protocol.ids import sound_path
 from app_server_protocol.policy import (
     AskForApproval,
@@ -275,13 +276,13 @@ def _instructions_file(name: str | None, place: types.SettingsPlace, policy: San
     shown = str(path) if str(path).isprintable() else quote(str(path))
     try:
         fences = types.changeable_folders(place.cwd, policy)
-        text = read_named(path, MAX_INSTRUCTIONS_BYTES, place.home, fences).decode("utf-8-sig").strip()
+        text = text_of_bytes(read_named(path, MAX_INSTRUCTIONS_BYTES, place.home, fences)).strip()
     except FileNotFoundError as error:
         raise derive_error(f"the instructions file {shown} cannot be read: it does not exist") from error
     except OSError as error:
         raise derive_error(f"the instructions file {shown} cannot be read: {describe(error)}") from error
     except ValueError as error:
-        raise derive_error(f"the instructions file {quote(name)} is not valid UTF-8 text") from error
+        raise derive_error(f"the instructions file {quote(name)} is no text in UTF-8 or UTF-16") from error
     if not text:
         raise derive_error(f"the instructions file {shown} is empty")
     return text

@@ -43,6 +43,7 @@ from app_server.core.config.types import CliOverrides, RequestOverrides, Setting
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict, describe
 from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
+from app_server.core.text_of_bytes import text_of_bytes
 from app_server.core.threads import run_in_thread
 from app_server_protocol.policy import ReasoningEffort, WorkspaceWrite, known_effort
 from app_server_protocol.structs import Json
@@ -227,7 +228,7 @@ def _new_content(path: Path, data: bytes, before: Mapping[str, Json], after: Map
     if len(data) > MAX_EDITED_BYTES:
         raise _cannot_change(path, "it is too large to edit")
     try:
-        new = _EDITED_TEXT.get()(data.decode("utf-8-sig"), before, after).encode()
+        new = _EDITED_TEXT.get()(text_of_bytes(data), before, after).encode()
     except (UnsafeEdit, UnicodeEncodeError) as error:
         raise _not_safe(path) from error
     if len(new) > MAX_EDITED_BYTES:

@@ -17,6 +17,7 @@ import tomli
 from app_server.core import remedies
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import UNREADABLE_CONFIG, ConfigError, FilePosition
+from app_server.core.text_of_bytes import text_of_bytes
 from app_server_protocol.structs import Json
 
 CONFIG_FILE = "config.toml"
@@ -40,7 +41,7 @@ def places_in_file(
     path = home / CONFIG_FILE
     try:
         data = read_config_bytes(path) if content is None else content
-        found = find_keys((data or b"").decode("utf-8-sig"), keys)
+        found = find_keys(text_of_bytes(data or b""), keys)
     except (ConfigError, ValueError):
         return {}  # the file has changed since it was read
     return {key: FilePosition(str(path), *place) for key, place in found.items()}
@@ -74,7 +75,7 @@ def parse_toml(data: bytes, path: Path) -> Mapping[str, Json]:
 
 @lru_cache(maxsize=2)
 def _parse(data: bytes) -> Mapping[str, Json]:
-    return tomli.loads(data.decode("utf-8-sig"))
+    return tomli.loads(text_of_bytes(data))
 
 
 def _position(data: bytes, offset: int) -> tuple[int, int]:

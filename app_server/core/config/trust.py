@@ -31,13 +31,21 @@ def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
     return None
 
 
+def marks_repository(marker: Path | str) -> bool:
+    """Tell whether a `.git` is a repository's: a file that points to one, or a folder with a HEAD. Empty folders are
+    left by sandboxes, which keep commands from making them.
+    """
+    return os.path.isfile(marker) or os.path.lexists(os.path.join(marker, "HEAD"))
+
+
 def main_worktree(folder: Path) -> str | None:
     """Return the top of the repository that contains `folder`; for a linked worktree, the top of the main worktree."""
     for top in (folder, *folder.parents):
         marker = top / ".git"
         if os.path.isdir(marker):
-            return str(top)
-        if os.path.lexists(marker):
+            if marks_repository(marker):
+                return str(top)
+        elif os.path.lexists(marker):
             # Of a linked worktree, if its administrative folder confirms the link.
             git_dir = confirmed_git_dir(marker)
             return str(git_dir.parent if git_dir is not None and git_dir.name == ".git" else top)

@@ -3,21 +3,24 @@
 It reads only regular files, up to the configured total size. It does not follow links out of the repository: otherwise
 the repository's author, or a command, would choose which of the user's files the model receives. Links in the home are
 the user's own; where they lead into a folder that commands may change, they lead no further.
-Nor does it read what belongs to another user than this one and root: see `project_folders`.
+Nor does it read what belongs to another user than this one and root: see `project_of`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.types import Config, changeable_folders
-from app_server.core.git.repository import OnRefusal, belongs_to_another, project_folders
+from app_server.core.git.repository import OnRefusal, belongs_to_another, project_of
+from app_server.core.git.safe_directories import is_safe_directory
+from app_server.core.text_of_bytes import text_of_bytes
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +36,14 @@ class _Document(Struct, frozen=True):
     text: str
 
 
+class _Owners(Struct, frozen=True):
+    """Whose files are read, and who is told of the others."""
+
+    other: int | None
+    """The owner of a safe repository."""
+    on_refusal: OnRefusal
+
+
 def find_instructions(
     home: Path,
     cwd: Path,
@@ -41,24 +52,28 @@ def find_instructions(
     on_refusal: OnRefusal = log.warning,
     sources: list[str] | None = None,
     changeable: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> str | None:
     """Return the text of all documents, or None without any. The files that it is of are added to `sources`.
 
-    `changeable` are folders where commands may change links.
+    `changeable` are folders where commands may change links; `environment` is the user's.
     """
     found = [] if sources is None else sources
     with Beneath("/", home, changeable) as disk:
         own = _first(disk, home, NAMES, HOME_MAX_BYTES)
     if own is not None and own.text.strip():
         found.append(str(own.path))
-    project = _project_docs(home, cwd, max_bytes, (*NAMES, *fallback_names), on_refusal)
+    project = _project_docs(home, cwd, max_bytes, (*NAMES, *fallback_names), on_refusal, environment)
     found += [str(document.path) for document in project]
     texts = (own.text.strip() if own else "", "\n\n".join(document.text for document in project))
     return SEPARATOR.join(text for text in texts if text) or None
 
 
 def configured_instructions(
-    config: Config, on_refusal: OnRefusal = log.warning, sources: list[str] | None = None
+    config: Config,
+    environment: Mapping[str, str],
+    on_refusal: OnRefusal = log.warning,
+    sources: list[str] | None = None,
 ) -> str | None:
     """Return the text of all documents by the settings of a conversation."""
     settings = config.instructions
@@ -70,20 +85,28 @@ def configured_instructions(
         on_refusal,
         sources,
         changeable_folders(config.cwd, config.permissions.sandbox_policy),
+        environment,
     )
 
 
 def _project_docs(
-    home: Path, cwd: Path, max_bytes: int, names: Sequence[str], on_refusal: OnRefusal
+    home: Path,
+    cwd: Path,
+    max_bytes: int,
+    names: Sequence[str],
+    on_refusal: OnRefusal,
+    environment: Mapping[str, str],
 ) -> list[_Document]:
     if max_bytes <= 0:
         return []
     left, parts = max_bytes, list[_Document]()
-    chain = project_folders(cwd, "instructions", on_refusal)
+    project = project_of(
+        cwd, "instructions", on_refusal, lambda folder: is_safe_directory(folder, environment)
+    )
     try:
-        with Beneath(chain[0], home) as repository:
-            for folder in chain:
-                found = _first(repository, folder, names, left, on_refusal)
+        with Beneath(project.folders[0], home) as repository:
+            for folder in project.folders:
+                found = _first(repository, folder, names, left, _Owners(project.owner, on_refusal))
                 if found and found.text.strip():
                     parts.append(found)
                     left -= len(found.text.encode("utf-8", "replace"))
@@ -95,25 +118,25 @@ def _project_docs(
 
 
 def _first(
-    root: Beneath, folder: Path, names: Sequence[str], max_bytes: int, on_refusal: OnRefusal | None = None
+    root: Beneath, folder: Path, names: Sequence[str], max_bytes: int, owners: _Owners | None = None
 ) -> _Document | None:
     for path in (folder / name for name in names):
-        text = _read(root, path, max_bytes, on_refusal)
+        text = _read(root, path, max_bytes, owners)
         if text is not None:
             return _Document(path, text)
     return None
 
 
-def _read(root: Beneath, path: Path, max_bytes: int, on_refusal: OnRefusal | None) -> str | None:
-    """Read what may be read; None otherwise. With `on_refusal`, only what belongs to the user or to root."""
+def _read(root: Beneath, path: Path, max_bytes: int, owners: _Owners | None) -> str | None:
+    """Read what may be read; None otherwise. With `owners`, only what belongs to one of them."""
     name = os.path.relpath(os.fsencode(path), root.root)
     try:
-        if on_refusal is not None and belongs_to_another(root.stat(name)):
-            on_refusal(f"{path} belongs to another user and is not read.")
+        if owners is not None and belongs_to_another(root.stat(name), owners.other):
+            owners.on_refusal(f"{path} belongs to another user and is not read.")
             return None
         with root.opened(name, follow_links=True) as (descriptor, status):
-            if on_refusal is not None and belongs_to_another(status):
-                on_refusal(f"{path} leads to a file of another user and is not read.")
+            if owners is not None and belongs_to_another(status, owners.other):
+                owners.on_refusal(f"{path} leads to a file of another user and is not read.")
                 return None
             if status.st_size > max_bytes:
                 log.warning(
@@ -121,7 +144,7 @@ def _read(root: Beneath, path: Path, max_bytes: int, on_refusal: OnRefusal | Non
                     path,
                     max_bytes,
                 )
-            return os.read(descriptor, max_bytes).decode("utf-8", "replace")
+            return text_of_bytes(os.read(descriptor, max_bytes), errors="replace")
     except RefusedName as refused:
         log.warning("%s is not read: %s", path, refused.strerror)
     except OSError:

@@ -3,10 +3,10 @@
 Expected outcomes are data: an exit code, a time-out, a likely denial. `LaunchError` and `SandboxUnavailable`
 (core.errors) mean that no command ran at all.
 
-The environment comes from the server's and the user's policy: inherit; remove secrets by name, URLs with a password,
-the user's exclusions and variables that make programs execute something else; add the variables that the user sets;
-keep only what `include_only` allows; add the markers of a confined command. A variable that the user sets by name is
-never removed.
+The environment comes from the server's and the user's policy: inherit; remove secrets by name, URLs with a password
+and the user's exclusions; add the variables that the user sets; keep only what `include_only` allows; add the markers
+of a confined command. A variable that the user sets by name is never removed. Only a command that runs because it is
+known to read gets no variable by which its programs would execute something else.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ CORE_NAMES = frozenset({"HOME", "LOGNAME", "PATH", "SHELL", "USER", "USERNAME", 
 """The variables of `inherit = "core"`."""
 
 SECRET_PATTERNS = ("*KEY*", "*SECRET*", "*TOKEN*", "*PASSWORD*", "*PASSWD*")
-"""Removed unless the policy says `ignore_default_excludes`."""
+SETTINGS_OF_GIT = ("GIT_CONFIG_COUNT", "GIT_CONFIG_VALUE_*", "GIT_CONFIG_PARAMETERS")
+"""May hold the headers of a login; git takes none of them without the others. Removed, as the patterns above, unless
+the policy says `ignore_default_excludes`.
+"""
 
 URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 """In a value, such as the URL of a proxy or a database. Removed like the patterns above."""
@@ -98,7 +101,9 @@ HIJACKING_PATTERNS = (
     "GIT_INDEX_FILE", "GIT_CONFIG*", "GIT_EXEC_PATH", "GIT_SSH*", "GIT_ASKPASS", "GIT_EXTERNAL_DIFF",
     "GIT_PROXY_COMMAND",
 )  # fmt: skip
-"""Variables that make a program load or execute something that its command line does not show."""
+"""Variables that make a program load or execute something that its command line does not show. Builds need many of
+them; the judgement that a command only reads holds without them.
+"""
 
 LOCAL_SERVICES = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS"})
 """Addresses of services that act for the user; a confined command cannot reach them."""
@@ -112,14 +117,17 @@ def command_environment(
     plan: SandboxPlan | None,
     *,
     withheld: Collection[str] = (),
+    known_to_read: bool = False,
 ) -> dict[str, str]:
     """Return the variables for one command.
 
     `withheld` names the variables with credentials of configured providers. `plan` is None for full access.
+    `known_to_read`: it runs unasked because its command line shows that it only reads.
     """
     kept = _inherited(policy.inherit, server)
-    defaults = () if policy.ignore_default_excludes else SECRET_PATTERNS
-    removed = _matcher((*HIJACKING_PATTERNS, *policy.exclude, *defaults))
+    defaults = () if policy.ignore_default_excludes else (*SECRET_PATTERNS, *SETTINGS_OF_GIT)
+    hijacking = HIJACKING_PATTERNS if known_to_read else ()
+    removed = _matcher((*hijacking, *policy.exclude, *defaults))
     gone = SERVER_SECRETS | set(withheld) | (LOCAL_SERVICES if plan is not None else set())
     result = {name: value for name, value in kept.items() if name not in gone and not removed(name)}
     if not policy.ignore_default_excludes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app_server.beneath import Beneath, read_named
+from app_server.core.config.trust import marks_repository
 from app_server.core.files.ignore import RuleSet, parse_rules
 from app_server.core.real_path import real_path
 from app_server.light_dataclasses import dataclass, field
@@ -241,7 +242,7 @@ def _outer_files(root: str) -> list[tuple[str, str]]:
     """
     inner = Path(root)
     for top in (inner, *inner.parents):
-        if os.path.lexists(top / ".git"):
+        if marks_repository(top / ".git"):
             break
     else:
         return []

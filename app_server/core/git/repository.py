@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from app_server.beneath import Beneath, read_named
-from app_server.core.config.trust import confirmed_git_dir
+from app_server.core.config.trust import confirmed_git_dir, marks_repository
 from app_server.core.real_path import real_path
 from app_server_protocol.rollout import GitInfo
 
@@ -32,7 +32,11 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 def parse_git_config(text: str) -> Mapping[str, str]:
     """Return the last value of each key, under names such as `remote.origin.url` (section and key in lower case)."""
-    values: dict[str, str] = {}
+    return dict(git_settings(text))
+
+
+def git_settings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each key with its value, in their order."""
     section = ""
     at = 0
     while (at := _skip_blank(text, at)) < len(text):
@@ -49,8 +53,7 @@ def parse_git_config(text: str) -> Mapping[str, str]:
         at = match.end()
         if text[match.start()] != "[":
             value, at = _value(text, at) if match[2] else ("true", at)
-            values[f"{section}.{match[1].lower()}"] = value
-    return values
+            yield f"{section}.{match[1].lower()}", value
 
 
 def _skip_blank(text: str, at: int) -> int:
@@ -263,9 +266,25 @@ OnRefusal = Callable[[str], None]
 """Receives a message for the user about what was not read."""
 
 
-def project_folders(cwd: Path, purpose: str, on_refusal: OnRefusal) -> list[Path]:
-    """List the folders from the repository's root to `cwd`, without links; only `cwd` outside a repository, or in
-    another user's.
+class Project(Struct, frozen=True):
+    """Where files for the agent are looked for."""
+
+    folders: list[Path]
+    """From the repository's root to the working directory, without links."""
+    owner: int | None = None
+    """Another user, whose repository the user has declared safe."""
+
+
+def belongs_to_another(facts: os.stat_result, owner: int | None = None) -> bool:
+    """Tell whether a file is neither the user's, nor root's, nor that of the owner of a safe repository."""
+    return facts.st_uid not in (os.geteuid(), 0, owner)
+
+
+def project_of(
+    cwd: Path, purpose: str, on_refusal: OnRefusal, is_safe: Callable[[Path], bool] = lambda folder: False
+) -> Project:
+    """Find the folders from the repository's root to `cwd`; only `cwd` outside a repository, or in another user's,
+    unless `is_safe` says so of its root.
 
     `purpose` is what is looked for, in the message about a repository of another user.
     """
@@ -275,21 +294,22 @@ def project_folders(cwd: Path, purpose: str, on_refusal: OnRefusal) -> list[Path
         if directory != cwd:
             chain.append(directory)
         marker = directory / ".git"
-        if os.path.exists(marker):
-            if not is_strange(marker):
-                return chain[::-1]
-            on_refusal(f"{marker} belongs to another user: {purpose} above {cwd} are not looked for.")
+        if marks_repository(marker):
+            owner = _other_owner(marker)
+            if owner is None or is_safe(directory):
+                return Project(chain[::-1], owner)
+            on_refusal(
+                f"{marker} belongs to another user: {purpose} above {cwd} are not looked for. If you trust it:"
+                f" `git config --global --add safe.directory {directory}`."
+            )
             break
-    return [cwd]
+    return Project([cwd])
 
 
-def is_strange(path: Path) -> bool:
-    """Tell whether the entry itself, not the target of a link, belongs to another user than this one and root."""
+def _other_owner(path: Path) -> int | None:
+    """Return to whom the entry itself, not the target of a link, belongs; None for this user and root."""
     try:
-        return belongs_to_another(os.lstat(path))
+        owner = os.lstat(path).st_uid
     except OSError:
-        return False
-
-
-def belongs_to_another(facts: os.stat_result) -> bool:
-    return facts.st_uid not in (os.geteuid(), 0)
+        return None
+    return None if owner in (os.geteuid(), 0) else owner

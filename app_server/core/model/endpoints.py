@@ -60,9 +60,9 @@ def endpoint(
         if value:
             headers[name.lower()] = value
     key = own_key(provider, env, login)
-    secret = key or (login.bearer if login else None)
+    secret = (key or (login.bearer if login else "") or "").strip() or None
     if secret is not None:
-        headers["authorization"] = f"Bearer {secret}"
+        headers["authorization"] = _bearer(secret, key_source(provider, env, login))
     if key is None and login is not None and login.method is AuthMethod.CHATGPT and login.account_id:
         headers["chatgpt-account-id"] = login.account_id
     chatgpt = key is None and login is not None and login.method is AuthMethod.CHATGPT
@@ -72,7 +72,7 @@ def endpoint(
 def own_key(provider: ProviderConfig, env: Mapping[str, str], login: Credentials | None) -> str | None:
     """Return the provider's own key: the configured one, or else the one in its variable. None: it has none."""
     if provider.experimental_bearer_token:
-        return provider.experimental_bearer_token
+        return provider.experimental_bearer_token.strip()
     if provider.env_key is None:
         return None
     key = env.get(provider.env_key, "").strip()
@@ -113,10 +113,21 @@ def _url(provider: ProviderConfig, path: str, *, chatgpt: bool) -> str:
     return f"{base.rstrip('/')}/{path}" + (f"?{query}" if query else "")
 
 
+def _bearer(secret: str, source: str | None) -> str:
+    """Return the value of the header. Raises ModelError for a key that none can carry."""
+    if not (secret.isascii() and secret.isprintable() and " " not in secret):
+        raise ModelError(
+            f"The key {source or 'of the provider'} holds a blank, a line end or a character beyond ASCII, with which"
+            " it cannot be sent; store it again"
+        )
+    return f"Bearer {secret}"
+
+
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
-    """Remove what HTTP cannot carry: a stray line end would begin another header."""
+    """Remove what HTTP cannot carry: a line end within a value would begin another header."""
     fit = {}
     for name, value in headers.items():
+        value = value.strip()
         if name.isascii() and value.isascii() and f"{name}{value}".isprintable() and " " not in name:
             fit[name] = value
         else:

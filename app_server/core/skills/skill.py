@@ -50,6 +50,15 @@ class SkillAppearance(Struct, frozen=True, kw_only=True):
     default_prompt: str | None = None
 
 
+class SkillPlace(Struct, frozen=True):
+    """What limits the files of a skill."""
+
+    inside: str | None = None
+    """The real folder that they may not lead out of; None: the user's own may."""
+    other_owner: int | None = None
+    """Another user to whom they may belong, who owns a repository that the user has declared safe."""
+
+
 class Skill(Struct, frozen=True, kw_only=True):
     name: str
     """One line."""
@@ -64,8 +73,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     implicit: bool = True
     """Whether the model may choose it by itself; else only the user hands it over."""
     appearance: SkillAppearance | None = None
-    inside: str | None = None
-    """The real folder that its files may not lead out of; None: the user's own may."""
+    place: SkillPlace = SkillPlace()
 
 
 class SkillProblem(Struct, frozen=True):

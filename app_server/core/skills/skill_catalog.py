@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import anyio
 from msgspec import Struct
@@ -19,7 +20,8 @@ from msgspec import Struct
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
 from app_server.core.errors import ConfigError, describe
-from app_server.core.git.repository import belongs_to_another, project_folders
+from app_server.core.git.repository import belongs_to_another, project_of
+from app_server.core.git.safe_directories import is_safe_directory
 from app_server.core.real_path import real_path
 from app_server.core.skills.skill import (
     SETTINGS_FILE,
@@ -27,6 +29,7 @@ from app_server.core.skills.skill import (
     NoFrontMatter,
     Skill,
     SkillOwner,
+    SkillPlace,
     SkillProblem,
     SkillSet,
     appearance,
@@ -36,12 +39,14 @@ from app_server.core.skills.skill import (
     plain_yaml,
     skills_message,
 )
+from app_server.core.text_of_bytes import text_of_bytes
 from app_server.core.threads import run_in_thread
 from app_server_protocol.responses import MessageItem, ResponseItem
 from app_server_protocol.rollout import SKILL_HEAD
 from app_server_protocol.structs import replace
 
 FOLDER = "skills"
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 USER_FOLDER = ".agents/skills"
 MAX_SKILL_BYTES = 256 * 1024
 LOOK_SECONDS = 3.0
@@ -52,8 +57,8 @@ MAX_SENT = 1000
 class SkillCatalog:
     """One for the process."""
 
-    def __init__(self, home: Path, user_home: str | None) -> None:
-        self._home, self._user_home = home, user_home
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        self._home, self._environment, self._user_home = home, environment, environment.get("HOME")
         self._extra_roots: tuple[str, ...] = ()
         self._switches: Sequence[SkillSwitch] = ()
         self._sent: dict[str, SkillSet] = {}
@@ -96,7 +101,7 @@ class SkillCatalog:
         user += [SkillRoot(folder, SkillOwner.USER) for folder in self._extra_roots]
         user.append(SkillRoot(str(self._home / FOLDER / SYSTEM_FOLDER), SkillOwner.SYSTEM))
         # The user's own come first: where the working directory is their home, these are not the repository's.
-        skills, problems = discover([*user, *project_roots(cwd)], str(self._home))
+        skills, problems = discover([*user, *project_roots(cwd, self._environment)], str(self._home))
         switches = self._present_switches()
         marked = [replace(skill, enabled=is_enabled(switches, skill.name, skill.path)) for skill in skills]
         return SkillSet(
@@ -107,7 +112,7 @@ class SkillCatalog:
     def text(self, skill: Skill) -> tuple[str | None, str | None]:
         """Return the whole skill as the user hands it to the model, or why it cannot be read. Blocks."""
         try:
-            body = read_skill_file(skill.path, skill.inside, MAX_SKILL_BYTES, str(self._home), whole=True)
+            body = read_skill_file(skill.path, skill.place, MAX_SKILL_BYTES, str(self._home), whole=True)
         except UnreadableSkill as problem:
             return None, str(problem)
         text = f"{SKILL_HEAD}<name>{skill.name}</name>\n<path>{skill.path}</path>\n{body}\n</skill>"
@@ -145,16 +150,17 @@ class UnreadableSkill(Exception):
 class SkillRoot(Struct, frozen=True):
     folder: str
     owner: SkillOwner
-    inside: str | None = None
-    """The repository's real folder."""
+    place: SkillPlace = SkillPlace()
 
 
-def project_roots(cwd: Path) -> list[SkillRoot]:
-    folders = project_folders(cwd, "skills", lambda refusal: None)
-    inside = real_path(folders[0])
+def project_roots(cwd: Path, environment: Mapping[str, str] = NO_VARIABLES) -> list[SkillRoot]:
+    project = project_of(
+        cwd, "skills", lambda refusal: None, lambda folder: is_safe_directory(folder, environment)
+    )
+    place = SkillPlace(real_path(project.folders[0]), project.owner)
     return [
-        SkillRoot(str(folder / name), SkillOwner.REPOSITORY, inside)
-        for folder in folders
+        SkillRoot(str(folder / name), SkillOwner.REPOSITORY, place)
+        for folder in project.folders
         for name in PROJECT_FOLDERS
     ]
 
@@ -184,7 +190,7 @@ def _skill_files(root: SkillRoot) -> Iterator[str]:
     folders = [(real_path(root.folder), 0)]
     while folders:
         folder, depth = folders.pop(0)
-        if folder in seen or len(seen) >= MAX_FOLDERS or _is_outside(folder, root.inside):
+        if folder in seen or len(seen) >= MAX_FOLDERS or _is_outside(folder, root.place.inside):
             continue
         seen.add(folder)
         names = _names(folder)
@@ -209,7 +215,7 @@ def _is_outside(path: str, inside: str | None) -> bool:
 
 
 def _skill(path: str, root: SkillRoot, home: str | None) -> Skill:
-    settings = front_matter(read_skill_file(path, root.inside, HEAD_BYTES, home, whole=False))
+    settings = front_matter(read_skill_file(path, root.place, HEAD_BYTES, home, whole=False))
     description = one_line(settings.get("description", ""))
     if not description:
         raise UnreadableSkill("missing field `description`")
@@ -225,7 +231,7 @@ def _skill(path: str, root: SkillRoot, home: str | None) -> Skill:
         short_description=short[:MAX_DESCRIPTION] or None,
         path=path,
         owner=root.owner,
-        inside=root.inside,
+        place=root.place,
         implicit=is_implicit(more),
         appearance=appearance(more, folder),
     )
@@ -237,26 +243,25 @@ def _more_settings(folder: str, root: SkillRoot, home: str | None) -> Mapping[st
     if not os.path.lexists(path):
         return {}
     try:
-        return plain_yaml(read_skill_file(path, root.inside, HEAD_BYTES, home, whole=True))
+        return plain_yaml(read_skill_file(path, root.place, HEAD_BYTES, home, whole=True))
     except UnreadableSkill:
         return {}
 
 
-def read_skill_file(
-    path: str, inside: str | None, limit: int, home: str | None = None, *, whole: bool
-) -> str:
-    """Read at most `limit` bytes of a file; no link leads out of the folder `inside`. `whole`: a longer file is
+def read_skill_file(path: str, place: SkillPlace, limit: int, home: str | None = None, *, whole: bool) -> str:
+    """Read at most `limit` bytes of a file; no link leads out of its place. `whole`: a longer file is
     refused. Raises UnreadableSkill.
     """
     try:
-        with Beneath(inside or "/", home) as root:
+        with Beneath(place.inside or "/", home) as root:
             name = os.path.relpath(os.fsencode(path), root.root)
             with root.opened(name, follow_links=True) as (descriptor, facts):
-                if inside is not None and any(map(belongs_to_another, (root.stat(name), facts))):
+                looked_at = () if place.inside is None else (root.stat(name), facts)
+                if any(belongs_to_another(each, place.other_owner) for each in looked_at):
                     raise UnreadableSkill("it belongs to another user and is not read")
                 if whole and facts.st_size > limit:
                     raise UnreadableSkill(f"it is longer than {limit:,} bytes")
-                return os.read(descriptor, limit).decode("utf-8", "replace")
+                return text_of_bytes(os.read(descriptor, limit), errors="replace")
     except IsADirectoryError as error:
         raise UnreadableSkill("it is not a regular file") from error
     except RefusedName as refused:

@@ -148,6 +148,8 @@ class CommandApproval:
         self._command, self._request, self._turn = command, request, turn
         self._folder = real_path(command.cwd)
         """Resolved once: it is judged, shown, remembered and run in the same directory."""
+        self._known_to_read = False
+        """Whether it runs unasked only because it is known to read."""
 
     async def execute_approved(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
         if self._command.unconfined:
@@ -160,6 +162,7 @@ class CommandApproval:
         if plan is None or not result.denied or not decide.may_ask_after_denial(self._approval):
             return result
         await self._request_approval(RETRY_REASON, unconfined=True)
+        self._known_to_read = False
         return await self._run(execute, None)
 
     async def _run(self, execute: Callable[[CommandSpec], Awaitable[Ran]], plan: SandboxPlan | None) -> Ran:
@@ -182,15 +185,16 @@ class CommandApproval:
         if command.source is CommandSource.USER_SHELL:
             return False
         request, rules = self._request, turn.approvals.rules
-        asks = decide.must_ask(
+        must_ask = partial(
+            decide.must_ask,
             request,
             self._approval,
             turn.settings.sandbox_policy,
             trusts=lambda program: self._programs.trusts(program),
             git_is_plain=partial(git_is_plain, self._folder),
-            allowed=rules.allows,
         )
-        if not asks:
+        if not must_ask(allowed=rules.allows):
+            self._known_to_read = self._approval is AskForApproval.UNTRUSTED and not must_ask()
             turn.report_decision("shell", command.call_id, ReviewDecision.APPROVED)
             return False
         reason, proposal = command.justification, None
@@ -250,6 +254,7 @@ class CommandApproval:
                 turn.commands.runner.environment_for_commands(turn.commands.caller.environment),
                 plan=plan,
                 withheld=turn.config.credential_variables(),
+                known_to_read=self._known_to_read,
             ),
             timeout_ms=command.timeout_ms,
             sandbox=plan,

@@ -82,7 +82,7 @@ ROUNDS = 300
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    for folder in ("home", "outside", "repo/.git", "repo/sub"):
+    for folder in ("home", "outside", "repo/.git/HEAD", "repo/sub"):
         (tmp_path / folder).mkdir(parents=True)
     return tmp_path / "repo"
 

@@ -273,8 +273,24 @@ def made(
     return set(command_environment(policy, OF_THE_SERVER, plan, withheld=withheld))
 
 
-def test_everything_but_secrets_and_hijackers_is_inherited() -> None:
-    assert made(ShellEnvironmentPolicy()) == {"HOME", "PATH", "LANG", "EDITOR", "ACME_CREDENTIAL"}
+OF_BUILDS = {"LD_PRELOAD", "BASH_ENV", "BASH_FUNC_ls%%", "GIT_SSH_COMMAND"}
+"""By which programs load or execute something else; the user has set them."""
+
+
+def test_everything_but_secrets_is_inherited() -> None:
+    assert made(ShellEnvironmentPolicy()) == {"HOME", "PATH", "LANG", "EDITOR", "ACME_CREDENTIAL", *OF_BUILDS}
+
+
+def test_a_command_that_is_known_to_read_executes_nothing_else() -> None:
+    kept = command_environment(ShellEnvironmentPolicy(), OF_THE_SERVER, None, known_to_read=True)
+    assert set(kept) == {"HOME", "PATH", "LANG", "EDITOR", "ACME_CREDENTIAL"}
+
+
+def test_settings_of_git_go_together_because_they_may_hold_a_login() -> None:
+    server = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.extraHeader", "GIT_CONFIG_VALUE_0": "secret"}
+    assert command_environment(ShellEnvironmentPolicy(), server, None) == {}
+    everything = ShellEnvironmentPolicy(ignore_default_excludes=True)
+    assert command_environment(everything, server, None) == server
 
 
 def test_inherit_core_keeps_basic_variables_and_inherit_none_keeps_no_variable() -> None:
@@ -286,7 +302,7 @@ def test_the_servers_own_secrets_go_whatever_the_policy_says() -> None:
     policy = ShellEnvironmentPolicy(ignore_default_excludes=True)
     names = made(policy, withheld=("ACME_CREDENTIAL",))
     assert {"MY_TOKEN", "DB_PASSWORD"} <= names
-    assert not {"OPENAI_API_KEY", "ACME_CREDENTIAL", "LD_PRELOAD"} & names
+    assert not {"OPENAI_API_KEY", "ACME_CREDENTIAL"} & names
 
 
 def test_what_is_set_by_name_wins() -> None:

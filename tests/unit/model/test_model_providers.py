@@ -8,7 +8,7 @@ from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
 from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
-from app_server_protocol.structs import Json
+from app_server_protocol.structs import Json, replace
 from tests.unit.model.scripted import IDENTITY, provider_config
 
 API_KEY = Credentials("sk-login", None, AuthMethod.API_KEY)
@@ -94,3 +94,19 @@ def test_azure_is_recognised() -> None:
     assert azure(base_url="https://mine.openai.azure.com/openai")
     assert not azure(name="Azure", wire_api=WireApi.CHAT)
     assert not is_azure(ProviderConfig(id="x", name="x", wire_api=WireApi.RESPONSES))
+
+
+def test_a_line_end_behind_a_key_is_no_part_of_it() -> None:
+    stored = replace(API_KEY, bearer=f"{API_KEY.bearer}\n")
+    assert resolve(login=stored).headers["authorization"] == f"Bearer {API_KEY.bearer}"
+    assert resolve(experimental_bearer_token="key-1\r\n").headers["authorization"] == "Bearer key-1"
+    assert resolve(http_headers={"x-a": "1\n"}).headers["x-a"] == "1"
+
+
+@pytest.mark.parametrize("key", ["one\ntwo", "one two", "schlüssel"])
+def test_a_key_that_cannot_be_sent_is_told(key: str) -> None:
+    with pytest.raises(
+        ModelError, match="The key in KEY holds a blank, a line end or a character beyond"
+    ) as told:
+        resolve({"KEY": key}, env_key="KEY")
+    assert key not in str(told.value)

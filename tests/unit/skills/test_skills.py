@@ -15,6 +15,7 @@ from app_server.core.skills.skill import (
     NoFrontMatter,
     Skill,
     SkillOwner,
+    SkillPlace,
     SkillSet,
     front_matter,
     one_line,
@@ -55,6 +56,7 @@ def problems(*roots: SkillRoot) -> list[str]:
 def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
     (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "HEAD").touch()
     return folder
 
 
@@ -134,7 +136,7 @@ def test_a_folder_that_is_exchanged_for_a_link_meanwhile_leads_nowhere(
     secret = write(tmp_path / "outside", "secret")
     (repository / "skill").symlink_to(secret.parent)
     with pytest.raises(UnreadableSkill):
-        read_skill_file(str(repository / "skill/SKILL.md"), str(repository), 1000, whole=True)
+        read_skill_file(str(repository / "skill/SKILL.md"), SkillPlace(str(repository)), 1000, whole=True)
 
 
 def test_credentials_are_no_skill(tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_credentials_are_no_skill(tmp_path: Path) -> None:
     skill.unlink()
     skill.symlink_to(home / "auth.json")
     with pytest.raises(UnreadableSkill, match="secret by the server"):
-        read_skill_file(str(skill), None, 1000, str(home), whole=True)
+        read_skill_file(str(skill), SkillPlace(), 1000, str(home), whole=True)
 
 
 def test_control_characters_do_not_reach_anybody(tmp_path: Path) -> None:
