@@ -267,7 +267,7 @@ OnRefusal = Callable[[str], None]
 
 
 class Project(Struct, frozen=True):
-    """Where files for the agent are looked for."""
+    """The folders in which files for the agent are looked for."""
 
     folders: list[Path]
     """From the repository's root to the working directory, without links."""

@@ -51,7 +51,7 @@ class SkillAppearance(Struct, frozen=True, kw_only=True):
 
 
 class SkillPlace(Struct, frozen=True):
-    """What limits the files of a skill."""
+    """Limits of the files of a skill."""
 
     inside: str | None = None
     """The real folder that they may not lead out of; None: the user's own may."""
