@@ -38,7 +38,8 @@ from app_server.core.diagnostics.providers import (
 )
 from app_server.core.errors import AuthError, ConfigError, GitError, SandboxShortage
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.git.run_git import GitProgram, run_git
+from app_server.core.git.find_git import find_git
+from app_server.core.git.run_git import run_git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
@@ -119,7 +120,7 @@ def _checks(
         "python": _system,
         "sandbox": partial(_sandbox, runner),
         "home": partial(_home, settings),
-        "git": _git,
+        "git": partial(_git, settings),
         "disk": partial(_disk, settings),
         "config": partial(_config, settings, loaded),
     }
@@ -169,8 +170,8 @@ async def _home(settings: ServerSettings) -> list[Check]:
     ]
 
 
-async def _git() -> list[Check]:
-    program = GitProgram()
+async def _git(settings: ServerSettings) -> list[Check]:
+    program = find_git(settings.environment, settings.cwd)
     try:
         result = await run_git(program.version_command(), timeout=GIT_SECONDS)
     except GitError:

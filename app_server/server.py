@@ -38,6 +38,7 @@ from app_server.core.caller import (
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import SettingsPlace, SharingSettings
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.find_git import find_git
 from app_server.core.git.run_git import Git
 from app_server.core.host import Host
 from app_server.core.lazy import Lazy
@@ -149,7 +150,8 @@ class Server:
         environment, machine = settings.environment, settings.machine
         self._settings, self._runner, self._background, self._memory = settings, runner, background, memory
         process = machine.process_environment(settings.threads or settings.home, environment)
-        self._auth, self._git, self._shared = auth_manager(settings), Git(settings.home), Shared()
+        self._auth, self._shared = auth_manager(settings), Shared()
+        self._git = Git(settings.home, find_git(settings.environment, settings.cwd))
 
         def load() -> Callable[[], Assembled]:
             from app_server.assembly import assemble  # noqa: PLC0415 - slow to import

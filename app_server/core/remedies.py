@@ -70,7 +70,8 @@ def provider_unreachable(provider: str, origin: str, reason: str) -> Problem:
 def git_missing(search_path: str) -> Problem:
     return Problem(
         f"There is no git in {search_path}",
-        "install it, or turns cannot be undone and no diff to the remote can be made",
+        "install it there, or in a folder of the PATH that no command can change, or turns cannot be undone and no diff"
+        " to the remote can be made",
     )
 
 

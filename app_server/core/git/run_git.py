@@ -67,19 +67,39 @@ class GitCommand(Struct, frozen=True):
     cwd: Path
 
 
+USUAL_FOLDERS = "/usr/local/bin:/usr/bin:/bin"
+
+
+def identity_of(program: str) -> tuple[int, int, int] | None:
+    """Return what changes when the file of a program is written or exchanged; None where there is none."""
+    try:
+        status = os.stat(program)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
 class GitProgram(Struct, frozen=True):
     """The git program, and what it inherits of the server's environment."""
 
     path: str = "git"
-    search_path: str = "/usr/local/bin:/usr/bin:/bin"
+    search_path: str = USUAL_FOLDERS
     """PATH: git finds its own subcommands without it, but some need a PATH."""
+    identity: tuple[int, int, int] | None = None
+    """Of the file at `path`, which is not run once it is another; None for one where only root writes."""
     excludes_file: Path | None = None
     """The user's own list of files to ignore everywhere."""
 
     def command(
         self, repository: Repository, arguments: Sequence[str], extra_env: Mapping[str, str] | None = None
     ) -> GitCommand:
-        """Build a git command with these arguments, in that repository and no other."""
+        """Build a git command with these arguments, in that repository and no other. Raises GitError where the program
+        is another one than was found.
+        """
+        if self.identity is not None and identity_of(self.path) != self.identity:
+            raise GitError(
+                f"{self.path} was changed since the server started, and is not run; restart the server"
+            )
         overrides = [*_OVERRIDES, f"core.excludesFile={self.excludes_file or '/dev/null'}"]
         argv = (
             self.path,

@@ -320,7 +320,7 @@ async def test_git_that_does_not_end_is_ended(tmp_path: Path) -> None:
 
 
 async def test_a_missing_git_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(GitError, match="There is no git in /bin; install it"):
+    with pytest.raises(GitError, match="There is no git in /bin; install it there"):
         await run_git(GitCommand(("/no/such/git",), {"PATH": "/bin"}, tmp_path))
     with pytest.raises(GitError, match="its folder does not exist"):
         await run_git(GitCommand(("git",), {"PATH": "/usr/bin:/bin"}, tmp_path / "missing"))

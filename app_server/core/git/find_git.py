@@ -1,0 +1,55 @@
+"""Finds the git program of a user: in the usual folders, or else on the PATH.
+
+The server runs it with the user's rights and without a sandbox. So a folder of the PATH counts only where neither
+others nor commands of a model may have put the program: it and all folders above belong to the user or to root, not
+everybody may write there, and none of them is a repository, the folder of this server or one for temporary files. A
+program that is exchanged while the server runs is not run any more.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from app_server.core.config.trust import marks_repository
+from app_server.core.git.run_git import USUAL_FOLDERS, GitProgram, identity_of
+from app_server.core.real_path import real_path, within
+
+TEMPORARY = ("/tmp", "/var/tmp")
+MOST_FOLDERS = 256
+"""Of a PATH that is searched."""
+
+
+def find_git(environment: Mapping[str, str], cwd: str | os.PathLike[str]) -> GitProgram:
+    """Return the program; the usual one, which is perhaps not there, where none is found. `cwd` is the server's."""
+    if any(_runs(f"{folder}/git") for folder in USUAL_FOLDERS.split(":")):
+        return GitProgram()
+    changeable = [
+        real_path(folder) for folder in (cwd, *TEMPORARY, environment.get("TMPDIR") or "/") if folder
+    ]
+    for folder in environment.get("PATH", "").split(":")[:MOST_FOLDERS]:
+        program = real_path(f"{folder}/git")
+        if os.path.isabs(folder) and _runs(program) and _is_out_of_reach(program, changeable):
+            return GitProgram(program, f"{folder}:{USUAL_FOLDERS}", identity_of(program))
+    return GitProgram()
+
+
+def _runs(program: str) -> bool:
+    return os.path.isfile(program) and os.access(program, os.X_OK)
+
+
+def _is_out_of_reach(program: str, changeable: list[str]) -> bool:
+    if any(within(program, folder) for folder in changeable if folder != "/"):
+        return False
+    for place in (Path(program), *Path(program).parents):
+        try:
+            status = os.stat(place)
+        except OSError:
+            return False
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+            return False
+        if marks_repository(place / ".git"):
+            return False
+    return True
