@@ -75,7 +75,7 @@ from app_server_protocol.engine.settings import ModeSettings, Settings
 from app_server_protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.rollout import CompactedItem, SessionMetaLine, utc_timestamp
+from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, utc_timestamp
 
 if TYPE_CHECKING:
     from app_server.core.rollout.conversation import Rebuild, StoredConversation
@@ -124,12 +124,14 @@ class Engine:
         """
         stored: StoredConversation | None = None
         match origin:
-            case NewConversation(ephemeral=ephemeral):
+            case NewConversation(ephemeral=ephemeral, paginated=paginated):
                 given = origin.client_tools
                 tools = checked_tools(given, RESERVED_NAMES) if given else ()
-                session = await self._begin(config, caller, None, tools, ephemeral=ephemeral)
-            case GivenHistory():
-                session = await self._begin(config, caller, origin.items)
+                session = await self._begin(
+                    config, caller, None, tools, ephemeral=ephemeral, paginated=paginated
+                )
+            case GivenHistory(paginated=paginated):
+                session = await self._begin(config, caller, origin.items, paginated=paginated)
             case Fork():
                 session, stored = await self._fork(config, caller, origin)
             case StoredRollout():
@@ -150,8 +152,11 @@ class Engine:
         client_tools: tuple[ClientTool, ...] = (),
         *,
         ephemeral: bool = False,
+        paginated: bool = False,
     ) -> Session:
-        setup, writer = self._new_rollout(config, caller, client_tools, ephemeral=ephemeral)
+        setup, writer = self._new_rollout(
+            config, caller, client_tools, ephemeral=ephemeral, paginated=paginated
+        )
         with _closed_on_failure(writer):
             session = await self._session(setup, writer)
             items = given if given is not None else self._opening(config, setup.instructions)
@@ -167,6 +172,7 @@ class Engine:
             caller,
             stored.meta.client_tools or (),
             ephemeral=origin.ephemeral,
+            paginated=stored.is_paginated,
             forked_from=stored.meta.id,
         )
         with _closed_on_failure(writer):
@@ -217,6 +223,7 @@ class Engine:
         client_tools: tuple[ClientTool, ...],
         *,
         ephemeral: bool = False,
+        paginated: bool = False,
         forked_from: str | None = None,
     ) -> tuple[ConversationSetup, RolloutWriter | NoRollout]:
         instructions, id = self._instructions(config), self._process.new_conversation_id()
@@ -233,9 +240,17 @@ class Engine:
                 model_provider=config.provider.id,
                 client_tools=client_tools or None,
                 git=read_git_info(config.cwd),
+                session_id=id if paginated else None,
+                history_mode=PAGINATED if paginated else None,
                 forked_from_id=forked_from,
             )
-            writer = RolloutWriter.create(path, self._process.now, [meta], disk=self._process.disk)
+            writer = RolloutWriter.create(
+                path,
+                self._process.now,
+                [meta],
+                disk=self._process.disk,
+                paginated=id if paginated else None,
+            )
         setup = ConversationSetup(
             id=id,
             config=config,

@@ -32,6 +32,8 @@ class NewConversation(Struct, frozen=True):
     """What the client brings for the model."""
     ephemeral: bool = False
     """It is not stored."""
+    paginated: bool = False
+    """Whether its file has the form of codex since 0.159, else that of codex 0.58."""
 
 
 class Revert(Struct, frozen=True):
@@ -60,6 +62,8 @@ class GivenHistory(Struct, frozen=True):
     """Starts with items that the client supplies."""
 
     items: tuple[ResponseItem, ...]
+    paginated: bool = False
+    """As of a new conversation."""
 
 
 class Fork(Struct, frozen=True):

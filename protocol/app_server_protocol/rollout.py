@@ -3,6 +3,7 @@ that a server adds to a history in the name of the user.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -67,8 +68,16 @@ class SessionMetaLine(SessionMeta, omit_defaults=True):
     """The first line of a stored conversation: the meta data, with git's where there is a repository."""
 
     git: GitInfo | None = None
+    session_id: str | None = None
+    """In the paginated form; that of the conversation."""
+    history_mode: str | None = None
+    """The form of the lines: `paginated`, or None and `legacy` for the older one."""
     forked_from_id: str | None = None
     """The conversation that it began as a copy of."""
+
+
+PAGINATED: Final = "paginated"
+"""The `history_mode` of a file whose lines are numbered and whose items are lines."""
 
 
 class CompactedItem(EngineStruct, omit_defaults=True):
@@ -85,6 +94,8 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
     approval_policy: AskForApproval
     granular: QuestionKinds | None = None
     """Of `on-request`: which kinds of its questions reach the user."""
+    turn_id: str | None = None
+    """None in files of codex 0.58."""
     permission_profile: str | None = None
     """The name under which the sandbox policy was chosen."""
     sandbox_policy: StoredSandboxPolicy
@@ -126,6 +137,15 @@ def stored_line(timestamp: str, payload: RolloutItem) -> bytes:
     """Return one line of a stored conversation, without its end."""
     head = f'{{"timestamp":{json.dumps(timestamp)},"type":"{line_type(payload)}","payload":'
     return head.encode() + payload.to_json() + b"}"
+
+
+_ORDINAL: Final = re.compile(rb'(\{"timestamp":"[^"\\]{0,40}",)(?:"ordinal":\d{1,15},)?')
+
+
+def numbered(line: bytes, ordinal: int) -> bytes:
+    """Return a stored line with its number in a file of the paginated form. One in an unusual form stays as it is."""
+    match = _ORDINAL.match(line)
+    return line if match is None else b'%b"ordinal":%d,%b' % (match[1], ordinal, line[match.end() :])
 
 
 def line_type(payload: RolloutItem) -> LineType:

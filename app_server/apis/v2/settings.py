@@ -207,7 +207,7 @@ def with_last_settings(
     if rights and sandbox is None and "sandbox_mode" not in settings:
         sandbox, profile = last.sandbox_policy.mode, last.permission_profile
         settings |= _workspace_settings(last.sandbox_policy)
-    if given.model is None and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
+    if given.model is None and last.model and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
         settings.setdefault("model_reasoning_effort", last.chosen_effort)
     asks = given.approval_policy is not None or any(key.startswith(ASKS) for key in settings)
     asks_as_before = rights and not asks
@@ -219,7 +219,7 @@ def with_last_settings(
         cwd=given.cwd or (last.cwd if last.cwd.startswith("/") else None),
         approval_policy=last.approval_policy if asks_as_before else given.approval_policy,
         granular=last.granular if asks_as_before else given.granular,
-        model=given.model or last.model,
+        model=given.model or last.model or None,
         mode=last.mode or given.mode,
         mode_instructions=last.mode_instructions,
     )

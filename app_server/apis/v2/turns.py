@@ -136,7 +136,7 @@ def thread_view(
         preview=summary.preview,
         ephemeral=summary.ephemeral,
         project_id=None,
-        history_mode=wire.ThreadHistoryMode.LEGACY,
+        history_mode=wire.ThreadHistoryMode.PAGINATED,
         model_provider=summary.provider,
         model=summary.model,
         reasoning_effort=summary.effort,

@@ -8,6 +8,7 @@ resumed. A function from `context` converts a summary into a history.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
@@ -21,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls, opened
+from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, is_damaged, item_of_line
 from app_server.core.rollout.journal import NOTHING, Leftover, leftover_of
 from app_server.core.rollout.lines import (
     GOAL_KINDS,
@@ -32,18 +34,21 @@ from app_server.core.rollout.lines import (
 )
 from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
+from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.writer import RolloutWriter
 from app_server_protocol import responses
 from app_server_protocol.engine.events import Goal
+from app_server_protocol.engine.items import Reasoning
+from app_server_protocol.engine.legacy import legacy_events
 from app_server_protocol.events import messages as message_events
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.events.notices import UndoCompletedEvent
 from app_server_protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
 from app_server_protocol.events.turn import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
 from app_server_protocol.reading import read
-from app_server_protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent
+from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, StoredEvent
 from app_server_protocol.structs import Json, replace
 
 StoredText = (
@@ -66,6 +71,11 @@ ITEM_NAMES: Final = frozenset(model.model_fields["type"].default for model in ge
 MESSAGE_NAMES: Final = frozenset(name for name, kind in EVENTS.items() if kind in get_args(StoredMessage))
 _TEXTS: Final = {name: Decoder(kind) for name, kind in EVENTS.items() if kind in get_args(StoredText)}
 """Nearly all messages, with nothing but texts in them; pydantic takes five times as long for these."""
+
+ITEM_LINES: Final = (ITEM_COMPLETED, TURN_ITEM)
+LINE_KINDS: Final = ("session_meta", "response_item", "event_msg", "compacted", "turn_context")
+"""Kinds of lines that are looked into. Further ones of newer programs say nothing that counts here."""
+_KIND_IN_LINE: Final = re.compile(rb'"type":\s?"(?:%b)"' % "|".join(LINE_KINDS).encode())
 
 BATCH: Final = 1024
 """Lines to validate in one call, which is several times faster than one call each."""
@@ -101,6 +111,12 @@ class StoredConversation(Struct, frozen=True):
     """Empty where they were not wanted."""
     turns: WholeHistory | None
     """None where they were not wanted."""
+    damaged: int = 0
+    """How many lines of a known kind cannot be read."""
+
+    @property
+    def is_paginated(self) -> bool:
+        return self.meta.history_mode == PAGINATED
 
 
 def read_rollout(
@@ -131,6 +147,7 @@ def read_rollout(
             usage=usage_in(found.counts),
             messages=tuple(found.messages()),
             turns=None if found.turns is None else found.turns.finish(),
+            damaged=found.damaged,
         )
 
 
@@ -140,6 +157,8 @@ def _collected(found: _Collector, fd: int, most: int | None) -> _Collector:
         found.lines = raw.number + 1
         if (record := read_record(raw.data)) is not None:
             found.take(raw.number, record)
+        elif raw.whole and _KIND_IN_LINE.search(raw.data):
+            found.damaged += 1
     found.validate_batch()
     return found
 
@@ -152,7 +171,7 @@ class _Collector:
     ) -> None:
         """`before`: one that has read the file, and knows now which lines do not count and whose conversation it is."""
         self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
-        self.lines = 0
+        self.lines = self.damaged = 0
         self.taken_back: TakenBack = TakenBack() if before is None else before.taken_back
         self.meta: SessionMetaLine | None = None
         self.items: list[HistoryLine] = []
@@ -186,6 +205,7 @@ class _Collector:
                 self.validate_batch()
                 compacted = _validated(CompactedItem, record)
                 self.items += () if compacted is None else (compacted,)
+                self.damaged += compacted is None
             case "session_meta" if self.meta is None:
                 self.meta = _validated(SessionMetaLine, record)
                 if self.meta is not None and number == 0 and self.turns is None:
@@ -196,13 +216,16 @@ class _Collector:
             self.turns = StoredTurns(conversation_of(self._file_name, meta.id), self.taken_back)
 
     def _event(self, number: int, record: StoredRecord) -> None:
+        if record.name in ITEM_LINES and is_damaged(record.name, record.value() or {}):
+            self.damaged += 1
         if record.name == "token_count":
             self.counts.append(record)
         elif record.name in GOAL_KINDS:
             self.goal = record.value()
         elif record.name == REVERTED:
             self.taken_back.take(record.value() or {}, number)
-        if self._wants_messages and record.name in MESSAGE_NAMES:
+        shown = record.name in MESSAGE_NAMES and not record.is_repetition
+        if self._wants_messages and (shown or record.name == ITEM_COMPLETED):
             self._messages.append(record)
 
     def validate_batch(self) -> None:
@@ -212,12 +235,14 @@ class _Collector:
         if items is None:
             parsed = (responses.parse_response_item(record.value()) for record in pending)
             items = [item for item in parsed if not isinstance(item, responses.OtherItem)]
+            self.damaged += len(pending) - len(items)
         self.items += items
 
     def messages(self) -> Iterator[EventMsg]:
         for record in self._messages:
-            event = _message(record)
-            if event is not None:
+            if record.name == ITEM_COMPLETED:
+                yield from _messages_of_item(record)
+            elif (event := _message(record)) is not None:
                 yield event
 
     def last_model(self) -> str | None:
@@ -228,6 +253,15 @@ class _Collector:
 @cache
 def _item_batch() -> TypeAdapter[list[responses.KnownItem]]:
     return TypeAdapter(list[Annotated[responses.KnownItem, Field(discriminator="type")]])
+
+
+def _messages_of_item(record: StoredRecord) -> Iterator[EventMsg]:
+    """Yield the older events of an item that is a line of its own, as far as codex 0.58 stores such."""
+    payload = record.value() or {}
+    item = None if payload.get("cut") is True else item_of_line(record.name, payload)
+    if isinstance(item, ALWAYS):
+        raw = isinstance(item, Reasoning) and item.show_content
+        yield from legacy_events(item, raw_reasoning=raw)
 
 
 def _message(record: StoredRecord) -> EventMsg | None:

@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import opened
-from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, item_of_line
+from app_server.core.rollout.lines import paginated_thread, raw_lines
 from app_server.core.rollout.record import (
     REVERTED,
     JournalLine,
@@ -27,7 +28,7 @@ from app_server.core.rollout.record import (
     read_record,
 )
 from app_server.core.rollout.rollout_names import journal_path
-from app_server.core.rollout.stored_events import TEXT, TURN_ITEM, TextPiece, cut_item_events
+from app_server.core.rollout.stored_events import TEXT, TextPiece, cut_item_events
 from app_server_protocol.engine.items import AgentMessage, Plan, Reasoning, item_from_value
 from app_server_protocol.events.turn import TurnAbortedEvent, TurnAbortReason
 from app_server_protocol.responses import MessageItem, OutputText, ResponseItem
@@ -39,6 +40,7 @@ _TEXT_MARK: Final = f'"type":"{TEXT}","after":'.encode()
 _MESSAGES: Final = ("agent_message", "agent_reasoning", "agent_reasoning_raw_content")
 _TURN_EDGES: Final = ("task_started", "task_complete", "turn_aborted", "user_message", REVERTED)
 """No item that the model writes goes on over one of these."""
+_ENDS: Final = (*_MESSAGES, *_TURN_EDGES, TURN_ITEM, ITEM_COMPLETED)
 
 Text = AgentMessage | Reasoning | Plan
 
@@ -87,10 +89,10 @@ class CutText(Struct):
 
     def is_ended_by(self, record: StoredRecord) -> bool:
         """Tell whether a line behind the last piece says that the item has ended."""
-        if record.kind != "event_msg" or record.name not in (*_MESSAGES, *_TURN_EDGES, TURN_ITEM):
+        if record.kind != "event_msg" or record.is_repetition or record.name not in _ENDS:
             return False
         payload = record.value() or {}
-        if record.name == TURN_ITEM:
+        if record.name in (TURN_ITEM, ITEM_COMPLETED):
             item = payload.get("item")
             return isinstance(item, dict) and item.get("id") == self.begun.id
         if record.name in _MESSAGES:
@@ -106,6 +108,10 @@ class CutText(Struct):
         if record.name in _TURN_EDGES or payload.get("cut") is True:
             return None
         text = payload.get("message")
+        if record.name == ITEM_COMPLETED and isinstance(
+            said := item_of_line(record.name, payload), AgentMessage
+        ):
+            text = said.text
         if isinstance(self.begun, AgentMessage) and isinstance(text, str):
             return replace(self, parts={(False, 0): text}).message
         return self.message
@@ -175,7 +181,11 @@ def leftover_of(rollout: Path, rollout_fd: int) -> Leftover:
     return Leftover(
         items=tuple(line.item for line in new),
         messages=tuple(each for each in messages if each is not None and _is_new(each.to_json(), recorded)),
-        events=tuple(each for each in _events(open_texts) if _is_new(each.to_json(), recorded)),
+        events=tuple(
+            each
+            for each in _events(open_texts, paginated_thread(rollout, rollout_fd))
+            if _is_new(each.to_json(), recorded)
+        ),
         of_journal=True,
     )
 
@@ -209,9 +219,9 @@ def _take(texts: dict[tuple[str | None, str], CutText], line: dict[str, Json]) -
         texts[key].add(piece, after)
 
 
-def _events(texts: Sequence[CutText]) -> Iterable[StoredEvent]:
+def _events(texts: Sequence[CutText], paginated: str | None) -> Iterable[StoredEvent]:
     for text in texts:
-        yield from cut_item_events(text.item, text.turn, text.started_ms)
+        yield from cut_item_events(text.item, text.turn, text.started_ms, paginated)
     for turn in dict.fromkeys(text.turn for text in texts):
         aborted = TurnAbortedEvent(reason=TurnAbortReason.INTERRUPTED)
         yield StoredEvent("turn_aborted", aborted.to_json(), {} if turn is None else {"turn_id": turn})

@@ -16,15 +16,24 @@ from pydantic import ValidationError
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.disk import opened
-from app_server.core.rollout.record import RawLine, StoredRecord, TakenBack, find_reverts, read_record
+from app_server.core.rollout.record import (
+    RawLine,
+    StoredRecord,
+    TakenBack,
+    find_reverts,
+    read_record,
+    text_of,
+)
+from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from app_server_protocol.base import tag_of
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.events.turn import TokenUsageInfo
+from app_server_protocol.policy import AskForApproval, QuestionKinds
 from app_server_protocol.reading import read
-from app_server_protocol.rollout import TurnContextItem
-from app_server_protocol.structs import Json
+from app_server_protocol.rollout import PAGINATED, TurnContextItem
+from app_server_protocol.structs import Json, replace
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 FIRST_BYTES = 16 * 1024
@@ -106,6 +115,23 @@ def counting_lines(fd: int) -> Iterator[RawLine]:
     return (raw for raw in raw_lines(fd) if raw.number not in taken_back)
 
 
+def paginated_thread(path: Path, fd: int) -> str | None:
+    """Return the thread of a file of the paginated form; None for another form."""
+    first = next(raw_lines(fd), None)
+    record = None if first is None else read_record(first.data)
+    meta = None if record is None or record.kind != "session_meta" else record.value()
+    if meta is None or meta.get("history_mode") != PAGINATED:
+        return None
+    return conversation_of(path.name, text_of(meta, "id") or "")
+
+
+def next_ordinal(fd: int) -> int:
+    """Return the number of the next line of a file of the paginated form."""
+    numbers = (read_record(line) for line in lines_from_the_end(fd, b'"ordinal":'))
+    found = next((each.ordinal for each in numbers if each is not None and each.ordinal is not None), None)
+    return sum(1 for _ in raw_lines(fd)) if found is None else found + 1
+
+
 GOAL_KINDS: Final = (GOAL_UPDATED, GOAL_CLEARED)
 _GOAL_MARK: Final = b'"goal_'
 
@@ -142,14 +168,47 @@ def usage_in(counts: Sequence[StoredRecord]) -> TokenUsageInfo | None:
 
 
 def last_turn_context(path: Path) -> TurnContextItem | None:
-    """Read the settings of the last turn; None where no turn was stored. Raises RolloutUnreadable."""
+    """Read the settings of the last turn; None where no turn was stored. Raises RolloutUnreadable.
+
+    A file that does not say whose models it speaks of, as those of autumn 2025, names no model: whoever is asked now
+    may not have it.
+    """
     with opened(path) as fd:
         for value in turn_contexts(fd):
             try:
-                return read(TurnContextItem, value)
+                last = read(TurnContextItem, _in_our_words(value))
             except ValidationError:
                 continue
+            if _names_provider(fd):
+                return last
+            return replace(last, model="", effort=None, further_effort=None)
         return None
+
+
+def _names_provider(fd: int) -> bool:
+    first = next(raw_lines(fd), None)
+    record = None if first is None else read_record(first.data)
+    return bool(text_of((record.value() if record is not None else None) or {}, "model_provider"))
+
+
+def _in_our_words(value: dict[str, Json]) -> dict[str, Json]:
+    """Return the settings of a turn as they are stored here, where codex since 0.159 has other words."""
+    found = dict(value)
+    if isinstance(found.get("permission_profile"), dict):
+        active = found.get("active_permission_profile")
+        found["permission_profile"] = text_of(active, "id") if isinstance(active, dict) else None
+    match found.get("approval_policy"):
+        case {"granular": dict() as kinds}:
+            known = {name: kinds[name] for name in QuestionKinds.__struct_fields__ if name in kinds}
+            found |= {"approval_policy": AskForApproval.ON_REQUEST.value, "granular": known}
+        case _:
+            pass
+    match found.get("collaboration_mode"):
+        case {"mode": "plan" as mode, "settings": dict() as settings}:
+            found |= {"mode": mode, "mode_instructions": text_of(settings, "developer_instructions")}
+        case _:
+            pass
+    return found
 
 
 def turn_contexts(fd: int, most: int = MOST_BYTES) -> Iterator[dict[str, Json]]:

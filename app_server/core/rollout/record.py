@@ -1,10 +1,12 @@
 """One line of a rollout as a value: a record with its kind, and its payload, which is parsed when somebody asks for it;
 a line of a journal; and lines that take back earlier ones. Pure; nothing here raises for what a line says.
 
-Lines in the form that this server and codex write are cut without parsing; all others (another order of keys, spaces, a
-byte order mark, a record after an incomplete one) are parsed. Rollouts are only appended to, so a thread is cut off by
-a line that says how many of the lines before it count. It is an event of codex after 0.58 with a field of ours; 0.58
-passes over it and still sees what was taken back.
+A line is one JSON object in whatever order of keys, also with members beside the payload that are not known here; a
+byte order mark around it, and a record after an incomplete one, are found too. Lines of the paginated form have their
+number in the file, an `ordinal`: there an item is one line, and the older events about it stand beside that line only
+for readers which know nothing else. Rollouts are only appended to, so a thread is cut off by a line that says how many
+of the lines before it count. It is an event of codex after 0.58 with a field of ours; 0.58 passes over it and still
+sees what was taken back.
 """
 
 from __future__ import annotations
@@ -22,10 +24,15 @@ from app_server_protocol.responses import OtherItem, ResponseItem, parse_respons
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.structs import Json, escaped_json
 
-_CANONICAL: Final = re.compile(
-    rb'\{"timestamp":"[^"\\]{0,40}","type":"([a-z_]{1,20})","payload":(\{(?:"type":"([a-z_]{1,40})")?.*\})\}',
-    re.DOTALL,
+_NAME: Final = re.compile(rb'\{"type":"([a-z_]{1,40})"')
+_NAMED_KINDS: Final = ("event_msg", "response_item")
+OLDER_EVENTS: Final = frozenset(
+    (
+        *("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content"),
+        *("entered_review_mode", "exited_review_mode"),
+    )
 )
+"""Events that tell of items which the paginated form has as lines of their own."""
 _JOURNALED: Final = re.compile(
     rb'\{"timestamp":"[^"\\]{0,40}","type":"response_item","after":(\d{1,15}),"payload":(\{.*\})\}', re.DOTALL
 )
@@ -61,17 +68,24 @@ class StoredRecord(Struct, gc=False):
     """The payload's `type`."""
     _text: bytes | None
     _value: dict[str, Json] | None = None
+    ordinal: int | None = None
+    """The number that the line has in the paginated form."""
 
     @classmethod
-    def of(cls, kind: str, value: dict[str, Json]) -> StoredRecord:
+    def of(cls, kind: str, value: dict[str, Json], ordinal: int | None = None) -> StoredRecord:
         """Make the record of a payload that is parsed already."""
         name = value.get("type")
-        return cls(kind, name if isinstance(name, str) else None, None, value)
+        return cls(kind, name if isinstance(name, str) else None, None, value, ordinal)
 
     @property
     def payload(self) -> bytes:
         """Return the payload as JSON, not validated."""
         return escaped_json(self._value) if self._text is None else self._text
+
+    @property
+    def is_repetition(self) -> bool:
+        """Whether another line has all of what this event tells."""
+        return self.ordinal is not None and self.kind == "event_msg" and self.name in OLDER_EVENTS
 
     def value(self) -> dict[str, Json] | None:
         """Parse the payload; None where it is damaged."""
@@ -80,24 +94,44 @@ class StoredRecord(Struct, gc=False):
         return self._value
 
 
+class _Line(Struct, gc=False):
+    """The members of a line that count."""
+
+    type: str
+    payload: msgspec.Raw
+    ordinal: int | None = None
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
+
+
 def read_record(line: bytes) -> StoredRecord | None:
     """Read a line in any form; None where it is no record."""
-    match = _CANONICAL.fullmatch(line)
-    if match is not None:
-        kind, payload, name = match.groups()
-        if line.find(_RECORD_START, 1) >= 0 and parse_object(payload) is None:
-            pass  # a record that was appended to an incomplete one
-        elif name is not None:
-            return StoredRecord(kind.decode(), name.decode(), payload)
-        elif kind not in (b"event_msg", b"response_item"):
-            return StoredRecord(kind.decode(), None, payload)
+    try:
+        found = _LINE.decode(line)
+    except (ValueError, RecursionError):
+        return _damaged_record(line)
+    payload = bytes(found.payload)
+    if not payload.startswith(b"{"):
+        return None
+    if match := _NAME.match(payload):
+        return StoredRecord(found.type, match[1].decode(), payload, None, found.ordinal)
+    if found.type not in _NAMED_KINDS:
+        return StoredRecord(found.type, None, payload, None, found.ordinal)
+    value = parse_object(payload)
+    return None if value is None else StoredRecord.of(found.type, value, found.ordinal)
+
+
+def _damaged_record(line: bytes) -> StoredRecord | None:
+    """Read a line with bytes around its record, or one that was appended to an incomplete one."""
     line = line.strip(_EDGES)
     raw = parse_object(line)
     if raw is None and (start := line.rfind(_RECORD_START)) > 0:
-        raw = parse_object(line[start:])  # a record that was appended to an incomplete one
+        raw = parse_object(line[start:])
     match raw:
-        case {"type": str(named), "payload": dict() as value}:
-            return StoredRecord.of(named, value)
+        case {"type": str(named), "payload": dict() as value, **rest}:
+            ordinal = rest.get("ordinal")
+            return StoredRecord.of(named, value, ordinal if type(ordinal) is int else None)
         case _:
             return None
 

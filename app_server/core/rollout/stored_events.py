@@ -2,8 +2,10 @@
 the journal beside it. Pure.
 
 The events that 0.58 stores are stored as it does, so that it reads these files. A conversation that a client follows by
-turns and items is stored *with identity*: turns and items keep their ids and times, in fields and lines beside those
-events, which other readers pass over. A rollout never has deltas, nor output while a command runs.
+turns and items is stored *with identity*: turns and items keep their ids and times. A file of the *paginated* form,
+that of codex since 0.159, has a line for each item (`item_lines`), and the older events behind it for readers that
+know nothing else. In other files identity stands in fields and lines beside those events, which other readers pass
+over. A rollout never has deltas, nor output while a command runs.
 """
 
 from __future__ import annotations
@@ -17,16 +19,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, item_line
 from app_server_protocol.base import tag_of
 from app_server_protocol.engine import events, items
+from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.legacy import legacy_events
 from app_server_protocol.events.notices import UndoCompletedEvent
 from app_server_protocol.events.turn import TokenCountEvent, TurnAbortedEvent
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.structs import Json, Written, replace
-
-TURN_ITEM = "turn_item"
-"""The kind of a line that holds an item which no older event stands for."""
 
 GOAL_UPDATED, GOAL_CLEARED = "goal_updated", "goal_cleared"
 """The kinds of lines about the goal of a conversation; the last one counts."""
@@ -51,12 +52,18 @@ DELTAS: Final = events.AgentMessageDelta, events.ReasoningSummaryDelta, events.R
 """Most events are pieces of texts. They are stored nowhere but in the journal."""
 
 
-def stored_events(event: events.SessionEvent, *, identity: bool) -> Sequence[StoredEvent]:
-    """Return the lines for one event, in order; none for most kinds."""
-    inner = event.event
+def stored_events(
+    event: events.SessionEvent, *, identity: bool, paginated: str | None = None
+) -> Sequence[StoredEvent]:
+    """Return the lines for one event, in order; none for most kinds. `paginated`: the thread whose file has that form,
+    which always has identity; None for a file of another form.
+    """
+    inner, identity = event.event, identity or paginated is not None
     if isinstance(inner, DELTAS):
         return ()
     match inner:
+        case events.ItemCompleted() if paginated is not None:
+            return _paginated_item(inner, event.turn_id, paginated)
         case events.ItemCompleted():
             return _item(inner, event.turn_id, identity=identity)
         case events.TurnStarted():
@@ -120,9 +127,28 @@ def _item(event: events.ItemCompleted, turn_id: str | None, *, identity: bool) -
     return [_stored(each, extra) for each in older]
 
 
-def cut_item_events(item: items.Item, turn_id: str | None, started_ms: int) -> list[StoredEvent]:
+def _paginated_item(event: events.ItemCompleted, turn_id: str | None, thread_id: str) -> list[StoredEvent]:
+    item, times = kept_item(event.item), (event.started_at_ms, event.at_ms)
+    line = _bare(ITEM_COMPLETED, item_line(thread_id, turn_id, times, item, cut=event.cut))
+    hidden = isinstance(item, items.UserMessage) and not event.announced
+    if event.cut or hidden or not isinstance(item, ALWAYS):
+        return [line]
+    return [line, *_for_older_readers(item)]
+
+
+def _for_older_readers(item: items.Item) -> Iterator[StoredEvent]:
+    shows_raw = isinstance(item, items.Reasoning) and item.show_content
+    return (_stored(each, {}) for each in legacy_events(item, raw_reasoning=shows_raw))
+
+
+def cut_item_events(
+    item: items.Item, turn_id: str | None, started_ms: int, paginated: str | None = None
+) -> list[StoredEvent]:
     """Return the lines for an item that a crash cut off: unlike one that an interrupt cut off, older readers are shown
-    it too, because the history has it."""
+    it too, because the history has it. `paginated`: as of `stored_events`."""
+    if paginated is not None:
+        line = _bare(ITEM_COMPLETED, item_line(paginated, turn_id, (started_ms, 0), item, cut=True))
+        return [line, *_for_older_readers(item)]
     older = legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
     whole = {"turn_id": turn_id, "started_at_ms": started_ms, "cut": True, "item": items.item_to_value(item)}
     return [*(_stored(each, {"item_id": item.id}) for each in older), _bare(TURN_ITEM, whole)]
@@ -157,8 +183,27 @@ def _turn_end(event: events.TurnEnded, turn_id: str | None, *, identity: bool) -
     ended: dict[str, Json] = {"last_agent_message": event.last_agent_message, **times}
     if event.error is not None:
         message, error_class, status, details = event.error
-        ended["error"] = {"message": message, "class": error_class, "http_status": status, "details": details}
+        known = {"class": error_class, "http_status": status, "details": details}
+        ended["error"] = {"message": message, "codex_error_info": _error_info(event.error), **known}
     return [_bare("task_complete", ended)]
+
+
+WITH_STATUS: Final = frozenset(
+    (
+        *(ErrorClass.HTTP_CONNECTION_FAILED, ErrorClass.RESPONSE_STREAM_CONNECTION_FAILED),
+        *(ErrorClass.RESPONSE_STREAM_DISCONNECTED, ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS),
+    )
+)
+"""Classes that codex stores with the status of HTTP."""
+_UNKNOWN_THERE: Final = (ErrorClass.OUTPUT_LIMIT, ErrorClass.REFUSED)
+
+
+def _error_info(error: TurnError) -> Json:
+    """Return the class of an error as codex stores it."""
+    kind = error.error_class
+    if kind is None or kind in _UNKNOWN_THERE:
+        return ErrorClass.OTHER.value
+    return {kind.value: {"http_status_code": error.http_status}} if kind in WITH_STATUS else kind.value
 
 
 def _stored(event: Written, extra: Mapping[str, Json]) -> StoredEvent:

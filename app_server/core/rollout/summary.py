@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -25,9 +26,10 @@ from msgspec.structs import asdict
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout import disk
 from app_server.core.rollout.disk import opened
+from app_server.core.rollout.item_lines import ITEM_COMPLETED, said_in
 from app_server.core.rollout.lines import counting_lines, raw_lines, turn_contexts
 from app_server.core.rollout.pages import StoredHead, ThreadSummary
-from app_server.core.rollout.record import parse_object, read_record, text_of
+from app_server.core.rollout.record import StoredRecord, parse_object, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
@@ -70,6 +72,31 @@ class StoredThread(Struct, frozen=True):
     """Whether it contains a message of the user."""
 
 
+class Said(NamedTuple):
+    """The words of a message."""
+
+    by_user: bool
+    text: str
+    more: bool
+    """Whether there is anything else in it, such as an image."""
+
+
+def said_by(record: StoredRecord) -> Said | None:
+    """Return what a stored line says, by an event or a whole item; None for other lines, and for events beside a line
+    that says the same.
+    """
+    if record.kind != "event_msg" or record.is_repetition:
+        return None
+    if record.name == ITEM_COMPLETED:
+        found = said_in(record.value() or {})
+        return None if found is None else Said(found[0] == "UserMessage", *found[1:])
+    if record.name in ("user_message", "agent_message"):
+        event = record.value() or {}
+        text = text_of(event, "message")
+        return None if text is None else Said(record.name == "user_message", text, bool(event.get("images")))
+    return None
+
+
 def read_stored_thread(path: Path) -> StoredThread:
     """Read the head and the end of a file. Raises `RolloutUnreadable`; its text says nothing that the file says."""
     # No validators: a list is often the first request, and building them takes longer than the page.
@@ -85,11 +112,8 @@ def read_stored_thread(path: Path) -> StoredThread:
             if meta is None and record.kind == "session_meta":
                 found = record.value()
                 meta = found if found is not None and is_session_meta(found) else None
-            elif preview is None and record.kind == "event_msg" and record.name == "user_message":
-                event = record.value() or {}
-                text = text_of(event, "message")
-                if text is not None:
-                    preview = request_in(text) if text.strip() or not event.get("images") else IMAGE
+            elif preview is None and (said := said_by(record)) is not None and said.by_user:
+                preview = request_in(said.text) if said.text.strip() or not said.more else IMAGE
             if meta and preview is not None:
                 break
         if meta is None:
@@ -168,7 +192,7 @@ SEARCHED_CHARACTERS: Final = 256 * 1024
 """Of one conversation; what was said later is not found."""
 BEFORE, AFTER = 48, 96
 """Characters of a snippet around a match."""
-_MESSAGE: Final = b'_message"'
+_MESSAGE: Final = re.compile(rb'(?:_m|M)essage"')
 
 
 def read_message_text(path: Path) -> str:
@@ -176,15 +200,11 @@ def read_message_text(path: Path) -> str:
     texts, length = list[str](), 0
     with opened(path, whole=True) as fd:
         for raw in counting_lines(fd):
-            if _MESSAGE not in raw.data or (record := read_record(raw.data)) is None:
+            if _MESSAGE.search(raw.data) is None or (record := read_record(raw.data)) is None:
                 continue
-            match record.name if record.kind == "event_msg" else None, record.value():
-                case "user_message", {"message": str(words)}:
-                    texts.append(request_in(words))
-                case "agent_message", {"message": str(words)}:
-                    texts.append(words)
-                case _:
-                    continue
+            if (said := said_by(record)) is None:
+                continue
+            texts.append(request_in(said.text) if said.by_user else said.text)
             length += len(texts[-1]) + 1
             if length >= SEARCHED_CHARACTERS:
                 break

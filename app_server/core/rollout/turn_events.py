@@ -15,9 +15,10 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, changes_of, item_of_line
 from app_server.core.rollout.lines import parse_event_msg
-from app_server.core.rollout.record import StoredRecord, TakenBack, text_of
-from app_server.core.rollout.stored_events import TURN_ITEM
+from app_server.core.rollout.record import OLDER_EVENTS, StoredRecord, TakenBack, text_of
+from app_server.core.rollout.stored_events import WITH_STATUS
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
@@ -71,11 +72,19 @@ _Events = list[events.SessionEvent | events.TurnRenamed]
 
 OF_TURNS: Final = frozenset(
     (
-        *("task_started", "task_complete", "turn_aborted", TURN_ITEM, "user_message", "agent_message"),
-        *("agent_reasoning", "agent_reasoning_raw_content", "entered_review_mode", "exited_review_mode"),
+        *("task_started", "task_complete", "turn_aborted", TURN_ITEM, ITEM_COMPLETED, *OLDER_EVENTS),
+        *("patch_apply_end", "mcp_tool_call_end", "context_compacted"),
     )
 )
 """Events whose content is looked into. What the model remembers is most of a file, and says nothing of turns."""
+
+
+_CALLS_ENDED: Final = ("patch_apply_end", "mcp_tool_call_end")
+_OLDER: Final = (
+    *("user_message", "agent_message", "entered_review_mode", "exited_review_mode"),
+    *(*_CALLS_ENDED, "context_compacted"),
+)
+"""Events of which each is an item."""
 
 
 class StoredTurns:
@@ -127,10 +136,13 @@ class TurnReader(Struct):
     _reasoning: _OpenReasoning | None = None
     _after_compaction: bool = False
     _turn_started: float | None = None
+    _last_turn: str | None = None
+    """The last turn that a line named."""
+    _after_review: bool = False
 
     def take(self, number: int, record: StoredRecord) -> _Events:
         """Return the events of the record with this number in the file, from 0."""
-        name = record.name if record.kind == "event_msg" else None
+        name = record.name if record.kind == "event_msg" and not record.is_repetition else None
         if name is None and self._reasoning is None and not self._after_compaction:
             self._after_compaction = record.kind == "compacted"
             return []
@@ -142,7 +154,7 @@ class TurnReader(Struct):
             self._end_reasoning(out)
         after_compaction, self._after_compaction = self._after_compaction, record.kind == "compacted"
         match name:
-            case "user_message" | "agent_message" | "entered_review_mode" | "exited_review_mode":
+            case str() if name in _OLDER:
                 if "item_id" not in payload or "turn_id" in payload:  # else a whole item follows
                     self._older_item(out, number, payload, after_compaction=after_compaction)
             case "task_started":
@@ -153,8 +165,8 @@ class TurnReader(Struct):
                 self._turn_end(out, payload, status, error=error)
             case "turn_aborted":
                 self._turn_end(out, payload, events.TurnStatus.INTERRUPTED)
-            case str() if name == TURN_ITEM:
-                self._whole_item(out, number, payload)
+            case "turn_item" | "item_completed":
+                self._whole_item(out, number, name, payload)
             case "agent_reasoning" | "agent_reasoning_raw_content":
                 self._reasoning_part(out, number, name, payload)
             case _:
@@ -178,7 +190,7 @@ class TurnReader(Struct):
     # --- turns
     def _turn_start(self, out: _Events, number: int, payload: Mapping[str, Json]) -> None:
         turn_id = text_of(payload, "turn_id") or self._derived("turn", number)
-        if turn_id == self._turn:
+        if turn_id == self._turn or self._works_for_last_turn(payload):
             return
         if payload.get("late") and self._turn is not None:
             out.append(events.TurnRenamed(self._turn, turn_id))
@@ -193,10 +205,17 @@ class TurnReader(Struct):
             explicit=True,
         )
 
+    def _works_for_last_turn(self, payload: Mapping[str, Json]) -> bool:
+        """Return whether the turn is one of another thread that works for the last turn of this one."""
+        attribution = payload.get("turn_attribution")
+        parent = text_of(attribution, "parent_turn_id") if isinstance(attribution, dict) else None
+        return parent is not None and parent == self._last_turn
+
     def _begin(
         self, out: _Events, turn_id: str, kind: events.TurnKind, started_at: float | None, *, explicit: bool
     ) -> None:
         self._turn, self.explicit, self._turn_started = turn_id, explicit, started_at
+        self._last_turn = turn_id
         out.append(self._event(events.TurnStarted(kind, None, started_at or 0.0)))
 
     def _begin_derived(
@@ -237,15 +256,28 @@ class TurnReader(Struct):
         self._turn = None
 
     # --- items
-    def _whole_item(self, out: _Events, number: int, payload: Mapping[str, Json]) -> None:
-        item = items.item_from_value(payload.get("item"))
+    def _is_of_another(self, payload: Mapping[str, Json]) -> bool:
+        """Return whether the line is about a turn of another thread that worked for this one, such as a review. Lines
+        of the thread that this one was forked from name it, too; they are about the turn that is open.
+        """
+        thread = text_of(payload, "thread_id")
+        return thread not in (None, self.conversation_id) and text_of(payload, "turn_id") != self._turn
+
+    def _whole_item(self, out: _Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
+        item = None if self._is_of_another(payload) else item_of_line(name, payload)
         if item is None:
             return
-        turn_id = text_of(payload, "turn_id")
+        turn_id = text_of(payload, "turn_id") or None
         if turn_id is None and self._turn is None:  # a crash has lost the line that began the turn
             self._begin_derived(out, number)
         cut = payload.get("cut") is True
-        self._item(out, item, times_of(payload), turn_id or self._turn, cut=cut)
+        self._last_turn = turn_id or self._turn
+        # codex stores the text of a review as a message, too, which APIs make of the review.
+        repeated = self._after_review and isinstance(item, items.AgentMessage)
+        self._after_review = isinstance(item, items.ExitedReview)
+        if repeated:
+            return
+        self._item(out, item, times_of(payload), self._last_turn, cut=cut)
 
     def _older_item(
         self, out: _Events, number: int, payload: Mapping[str, Json], *, after_compaction: bool
@@ -256,7 +288,7 @@ class TurnReader(Struct):
             self._close(out)
             kind = events.TurnKind.REVIEW if name == "entered_review_mode" else events.TurnKind.REGULAR
             self._begin_derived(out, number, kind)
-        id = text_of(payload, "item_id") or self._derived("item", number)
+        id = text_of(payload, "item_id") or text_of(payload, "call_id") or self._derived("item", number)
         item = _older(id, payload, after_compaction=after_compaction)
         if item is not None:
             self._item(out, item, times_of(payload), text_of(payload, "turn_id") or self._turn)
@@ -312,11 +344,44 @@ def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> i
         if after_compaction and message == COMPACTED:
             return items.ContextCompaction(id)
         return items.AgentMessage(id, (message,), text_of(payload, "phase"))
+    if kind == "context_compacted":
+        return items.ContextCompaction(id)
+    if kind in _CALLS_ENDED:
+        return _call_ended(id, payload)
     if kind == "entered_review_mode":
         return items.EnteredReview(
             id, text_of(payload, "prompt") or "", text_of(payload, "user_facing_hint") or ""
         )
     return items.ExitedReview(id, _review(payload)) if kind == "exited_review_mode" else None
+
+
+def _call_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
+    """Return the patch or the call of an MCP server's tool that such an event tells of; None where it is damaged."""
+    try:
+        if payload["type"] == "patch_apply_end":
+            return _patch_ended(id, payload)
+        return _mcp_call_ended(id, payload)
+    except (TypeError, AttributeError):
+        return None
+
+
+def _patch_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
+    changes = changes_of(payload.get("changes") or {})
+    if not changes:
+        return None  # older programs name no files; the history has the call
+    status = payload.get("status") or ("completed" if payload.get("success") is True else "failed")
+    output = {name: payload.get(name) or "" for name in ("stdout", "stderr")}
+    return items.item_from_value(
+        {"kind": "FileChange", "id": id, "changes": changes, "status": status, **output}
+    )
+
+
+def _mcp_call_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
+    result = payload.get("result")
+    failed = not isinstance(result, dict) or "Ok" not in result
+    status = "failed" if failed else "completed"
+    called = {name: payload.get(name) for name in ("invocation", "result")}
+    return items.item_from_value({"kind": "McpToolCall", "id": id, "status": status, **called})
 
 
 def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
@@ -336,6 +401,21 @@ def stored_error(value: Json) -> TurnError | None:
     if not isinstance(value, dict) or (message := text_of(value, "message")) is None:
         return None
     error_class, status = _member(ErrorClass, value.get("class")), value.get("http_status")
+    if error_class is None:
+        error_class, status = _class_of(value.get("codex_error_info"))
     return TurnError(
         message, error_class, status if isinstance(status, int) else None, text_of(value, "details")
     )
+
+
+def _class_of(info: Json) -> tuple[ErrorClass | None, Json]:
+    """Return the class of an error as codex stores it, and its status of HTTP."""
+    match info:
+        case str():
+            return _member(ErrorClass, info), None
+        case dict():
+            kind = next((each for each in WITH_STATUS if each.value in info), None)
+            fields = info.get(kind.value) if kind is not None else None
+            return kind, fields.get("http_status_code") if isinstance(fields, dict) else None
+        case _:
+            return None, None

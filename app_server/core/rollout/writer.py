@@ -19,23 +19,26 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from app_server.core.errors import RolloutBusy, describe
+from app_server.core.errors import RolloutBusy, RolloutUnreadable, describe
 from app_server.core.rollout.disk import (
     REAL_DISK,
     DiskCalls,
     append_lines,
     lock_rollout,
     open_for_append,
+    opened,
     unlock_rollout,
     without_nuls,
 )
+from app_server.core.rollout.lines import next_ordinal, paginated_thread
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.stored_events import TEXT
 from app_server_protocol.responses import OtherItem, ResponseItem
-from app_server_protocol.rollout import RolloutItem, stored_line, utc_timestamp
+from app_server_protocol.rollout import RolloutItem, numbered, stored_line, utc_timestamp
 
 MAX_PIECES_BYTES = 1024 * 1024
 """About so much text waits for a journal that cannot be written; what comes later is not kept before its item ends."""
@@ -161,6 +164,10 @@ class RolloutWriter:
         self.path = path
         self.problem: str | None = None
         """Why the newest lines are not on the disk yet; None when they are."""
+        self.paginated: str | None = None
+        """The thread whose file has the paginated form; None for another form."""
+        self._ordinal = 0
+        """The number of the next line, in that form."""
         self._now = now
         self._disk = disk
         self._create = create
@@ -182,9 +189,14 @@ class RolloutWriter:
         now: Callable[[], datetime],
         items: Iterable[RolloutItem],
         disk: DiskCalls = REAL_DISK,
+        *,
+        paginated: str | None = None,
     ) -> RolloutWriter:
-        """Start a rollout with these lines. Does not raise on disk errors: see `problem`."""
+        """Start a rollout with these lines, of the paginated form where a thread is given for that. Does not raise on
+        disk errors: see `problem`.
+        """
         writer = cls(path, now, disk, create=True)
+        writer.paginated = paginated
         writer.append(items)
         return writer
 
@@ -196,6 +208,7 @@ class RolloutWriter:
             writer._open()
         except OSError as error:
             writer._fail(error)
+        writer._learn_form()
         return writer
 
     # --- storing
@@ -212,8 +225,10 @@ class RolloutWriter:
             for line in lines:
                 if self._closed:
                     self._backlog.lost += 1
-                else:
-                    self._backlog.add(line + b"\n")
+                    continue
+                if self.paginated is not None:
+                    line, self._ordinal = numbered(line, self._ordinal), self._ordinal + 1
+                self._backlog.add(line + b"\n")
             self._drain()
 
     def write_journal(
@@ -307,6 +322,13 @@ class RolloutWriter:
             raise
         self._fd = fd
 
+    def _learn_form(self) -> None:
+        """Read how the lines of the file are numbered; whoever reads all of it learns why it cannot be read."""
+        with suppress(RolloutUnreadable), opened(self.path) as fd:
+            self.paginated = paginated_thread(self.path, fd)
+            if self.paginated is not None:
+                self._ordinal = next_ordinal(fd)
+
     def _write_batch(self) -> None:
         assert self._fd is not None
         start = self._whole_end(self._fd)
@@ -356,6 +378,7 @@ class NoRollout:
 
     path = None
     problem = None
+    paginated = None
 
     def append(self, items: Iterable[RolloutItem]) -> None:
         pass

@@ -267,5 +267,5 @@ class SessionHandle:
         if outbox.identity:
             return
         outbox.identity = True
-        if active is not None:
+        if active is not None and not outbox.is_paginated:
             outbox.record(active.emitter.late_start_line())

@@ -100,7 +100,9 @@ def base_instructions(row: ModelRow) -> str:
 def context_line(turn: Turn) -> TurnContextItem:
     settings = turn.settings
     effort = known_effort(settings.effort)
+    outbox = turn.services.outbox
     return TurnContextItem(
+        turn_id=turn.emitter.turn_id if outbox.identity or outbox.is_paginated else None,
         cwd=settings.cwd,
         approval_policy=settings.approval_policy,
         granular=settings.granular,

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.core.rollout import stored_events
+from app_server.core.rollout.item_lines import TURN_ITEM
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
@@ -67,7 +68,7 @@ def test_an_item_that_was_cut_is_stored_with_identity_only() -> None:
     cut = completed(items.AgentMessage("m", ("half",)), cut=True)
     assert lines(cut, identity=False) == []
     [line] = lines(cut, identity=True)
-    assert (line["type"], line["cut"], line["turn_id"]) == (stored_events.TURN_ITEM, True, "t")
+    assert (line["type"], line["cut"], line["turn_id"]) == (TURN_ITEM, True, "t")
     assert items.item_from_value(line["item"]) == items.AgentMessage("m", ("half",))
 
 
@@ -125,7 +126,7 @@ def test_an_item_that_older_events_do_not_hold_whole_has_a_line_of_its_own_behin
     assert before == [{**line, "item_id": item.id} for line in older]
     assert items.item_from_value(whole.pop("item")) == item
     assert whole.pop("cut", False) is False
-    assert whole == {"type": stored_events.TURN_ITEM, "turn_id": "t", **TIMES}
+    assert whole == {"type": TURN_ITEM, "turn_id": "t", **TIMES}
 
 
 def test_what_only_begins_or_runs_is_not_stored() -> None:
@@ -205,7 +206,13 @@ def test_the_end_of_a_turn() -> None:
 def test_the_error_of_a_turn_that_failed() -> None:
     failed = ended(events.TurnStatus.FAILED, error=TurnError("no", ErrorClass.BAD_REQUEST, 400, "why"))
     assert lines(failed, identity=False) == []
-    error = {"message": "no", "class": "bad_request", "http_status": 400, "details": "why"}
+    error = {
+        "message": "no",
+        "codex_error_info": "bad_request",
+        "class": "bad_request",
+        "http_status": 400,
+        "details": "why",
+    }
     assert lines(failed, identity=True) == [
         {"type": "task_complete", "last_agent_message": None, **TURN_TIMES, "error": error}
     ]

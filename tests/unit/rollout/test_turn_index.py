@@ -259,9 +259,10 @@ def test_lines_that_count_are_those_that_were_not_taken_back(tmp_path: Path) -> 
 
 def test_an_event_that_is_damaged_tells_of_no_turn() -> None:
     damaged = encoded(begin("a")).replace(b'"a"', b"a")
-    record = read_record(damaged[:-1])
-    assert record is not None
-    assert TurnReader(THREAD).take(1, record) == []
+    assert read_record(damaged[:-1]) is None
+    lacking = read_record(encoded(begin("a")).replace(b'"type":"task_started"', b'"type":"turn_item"')[:-1])
+    assert lacking is not None
+    assert TurnReader(THREAD).take(1, lacking) == []
 
 
 # --- indexes of several files

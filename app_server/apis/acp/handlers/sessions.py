@@ -112,7 +112,7 @@ async def new_session(services: AcpServices, params: NewSessionRequest) -> Async
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await services.require_login()
-    session = await open_session(services, plan, NewConversation())
+    session = await open_session(services, plan, NewConversation(paginated=True))
     session.live.opened_with(API, params)
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
     await follow(services, session)

@@ -65,7 +65,11 @@ async def thread_start(
     require_folder(context.client, params.cwd)
     with settings_errors():
         config = context.config.load(overrides_of(params))
-    origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
+    origin = NewConversation(
+        client_tools(params.dynamic_tools or ()),
+        ephemeral=params.ephemeral is True,
+        paginated=params.history_mode is not wire.ThreadHistoryMode.LEGACY,
+    )
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
         live.unloads = True
@@ -168,7 +172,7 @@ async def _reopen(
     given = overrides_of(params)
     with settings_errors():
         if params.history is not None:
-            origin: Origin = GivenHistory(response_items(params.history, "history"))
+            origin: Origin = GivenHistory(response_items(params.history, "history"), paginated=True)
             config = context.config.load(given)
         else:
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
