@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from app_server.core import remedies
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
@@ -207,6 +208,8 @@ class Engine:
             items = reading.rebuild_history(stored.items, self._rebuild(config, setup.instructions))
             usage = stored.usage if origin.keeps_usage else None
             session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
+            if stored.damaged:
+                session.warn(OPENING_ID, str(remedies.lines_unreadable(stored.path, stored.damaged)))
             if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
                 session.warn(OPENING_ID, _other_model(stored.last_model, config.model.name))
         return session, stored

@@ -6,6 +6,8 @@ and stays as it is.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec import Struct
 
 
@@ -87,6 +89,14 @@ def not_stored(reason: str) -> Problem:
         f"This conversation cannot be stored at the moment ({reason}). "
         "It goes on, and is stored as soon as that is possible",
         "make the home writable, or free some space on its disk",
+    )
+
+
+def lines_unreadable(path: Path, count: int) -> Problem:
+    lines = "One line" if count == 1 else f"{count} lines"
+    return Problem(
+        f"{lines} of {path} cannot be read: what they say is neither shown nor sent to the model",
+        "the file stays as it is; a newer version may read them",
     )
 
 

@@ -8,7 +8,6 @@ resumed. A function from `context` converts a summary into a history.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
@@ -21,7 +20,7 @@ from msgspec.json import Decoder
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout.disk import REAL_DISK, DiskCalls, opened
+from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, is_damaged, item_of_line
 from app_server.core.rollout.journal import NOTHING, Leftover, leftover_of
 from app_server.core.rollout.lines import (
@@ -34,6 +33,7 @@ from app_server.core.rollout.lines import (
 )
 from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
+from app_server.core.rollout.segments import opened_whole
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import WholeHistory
@@ -73,9 +73,6 @@ _TEXTS: Final = {name: Decoder(kind) for name, kind in EVENTS.items() if kind in
 """Nearly all messages, with nothing but texts in them; pydantic takes five times as long for these."""
 
 ITEM_LINES: Final = (ITEM_COMPLETED, TURN_ITEM)
-LINE_KINDS: Final = ("session_meta", "response_item", "event_msg", "compacted", "turn_context")
-"""Kinds of lines that are looked into. Further ones of newer programs say nothing that counts here."""
-_KIND_IN_LINE: Final = re.compile(rb'"type":\s?"(?:%b)"' % "|".join(LINE_KINDS).encode())
 
 BATCH: Final = 1024
 """Lines to validate in one call, which is several times faster than one call each."""
@@ -124,12 +121,12 @@ def read_rollout(
 ) -> StoredConversation:
     """Read the file, or its first `keeps` lines, with the messages or turns that clients are shown. Raises
     `RolloutUnreadable`; its text never has anything of the file. Slow for long files: use a thread."""
-    with opened(path, whole=True) as fd, without_collector():
+    with opened_whole(path) as fd, without_collector():
         found = _collected(_Collector(path.name, messages=messages, turns=turns), fd, keeps)
         if found.taken_back or (turns and found.turns is None and found.meta is not None):
             again = _Collector(path.name, messages=messages, turns=turns, before=found)
             found = _collected(again, fd, found.lines)
-        leftover = leftover_of(path, fd) if keeps is None else NOTHING
+        leftover = leftover_of(path) if keeps is None else NOTHING
         for number, line in enumerate(leftover.lines(), found.lines):
             if (record := read_record(line)) is not None:
                 found.take(number, record)
@@ -157,8 +154,6 @@ def _collected(found: _Collector, fd: int, most: int | None) -> _Collector:
         found.lines = raw.number + 1
         if (record := read_record(raw.data)) is not None:
             found.take(raw.number, record)
-        elif raw.whole and _KIND_IN_LINE.search(raw.data):
-            found.damaged += 1
     found.validate_batch()
     return found
 
@@ -338,7 +333,7 @@ def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:
 def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
     """Yield every line that counts, as it is in the file, but for the metadata, the goal, which is that of one
     conversation only, and what is no record. Raises `RolloutUnreadable`."""
-    with opened(stored.path) as fd:
+    with opened_whole(stored.path) as fd:
         for raw in islice(raw_lines(fd), stored.lines):
             if raw.number in stored.taken_back:
                 continue

@@ -33,7 +33,7 @@ from app_server_protocol.structs import escaped_json
 log = logging.getLogger(__name__)
 
 FILE_NAME = "thread_index.sqlite"
-VERSION = 4
+VERSION = 5
 """Of the tables and of what is in them; a file of another version is replaced."""
 BUSY_SECONDS = 1.0
 PRAGMAS = (
@@ -49,13 +49,15 @@ CREATE TABLE threads (
     inode INTEGER NOT NULL, size INTEGER NOT NULL, changed INTEGER NOT NULL, moved INTEGER NOT NULL,
     source TEXT, provider TEXT, cwd TEXT, text TEXT,
     has_messages INTEGER NOT NULL DEFAULT 0,
+    started TEXT NOT NULL,
     PRIMARY KEY (archived, stamp, id)
 ) WITHOUT ROWID;
+CREATE INDEX threads_by_start ON threads (archived, started, id);
 CREATE INDEX threads_by_change ON threads (archived, changed, id);
-CREATE INDEX unread_threads ON threads (archived, stamp, id) WHERE known = 0;
+CREATE INDEX unread_threads ON threads (archived, started, id) WHERE known = 0;
 CREATE INDEX hidden_threads ON threads (archived, changed) WHERE known = 2;
 CREATE INDEX threads_by_id ON threads (id);
-CREATE INDEX threads_without_messages ON threads (archived, stamp, id) WHERE has_messages = 0 AND known != 2;
+CREATE INDEX threads_without_messages ON threads (archived, started, id) WHERE has_messages = 0 AND known != 2;
 CREATE INDEX changes_without_messages ON threads (archived, changed, id) WHERE has_messages = 0 AND known != 2;
 CREATE TABLE messages (
     archived INTEGER, stamp TEXT, id TEXT, folded TEXT NOT NULL, packed BLOB NOT NULL,
@@ -247,7 +249,7 @@ def from_summary(summary: str, path: Path, state: FileState) -> StoredThread | N
 
 
 SqlValue = str | int
-_STARTS, _CHANGES = ("stamp", "id"), ("changed", "id")
+_STARTS, _CHANGES = ("started", "id"), ("changed", "id")
 
 
 class IndexedThread(Struct, frozen=True):
@@ -265,7 +267,7 @@ class IndexedThread(Struct, frozen=True):
 
     def key(self, *, by_change: bool) -> ListKey:
         id = self.name.conversation_id
-        return ListKey.of_change(self.state.changed_ns, id) if by_change else ListKey(self.name.stamp, id)
+        return ListKey.of_change(self.state.changed_ns, id) if by_change else ListKey(self.name.started, id)
 
 
 class IndexQuery(Struct, frozen=True):
@@ -347,7 +349,12 @@ def unread(database: sqlite3.Connection, count: int, *, messages: bool = False) 
     `sqlite3.Error`.
     """
     condition = f"has_messages = 0 AND known != {HIDDEN}" if messages else f"known = {UNREAD}"
-    return _fetch(database, f"archived = 0 AND {condition} ORDER BY stamp DESC, id DESC", (count,))
+    return _fetch(database, f"archived = 0 AND {condition} ORDER BY started DESC, id DESC", (count,))
+
+
+def stored_folders(database: sqlite3.Connection) -> list[str]:
+    """Return the working directories that are known. Raises `sqlite3.Error`."""
+    return [cwd for [cwd] in database.execute("SELECT DISTINCT cwd FROM threads WHERE cwd IS NOT NULL")]
 
 
 def note_messages(database: sqlite3.Connection, key: Key, messages: str) -> None:

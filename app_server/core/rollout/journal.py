@@ -143,7 +143,7 @@ class Leftover(Struct, frozen=True):
 NOTHING: Final = Leftover()
 
 
-def leftover_of(rollout: Path, rollout_fd: int) -> Leftover:
+def leftover_of(rollout: Path) -> Leftover:
     """Return what a crashed server sent to clients and did not record in the rollout, in order. Raises
     `RolloutUnreadable` where there is a journal that cannot be read: who goes on without it would lose that.
     """
@@ -167,25 +167,23 @@ def leftover_of(rollout: Path, rollout_fd: int) -> Leftover:
     recorded = Counter[bytes]()
     open_texts = [text for text in texts.values() if any(text.parts.values())]
     messages: list[MessageItem | None] = []
-    for raw in raw_lines(rollout_fd, 1, min(places)):
-        record = read_record(raw.data)
-        if record is not None:
-            recorded[record.payload] += 1
-            ended = [text for text in open_texts if raw.begin >= text.after and text.is_ended_by(record)]
-            # The history may lack it: a crash may come between this line and the one of the journal with the item.
-            messages += (text.told_by(record) for text in ended)
-            open_texts = [text for text in open_texts if text not in ended]
+    with opened(rollout) as fd:
+        paginated = paginated_thread(rollout, fd)
+        for raw in raw_lines(fd, 1, min(places)):
+            record = read_record(raw.data)
+            if record is not None:
+                recorded[record.payload] += 1
+                ended = [text for text in open_texts if raw.begin >= text.after and text.is_ended_by(record)]
+                # The history may lack it: a crash may come between this line and the one of the journal with the item.
+                messages += (text.told_by(record) for text in ended)
+                open_texts = [text for text in open_texts if text not in ended]
     messages += (text.message for text in open_texts)
     new = [line for line in items if _is_new(line.payload, recorded)]
     recorded.update(line.payload for line in items)  # a message of theirs is not recovered a second time
     return Leftover(
         items=tuple(line.item for line in new),
         messages=tuple(each for each in messages if each is not None and _is_new(each.to_json(), recorded)),
-        events=tuple(
-            each
-            for each in _events(open_texts, paginated_thread(rollout, rollout_fd))
-            if _is_new(each.to_json(), recorded)
-        ),
+        events=tuple(each for each in _events(open_texts, paginated) if _is_new(each.to_json(), recorded)),
         of_journal=True,
     )
 

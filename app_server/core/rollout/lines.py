@@ -188,7 +188,9 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
 def _names_provider(fd: int) -> bool:
     first = next(raw_lines(fd), None)
     record = None if first is None else read_record(first.data)
-    return bool(text_of((record.value() if record is not None else None) or {}, "model_provider"))
+    if record is None or record.kind != "session_meta":
+        return True
+    return bool(text_of(record.value() or {}, "model_provider"))
 
 
 def _in_our_words(value: dict[str, Json]) -> dict[str, Json]:

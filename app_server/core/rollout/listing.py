@@ -1,18 +1,20 @@
 """Which rollouts a home has, by their names alone, and where one of them is.
 
-Only regular files count, outside the archive only in the folder of their day, so that names give the order. Links are
-not followed.
+Only regular files count, outside the archive only in the folder of their day, so that names give the order: the time in
+a conversation's id, which a folder's day is at most a day away from. Links are not followed. Of a conversation in
+several files the newest one is meant.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -28,8 +30,12 @@ from app_server.core.rollout.rollout_names import (
 from app_server_protocol.ids import ConversationId
 
 NAME_LENGTH = len("rollout-2026-01-02T03-04-05-.jsonl") + 36
+SEGMENT_LENGTH = NAME_LENGTH + 37
 STAMP, ID = slice(8, 27), slice(28, 64)
 """Where a name has them."""
+DAYS_APART = 3
+"""The id of a conversation says a day that is less than this away from its folder's."""
+NO_SEGMENTS: Final[Mapping[str, Path]] = {}
 SETTLED_NS = 2_000_000_000
 """A folder or file that changed this long ago: what changes it now gives it another time on every file system."""
 
@@ -42,7 +48,15 @@ class RolloutFolder(Struct, frozen=True):
     """As its names begin; empty for the archive, which has names of all days."""
 
 
-NamesIn = Callable[[str], list[str]]
+class ListedName(NamedTuple):
+    """A conversation's first file in a folder; such names sort by the begin of the conversation."""
+
+    started: str
+    id: str
+    file_name: str
+
+
+NamesIn = Callable[[str], Sequence[ListedName]]
 
 
 def folders(home: Path, *, archived: bool = False, newest_first: bool = True) -> Iterator[RolloutFolder]:
@@ -57,16 +71,23 @@ def folders(home: Path, *, archived: bool = False, newest_first: bool = True) ->
                 yield RolloutFolder(f"{of_month}/{day}", f"{year}-{month}-{day}")
 
 
-def names_in(folder: str) -> list[str]:
-    """Return the names of files that may be rollouts, sorted."""
+def names_in(folder: str) -> list[ListedName]:
+    """Return the first files of conversations, in order."""
+    names = _names(folder, lambda each: may_be_rollout(each.name) and each.is_file(follow_symlinks=False))
+    parsed = ((file_name, parse_rollout_name(file_name)) for file_name in names)
     return sorted(
-        _names(folder, lambda each: may_be_rollout(each.name) and each.is_file(follow_symlinks=False)),
-        key=str.lower,
+        ListedName(name.started, name.conversation_id, file_name)
+        for file_name, name in parsed
+        if name is not None
     )
 
 
 def may_be_rollout(name: str) -> bool:
     return len(name) == NAME_LENGTH and name.startswith("rollout-") and name.endswith(".jsonl")
+
+
+def may_be_segment(name: str) -> bool:
+    return len(name) == SEGMENT_LENGTH and name.startswith("rollout-") and name.endswith(".jsonl")
 
 
 def walk(
@@ -76,29 +97,113 @@ def walk(
     newest_first: bool = True,
     start: ListStart | None = None,
     names_in: NamesIn = names_in,
+    newest: Mapping[str, Path] = NO_SEGMENTS,
 ) -> Iterator[tuple[RolloutName, Path]]:
-    """Yield the rollouts in the order of their names. A folder is read when the walk comes to it."""
-    for folder in folders(home, archived=archived, newest_first=newest_first):
-        if start is not None and folder.day:
-            day = start.key.value[:10]
-            if folder.day > day if newest_first else folder.day < day:
-                continue
-        for file_name in _from(names_in(folder.path), start, newest_first):
-            name = parse_rollout_name(file_name)
-            if name is not None and name.stamp.startswith(folder.day):
-                yield name, Path(folder.path, file_name)
+    """Yield the conversations in the order of their begin, each with its newest file: `newest` has those of
+    conversations in several. A folder is read when the walk comes near it.
+    """
+    pending: list[tuple[ListedName, str]] = []
+    for folder, following in _with_following(folders(home, archived=archived, newest_first=newest_first)):
+        if not _is_passed_by(folder, start, newest_first=newest_first):
+            listed = (each for each in names_in(folder.path) if _is_behind(each, start, newest_first))
+            pending += ((each, folder.path) for each in listed if _is_of_day(each, folder))
+            pending.sort(reverse=newest_first)
+        settled = _settled(pending, following, newest_first=newest_first)
+        for each, path in pending[:settled]:
+            name = parse_rollout_name(each.file_name)
+            if name is not None:
+                yield name, newest.get(each.id) or Path(path, each.file_name)
+        del pending[:settled]
+
+
+def _with_following(
+    found: Iterator[RolloutFolder],
+) -> Iterator[tuple[RolloutFolder, RolloutFolder | None]]:
+    """Yield each folder with the one behind it."""
+    before = next(found, None)
+    while before is not None:
+        following = next(found, None)
+        yield before, following
+        before = following
+
+
+def _is_of_day(each: ListedName, folder: RolloutFolder) -> bool:
+    return each.file_name[STAMP].startswith(folder.day)
+
+
+def _is_behind(each: ListedName, start: ListStart | None, newest_first: bool) -> bool:
+    """Return whether a page that begins at `start` may have the conversation."""
+    if start is None:
+        return True
+    here, there = (each.started, each.id), (start.key.value, start.key.thread_id)
+    return (
+        here < there
+        if newest_first and not start.included
+        else (here <= there if newest_first else here >= there if start.included else here > there)
+    )
+
+
+def _is_passed_by(folder: RolloutFolder, start: ListStart | None, *, newest_first: bool) -> bool:
+    """Return whether everything in the folder comes before a page that begins at `start`."""
+    if start is None or not folder.day:
+        return False
+    day = start.key.value[:10]
+    return _shifted(folder.day, -DAYS_APART) > day if newest_first else _shifted(folder.day, DAYS_APART) < day
+
+
+def _settled(
+    pending: Sequence[tuple[ListedName, str]], following: RolloutFolder | None, *, newest_first: bool
+) -> int:
+    """Return before how many of what is pending nothing of the following folders comes."""
+    if following is None or not following.day:
+        return len(pending)
+    edge = _shifted(following.day, DAYS_APART if newest_first else -DAYS_APART)
+    return bisect_left(
+        pending, True, key=lambda each: each[0].started <= edge if newest_first else each[0].started >= edge
+    )
+
+
+def _shifted(day: str, days: int) -> str:
+    """Return the day so many days later; the same one where it is none of the calendar."""
+    try:
+        return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
+    except (ValueError, OverflowError):
+        return day
 
 
 def find(home: Path, conversation_id: ConversationId, *, archived: bool = False) -> Path | None:
-    """Return the rollout of a conversation, also in the folder of another day."""
-    end = f"-{conversation_id.lower()}.jsonl"
+    """Return the newest file of a conversation, also in the folder of another day."""
+    found = find_all(home, conversation_id, archived=archived)
+    return found[-1] if found else None
+
+
+def find_all(home: Path, conversation_id: str, *, archived: bool = False) -> list[Path]:
+    """Return all files of a conversation, the newest last."""
+    first = find_file(home, conversation_id, archived=archived)
+    if first is None:
+        return []
+    known = parse_rollout_name(first.name)
+    begun = "" if known is None else _shifted(known.stamp[:10], -DAYS_APART)
+    segments = [
+        (name.segment, path)
+        for folder in folders(home, archived=archived)
+        if not folder.day or folder.day >= begun
+        for name, path in _segments(folder.path)
+        if name.conversation_id == conversation_id.lower()
+    ]
+    return [first, *(path for _, path in sorted(segments))]
+
+
+def find_file(home: Path, file_id: str, *, archived: bool = False) -> Path | None:
+    """Return the rollout whose name ends with this id: the first file of a conversation, or a further one."""
+    ends = (f"-{file_id.lower()}.jsonl", f"_{file_id.lower()}.jsonl")
     if archived:
-        return _ending(str(home / ARCHIVED), end)
+        return _ending(str(home / ARCHIVED), ends)
     sessions = str(home / SESSIONS)
-    likely = [f"{sessions}/{day:%Y/%m/%d}" for day in _days_of(conversation_id)]
+    likely = [f"{sessions}/{day:%Y/%m/%d}" for day in _days_of(file_id)]
     others = (folder.path for folder in folders(home) if folder.path not in likely)
     for folder in chain(likely, others, [sessions]):
-        if (path := _ending(folder, end)) is not None:
+        if (path := _ending(folder, ends)) is not None:
             return path
     return None
 
@@ -128,26 +233,45 @@ def _names(folder: str, is_wanted: Callable[[os.DirEntry[str]], bool]) -> list[s
         return []
 
 
-def _from(names: list[str], start: ListStart | None, newest_first: bool) -> Iterator[str]:
-    first, last = 0, len(names)
-    if start is not None:
-        edge = RolloutName(start.key.value, ConversationId(start.key.thread_id)).file_name.lower()
-        if newest_first:
-            bisect = bisect_right if start.included else bisect_left
-            last = bisect(names, edge, key=str.lower)
-        else:
-            bisect = bisect_left if start.included else bisect_right
-            first = bisect(names, edge, key=str.lower)
-    positions = range(last - 1, first - 1, -1) if newest_first else range(first, last)
-    return (names[position] for position in positions)
+def rollouts_in(folder: str) -> list[Path]:
+    """Return all files in a folder that may be rollouts, first and further ones."""
+    names = _names(
+        folder,
+        lambda each: (
+            (may_be_rollout(each.name) or may_be_segment(each.name)) and each.is_file(follow_symlinks=False)
+        ),
+    )
+    return [Path(folder, name) for name in sorted(names)]
 
 
-def _ending(folder: str, end: str) -> Path | None:
-    ending = (name for name in names_in(folder) if name.lower().endswith(end))
-    return next((Path(folder, name) for name in ending if parse_rollout_name(name) is not None), None)
+def _segments(folder: str) -> Iterator[tuple[RolloutName, Path]]:
+    """Yield the further files of conversations in a folder."""
+    for file_name in _names(
+        folder, lambda each: may_be_segment(each.name) and each.is_file(follow_symlinks=False)
+    ):
+        name = parse_rollout_name(file_name)
+        if name is not None and name.segment:
+            yield name, Path(folder, file_name)
 
 
-def _days_of(conversation_id: ConversationId) -> list[datetime]:
+def _ending(folder: str, ends: tuple[str, str]) -> Path | None:
+    names = _names(
+        folder,
+        lambda each: (
+            each.name.lower().endswith(ends)
+            and (may_be_rollout(each.name) or may_be_segment(each.name))
+            and each.is_file(follow_symlinks=False)
+        ),
+    )
+    for file_name in sorted(names, key=str.lower):
+        name = parse_rollout_name(file_name)
+        # The id of a conversation stands in the names of its further files, too.
+        if name is not None and (name.segment or name.conversation_id) == ends[0][1 : -len(".jsonl")]:
+            return Path(folder, file_name)
+    return None
+
+
+def _days_of(conversation_id: str) -> list[datetime]:
     """Return the days, in any time zone, on which an id was made that says its time."""
     try:
         made = datetime.fromtimestamp(int(conversation_id.replace("-", "")[:12], 16) / 1000, UTC)
@@ -157,19 +281,21 @@ def _days_of(conversation_id: ConversationId) -> list[datetime]:
 
 
 class FolderNames:
-    """The names in folders. Those of the last few are kept while the folder's own time stays."""
+    """The names in folders. Those of the last few are kept while the folder's own time stays, and of all folders which
+    conversations have several files.
+    """
 
     MOST_KEPT = 16
 
     def __init__(self, now: Callable[[], float]) -> None:
         """`now` gives seconds since 1970."""
         self._now = now
-        self._kept: dict[str, tuple[int, list[str]]] = {}
+        self._kept: dict[str, tuple[int, list[ListedName]]] = {}
+        self._segments: dict[str, tuple[int, list[tuple[RolloutName, Path]]]] = {}
 
-    def __call__(self, folder: str) -> list[str]:
-        try:
-            changed = os.stat(folder, follow_symlinks=False).st_mtime_ns
-        except OSError:
+    def __call__(self, folder: str) -> list[ListedName]:
+        changed = self._changed(folder)
+        if changed is None:
             return []
         kept = self._kept.get(folder)
         if kept is not None and kept[0] == changed:
@@ -181,3 +307,32 @@ class FolderNames:
             while len(self._kept) > self.MOST_KEPT:
                 self._kept.pop(next(iter(self._kept)), None)
         return names
+
+    def newest(self, home: Path, archived: bool) -> dict[str, Path]:
+        """Return the newest files of conversations that have several, by their ids."""
+        found: dict[str, tuple[str, Path]] = {}
+        for folder in folders(home, archived=archived):
+            for name, path in self._segments_in(folder.path):
+                found[name.conversation_id] = max(
+                    found.get(name.conversation_id, ("", path)), (name.segment, path)
+                )
+        return {id: path for id, (_, path) in found.items()}
+
+    def _segments_in(self, folder: str) -> list[tuple[RolloutName, Path]]:
+        changed = self._changed(folder)
+        if changed is None:
+            return []
+        kept = self._segments.get(folder)
+        if kept is not None and kept[0] == changed:
+            return kept[1]
+        now = int(self._now() * 1e9)
+        segments = list(_segments(folder))
+        if changed < now - SETTLED_NS:
+            self._segments[folder] = (changed, segments)
+        return segments
+
+    def _changed(self, folder: str) -> int | None:
+        try:
+            return os.stat(folder, follow_symlinks=False).st_mtime_ns
+        except OSError:
+            return None

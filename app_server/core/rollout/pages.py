@@ -23,7 +23,7 @@ from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
 from app_server_protocol.structs import Json
 
-_CURSOR = r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}|\d{20})\|([0-9a-f-]{36})(\|=)?"
+_CURSOR = r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d{3})?|\d{20})\|([0-9a-f-]{36})(\|=)?"
 
 SUB_AGENT_KINDS = ("review", "compact", "thread_spawn")
 
@@ -41,7 +41,7 @@ class ListKey(Struct, frozen=True, order=True):
     """Place of an entry in a list: entries sort by the value, then by the id."""
 
     value: str
-    """The start as in the file's name, or the last change in nanoseconds, with leading zeros."""
+    """The start (`RolloutName.started`), or the last change in nanoseconds, with leading zeros."""
     thread_id: str
 
     def cursor(self, *, included: bool = False) -> str:

@@ -1,4 +1,5 @@
-"""Paths and names of rollouts: `sessions/YYYY/MM/DD/rollout-<local time>-<conversation id>.jsonl`.
+"""Paths and names of rollouts: `sessions/YYYY/MM/DD/rollout-<local time>-<conversation id>.jsonl`. A conversation that
+codex reverted goes on in a further file, whose name has an id of its own behind that of the conversation.
 
 A journal is in the same folder, under a name that listings do not match. Nothing here accesses the disk.
 """
@@ -6,7 +7,8 @@ A journal is in the same folder, under a name that listings do not match. Nothin
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,9 +20,13 @@ ARCHIVED = "archived_sessions"
 OTHER_HOMES = "thread_homes"
 """Links to other homes. Their conversations are found by their ids, and are in no list."""
 
+MOST_APART = timedelta(hours=26)
+"""The stamp of a name and the time in its id are of one moment, in whatever time zone; else the id says another one."""
+
+_STAMP_FORM = "%Y-%m-%dT%H-%M-%S"
 _STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}"
 _ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_NAME = re.compile(rf"rollout-({_STAMP})-({_ID})\.jsonl")
+_NAME = re.compile(rf"rollout-({_STAMP})-({_ID})(?:_({_ID}))?\.jsonl")
 
 
 class RolloutName(Struct, frozen=True, order=True):
@@ -28,21 +34,51 @@ class RolloutName(Struct, frozen=True, order=True):
 
     stamp: str
     conversation_id: ConversationId
+    segment: str = ""
+    """The id of a further file of the conversation; empty for its first one."""
 
     @property
     def file_name(self) -> str:
-        return f"rollout-{self.stamp}-{self.conversation_id}.jsonl"
+        segment = f"_{self.segment}" if self.segment else ""
+        return f"rollout-{self.stamp}-{self.conversation_id}{segment}.jsonl"
+
+    @property
+    def started(self) -> str:
+        """Return when the conversation began, as texts sort: by its id, which has the time in UTC with milliseconds,
+        or else by the stamp, which is local and may come from another time zone.
+        """
+        return started_at(self.stamp, self.conversation_id)
+
+
+def started_at(stamp: str, conversation_id: str) -> str:
+    """Return `RolloutName.started` of a name with these parts."""
+    if conversation_id[14:15] == "7":
+        with suppress(ValueError, OverflowError, OSError):
+            at = datetime.fromtimestamp(int(conversation_id[:8] + conversation_id[9:13], 16) / 1000, UTC)
+            local = datetime.fromisoformat(f"{stamp[:13]}:{stamp[14:16]}:{stamp[17:]}+00:00")
+            if abs(at - local) <= MOST_APART:
+                return at.isoformat(timespec="milliseconds")[:23].replace(":", "-")
+    return f"{stamp}.000"
 
 
 def new_rollout_path(home: Path, local_time: datetime, conversation_id: ConversationId) -> Path:
     """Return the path for a new conversation."""
-    name = RolloutName(local_time.strftime("%Y-%m-%dT%H-%M-%S"), conversation_id)
+    name = RolloutName(local_time.strftime(_STAMP_FORM), conversation_id)
     return home / SESSIONS / local_time.strftime("%Y/%m/%d") / name.file_name
 
 
 def parse_rollout_name(file_name: str) -> RolloutName | None:
     match = _NAME.fullmatch(file_name)
-    return RolloutName(match[1], ConversationId(match[2].lower())) if match else None
+    if match is None:
+        return None
+    return RolloutName(match[1], ConversationId(match[2].lower()), (match[3] or "").lower())
+
+
+def home_of(rollout: Path) -> Path | None:
+    """Return the home that has a rollout at this path; None for one outside of any home's folders."""
+    if rollout.parent.name == ARCHIVED:
+        return rollout.parents[1]
+    return rollout.parents[4] if len(rollout.parents) > 4 and rollout.parents[3].name == SESSIONS else None
 
 
 def conversation_of(file_name: str, stated: str) -> ConversationId:

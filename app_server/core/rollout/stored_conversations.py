@@ -22,7 +22,7 @@ from app_server.core.real_path import real_path
 from app_server.core.rollout import rollout_names
 from app_server.core.rollout.disk import lock_rollout, make_private_folders, open_for_reading, unlock_rollout
 from app_server.core.rollout.lines import last_goal, last_turn_context, without_collector
-from app_server.core.rollout.listing import find, find_elsewhere
+from app_server.core.rollout.listing import find, find_all, find_elsewhere
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.rollout.summary import ThreadNotes, read_stored_thread, summarise
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
@@ -47,6 +47,9 @@ Result = TypeVar("Result")
 # Few clients show them.
 _READ_ITEMS: Lazy[Callable[..., StoredItems]] = Lazy(
     lambda: import_module("app_server.core.rollout.stored_items").read_stored_items
+)
+_GOING_ON_FROM: Lazy[Callable[..., Path | None]] = Lazy(
+    lambda: import_module("app_server.core.rollout.segments").going_on_from
 )
 _READ_ROLLOUT: Lazy[Callable[..., StoredConversation]] = Lazy(
     lambda: import_module("app_server.core.rollout.conversation").read_rollout
@@ -221,7 +224,7 @@ class StoredConversations:
         """Delete the file and what is noted of it. Raises ConversationError, RolloutBusy and OSError."""
 
         def delete() -> None:
-            delete_rollout(path)
+            delete_rollout(self._home, path)
             self._notes.forget(id)
 
         await run_in_thread(delete)
@@ -255,6 +258,8 @@ def archive_rollout(home: Path, conversation_id: ConversationId, rollout: Path) 
     """Move a rollout to the archive; return the new path. Raises like `archivable`, and `RolloutBusy` while somebody
     writes it."""
     real = archivable(home, conversation_id, rollout)
+    for each in _others(home, conversation_id, real, archived=False):
+        _move(each, home / rollout_names.ARCHIVED / each.name, "archive")
     return _move(real, home / rollout_names.ARCHIVED / real.name, "archive")
 
 
@@ -268,17 +273,39 @@ def unarchive_rollout(home: Path, rollout: Path) -> Path:
         raise ConversationError(
             f"failed to unarchive conversation: {rollout.name} is not the name of a rollout"
         )
+    for each in _others(home, name.conversation_id, rollout, archived=True):
+        if (other := rollout_names.parse_rollout_name(each.name)) is not None:
+            _move(each, rollout_names.stored_path(home, other).with_name(each.name), "unarchive")
     target = rollout_names.stored_path(home, name).with_name(rollout.name)
     moved = _move(rollout, target, "unarchive")
     os.utime(moved)
     return moved
 
 
-def delete_rollout(rollout: Path) -> None:
-    """Delete a rollout with its journal. Raises `ConversationError`, and `RolloutBusy` while somebody writes it."""
-    with _exclusively(rollout, "delete"):
-        rollout_names.journal_path(rollout).unlink(missing_ok=True)
-        rollout.unlink()
+def delete_rollout(home: Path, rollout: Path) -> None:
+    """Delete the files of a conversation with their journals. Raises `ConversationError`, also where another
+    conversation goes on from one of them, and `RolloutBusy` while somebody writes one.
+    """
+    of_this = rollout_names.parse_rollout_name(rollout.name)
+    archived, files = rollout.parent == home / ARCHIVED, [rollout]
+    if of_this is not None:
+        files = [*_others(home, of_this.conversation_id, rollout, archived=archived), rollout]
+    names = [name for each in files if (name := rollout_names.parse_rollout_name(each.name)) is not None]
+    ids = {name.segment or name.conversation_id for name in names}
+    dependent = _GOING_ON_FROM.get()(home, ids, files)
+    if dependent is not None:
+        raise ConversationError(
+            f"failed to delete conversation: {dependent.name} goes on from it; delete that one first"
+        )
+    for each in files:
+        with _exclusively(each, "delete"):
+            rollout_names.journal_path(each).unlink(missing_ok=True)
+            each.unlink()
+
+
+def _others(home: Path, conversation_id: str, rollout: Path, *, archived: bool) -> list[Path]:
+    """Return the further files of a conversation: codex begins a new one with each revert."""
+    return [each for each in find_all(home, conversation_id, archived=archived) if each.name != rollout.name]
 
 
 def require_unused(rollout: Path) -> None:

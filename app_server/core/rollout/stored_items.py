@@ -24,10 +24,10 @@ from pydantic import ValidationError
 from app_server.core.patch import parse
 from app_server.core.patch.shell_forms import PatchCall, find_patch
 from app_server.core.rollout.conversation import with_outputs
-from app_server.core.rollout.disk import opened
 from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import counting_lines, usage_in
 from app_server.core.rollout.record import StoredRecord, parse_object, read_record, text_of
+from app_server.core.rollout.segments import opened_whole
 from app_server.core.rollout.stored_events import kept_item
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
@@ -130,12 +130,12 @@ def read_stored_items(path: Path, conversation_id: str, *, is_open: bool = False
     """Read all items of a conversation, with what a crash has left over; not where it `is_open` and goes on. Blocks.
     Raises `RolloutUnreadable`.
     """
-    with opened(path, whole=True) as fd:
+    with opened_whole(path) as fd:
         collector, end = _ItemCollector(TurnReader(conversation_id)), 0
         for raw in counting_lines(fd):
             end = raw.number + 1
             collector.take_line(raw.number, raw.data)
-        leftover = NOTHING if is_open else leftover_of(path, fd)
+        leftover = NOTHING if is_open else leftover_of(path)
         calls = (stored_line("", item) for item in with_outputs(leftover.items, ()))
         for number, line in enumerate((*calls, *leftover.lines()), end):
             collector.take_line(number, line)

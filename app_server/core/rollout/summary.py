@@ -31,6 +31,7 @@ from app_server.core.rollout.lines import counting_lines, raw_lines, turn_contex
 from app_server.core.rollout.pages import StoredHead, ThreadSummary
 from app_server.core.rollout.record import StoredRecord, parse_object, read_record, text_of
 from app_server.core.rollout.rollout_names import conversation_of
+from app_server.core.rollout.segments import head_lines, opened_whole
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
 from app_server_protocol.structs import Json
@@ -104,8 +105,7 @@ def read_stored_thread(path: Path) -> StoredThread:
         status = os.fstat(fd)
         meta: dict[str, Json] | None = None
         preview: str | None = None
-        end = min(status.st_size, MAX_HEAD_BYTES)
-        for raw in islice(raw_lines(fd, end=end), MAX_HEAD_LINES):
+        for raw in islice(head_lines(path, fd, MAX_HEAD_BYTES), MAX_HEAD_LINES):
             record = read_record(raw.data)
             if record is None:
                 continue
@@ -198,7 +198,7 @@ _MESSAGE: Final = re.compile(rb'(?:_m|M)essage"')
 def read_message_text(path: Path) -> str:
     """Read the messages in their order, a line end between two. Raises `RolloutUnreadable`."""
     texts, length = list[str](), 0
-    with opened(path, whole=True) as fd:
+    with opened_whole(path) as fd:
         for raw in counting_lines(fd):
             if _MESSAGE.search(raw.data) is None or (record := read_record(raw.data)) is None:
                 continue

@@ -13,7 +13,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,11 +21,13 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.errors import RolloutUnreadable
+from app_server.core.real_path import real_path
 from app_server.core.rollout import index_file, listing
 from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, page_limit
-from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
+from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, started_at, stored_path
 from app_server.core.rollout.summary import FileState, StoredThread, read_message_text, read_stored_thread
 from app_server_protocol.ids import ConversationId
+from app_server_protocol.structs import replace
 
 RECENT_NS = 24 * 3600 * 10**9
 """A file without a message that changed so lately is looked at each time: its first turn may have begun since."""
@@ -49,9 +51,9 @@ class IndexChanges(Struct):
         with index_file.transaction(database):
             index_file.forget(database, self.gone)
             database.executemany(
-                "INSERT OR REPLACE INTO threads (archived, stamp, id, known, inode, size, changed, moved)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                self.new,
+                "INSERT OR REPLACE INTO threads (archived, stamp, id, known, inode, size, changed, moved, started)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*row, started_at(str(row[1]), str(row[2]))) for row in self.new],
             )
             database.executemany("DELETE FROM folders WHERE archived = ? AND day = ?", self.lost_folders)
             database.executemany("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", self.folders)
@@ -165,9 +167,16 @@ class IndexReplaced(Exception):
 class ThreadIndex:
     """The index of one home. All methods block; they may be called in several threads."""
 
-    def __init__(self, home: Path, now: Callable[[], float]) -> None:
-        """`now` gives seconds since 1970."""
-        self._home, self._now = home, now
+    def __init__(
+        self,
+        home: Path,
+        now: Callable[[], float],
+        newest: Callable[[Path, bool], Mapping[str, Path]] = lambda home, archived: listing.NO_SEGMENTS,
+    ) -> None:
+        """`now` gives seconds since 1970, `newest` the newest files of conversations in several, by their ids,
+        in the archive or not.
+        """
+        self._home, self._now, self._newest = home, now, newest
         self._file = index_file.IndexFile(home)
         self._mutex = threading.RLock()
         self._last_look: dict[tuple[int, bool], tuple[float, float]] = {}
@@ -193,7 +202,19 @@ class ThreadIndex:
 
         Raises IndexReplaced and `sqlite3.Error`.
         """
-        return self._held(request, start, index_file.IndexQuery.of(request, named), CHUNK)
+        return self._held(request, start, index_file.IndexQuery.of(self._with_links(request), named), CHUNK)
+
+    def _with_links(self, request: ListRequest) -> ListRequest:
+        """Return the request for threads of the wanted folders, also under the names by which links lead there. Raises
+        `sqlite3.Error`.
+        """
+        wanted = request.filter.cwds
+        if wanted is None:
+            return request
+        with self._mutex:
+            stored = index_file.stored_folders(self._file.connection())
+        linked = (each for each in stored if each not in wanted and real_path(each) in wanted)
+        return replace(request, filter=replace(request.filter, cwds=frozenset((*wanted, *linked))))
 
     def with_messages(
         self, request: ListRequest, start: ListStart | None, term: str, also: Sequence[str]
@@ -274,13 +295,15 @@ class ThreadIndex:
 
     # --- looking at files, with the mutex held
     def _hold_against_files(
-        self, database: sqlite3.Connection, entries: Iterable[index_file.IndexedThread]
+        self, database: sqlite3.Connection, entries: Sequence[index_file.IndexedThread]
     ) -> list[StoredThread | None]:
         """Return what the files of these entries say; None for those that are gone or are not shown."""
         found: list[StoredThread | None] = []
         read: list[tuple[index_file.IndexedThread, FileState | None, StoredThread | None]] = []
+        newest = {archived: self._newest(self._home, archived) for archived in {e.archived for e in entries}}
         for entry in entries:
             path = stored_path(self._home, entry.name, archived=entry.archived)
+            path = newest[entry.archived].get(entry.name.conversation_id, path)
             state, stored = file_state(path), None
             if state is not None and state == entry.state and entry.known == index_file.SHOWN:
                 stored = index_file.from_summary(entry.summary or "", path, state)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.lazy import Lazy
+from app_server.core.real_path import real_path
 from app_server.core.rollout import pages
 from app_server.core.rollout.listing import FolderNames, walk
 from app_server.core.rollout.summary import (
@@ -57,7 +58,9 @@ class ThreadLists:
         self._home, self.notes = home, notes
         self._names = FolderNames(now)
         self.index: Lazy[ThreadIndex] = Lazy(
-            lambda: import_module("app_server.core.rollout.thread_index").ThreadIndex(home, now)
+            lambda: import_module("app_server.core.rollout.thread_index").ThreadIndex(
+                home, now, self._names.newest
+            )
         )
         """Few lists need it."""
         self.reads_ahead = False
@@ -113,6 +116,7 @@ class ThreadLists:
             newest_first=request.newest_first,
             start=start,
             names_in=self._names,
+            newest=self._names.newest(self._home, request.archived),
         ):
             if name.conversation_id in request.filter.excluded:
                 continue
@@ -121,7 +125,7 @@ class ThreadLists:
             except RolloutUnreadable:
                 stored = None
             if stored is not None and matches(request.filter, stored, None):
-                yield pages.ListKey(name.stamp, name.conversation_id), stored, ""
+                yield pages.ListKey(name.started, name.conversation_id), stored, ""
             elif (passed_by := passed_by + 1) > MOST_PASSED_BY:
                 raise TooManyPassedBy
 
@@ -133,9 +137,14 @@ def matches(wanted: pages.ThreadFilter, stored: StoredThread, name: str | None) 
         stored.has_user_message
         and pages.source_word(head.source) in wanted.sources
         and (wanted.providers is None or (head.provider or wanted.default_provider) in wanted.providers)
-        and (wanted.cwds is None or os.path.normpath(head.cwd) in wanted.cwds)
+        and (wanted.cwds is None or _is_in(head.cwd, wanted.cwds))
         and (wanted.search is None or wanted.is_found(head.preview) or wanted.is_found(name or ""))
     )
+
+
+def _is_in(cwd: str, wanted: frozenset[str]) -> bool:
+    """Return whether a thread's folder is wanted under this name, or under that to which links lead."""
+    return os.path.normpath(cwd) in wanted or real_path(cwd) in wanted
 
 
 def page_of(

@@ -17,7 +17,6 @@ from threading import Lock
 import msgspec
 from msgspec import Struct
 
-from app_server.core.rollout.disk import opened
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import TurnCut, TurnNotFound
 from app_server.core.rollout.record import (
@@ -28,9 +27,11 @@ from app_server.core.rollout.record import (
     read_record,
     text_of,
 )
+from app_server.core.rollout.segments import opened_whole
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
+from app_server_protocol.engine.items import UserMessage
 from app_server_protocol.rollout import ENVIRONMENT_HEAD
 from app_server_protocol.structs import replace
 
@@ -56,6 +57,8 @@ class TurnPlace(Struct):
     """The file has no line for its begin."""
     names: tuple[str, ...] = ()
     """Ids that lines behind its first gave it; the last is the one that counts."""
+    of_user: bool = False
+    """The user said something in it."""
     to_the_end: bool = False
     """The end of the file ends it, or an item of it."""
 
@@ -142,6 +145,7 @@ class TurnIndex(Struct):
         place.end, place.to_the_end = raw.end, place.to_the_end or to_the_end
         if isinstance(event.event, ItemCompleted):
             place.items.append(self.ids.end(event.event.item.id))
+            place.of_user = place.of_user or isinstance(event.event.item, UserMessage)
         elif isinstance(event.event, TurnStarted):
             place.implicit = not self._reader.explicit
 
@@ -216,7 +220,7 @@ def find_cut(
 ) -> TurnCut:
     """Find the cut before a turn, or behind it: it is kept. Raises TurnNotFound and RolloutUnreadable. Slow for long
     files: use a thread."""
-    with opened(path, whole=True) as fd:
+    with opened_whole(path) as fd:
         places = indexes.of(fd, conversation_id).places
         at = next((n for n, place in enumerate(places) if place.id == turn_id), None)
         if at is None:
@@ -224,7 +228,8 @@ def find_cut(
         at += behind
         if at == len(places):
             return TurnCut(None, 0)
-        return TurnCut(_first_line(fd, places[at]), len(places) - at)
+        # codex counts only turns in which the user said something.
+        return TurnCut(_first_line(fd, places[at]), sum(place.of_user for place in places[at:]))
 
 
 def _first_line(fd: int, place: TurnPlace) -> int:

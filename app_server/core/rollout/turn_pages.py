@@ -15,11 +15,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from app_server.core.rollout.disk import opened
 from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import ItemRow, Page, PageRequest, choose, with_rows
 from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record
+from app_server.core.rollout.segments import opened_whole
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold, WholeHistory
@@ -134,9 +134,9 @@ def open_history(
     if path is None or not path.exists():
         yield TurnHistory(None, conversation_id, indexes, running)
     else:
-        with opened(path, whole=True) as fd:
+        with opened_whole(path) as fd:
             # What goes on is known better, and all else is stored.
-            leftover = NOTHING if running is not None else leftover_of(path, fd)
+            leftover = NOTHING if running is not None else leftover_of(path)
             yield TurnHistory(fd, conversation_id, indexes, running, leftover.lines())
 
 

@@ -160,12 +160,15 @@ def test_a_conversation_that_is_written_stays_where_it_is(tmp_path: Path) -> Non
     path = store(tmp_path, conversation())
     journal_path(path).write_bytes(b"x")
     writer = RolloutWriter.resume(path, now)
-    for change in (lambda: archive_rollout(tmp_path, conversation_id(1), path), lambda: delete_rollout(path)):
+    for change in (
+        lambda: archive_rollout(tmp_path, conversation_id(1), path),
+        lambda: delete_rollout(tmp_path, path),
+    ):
         with pytest.raises(RolloutBusy):
             change()
     assert path.exists()
     writer.close()
-    delete_rollout(path)
+    delete_rollout(tmp_path, path)
     assert list(path.parent.iterdir()) == [], "nor is its journal left"
 
 
@@ -191,7 +194,7 @@ def test_errors_say_what_failed(tmp_path: Path) -> None:
     with pytest.raises(
         ConversationError, match=r"^failed to delete conversation: no such file or directory$"
     ):
-        delete_rollout(tmp_path / "none")
+        delete_rollout(tmp_path, tmp_path / "none")
     with pytest.raises(
         ConversationError, match=r"^failed to unarchive conversation: x is not the name of a rollout$"
     ):
@@ -213,7 +216,7 @@ def test_errors_say_what_failed(tmp_path: Path) -> None:
     odd.write_text("")
     writer = RolloutWriter.resume(odd, now)
     with pytest.raises(RolloutBusy, match=rf"^rollout {odd} already has an active writer$"):
-        delete_rollout(odd)
+        delete_rollout(tmp_path, odd)
     writer.close()
 
 

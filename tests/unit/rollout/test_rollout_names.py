@@ -15,8 +15,10 @@ from app_server.core.rollout.listing import (
     NAME_LENGTH,
     SETTLED_NS,
     FolderNames,
+    ListedName,
     RolloutFolder,
     find,
+    find_file,
     folders,
     may_be_rollout,
     names_in,
@@ -95,7 +97,11 @@ rollout_names = st.builds(RolloutName, stamps, st.integers(0, 3).map(conversatio
 
 
 def place(name: RolloutName, *, included: bool = False) -> ListStart:
-    return ListStart(ListKey(name.stamp, name.conversation_id), included)
+    return ListStart(ListKey(*begun(name)), included)
+
+
+def begun(name: RolloutName) -> tuple[str, str]:
+    return name.started, name.conversation_id
 
 
 @given(
@@ -109,33 +115,34 @@ def test_a_walk_has_the_names_in_order_from_where_it_begins(
         paths = {name: put(home, name, archived=archived) for name in names}
         bound = None if start is None else place(start, included=included)
         walked = list(walk(home, archived=archived, newest_first=newest_first, start=bound))
-    expected = sorted(names, reverse=newest_first)
+    expected = sorted(names, key=begun, reverse=newest_first)
     if start is not None:
         expected = [
             name
             for name in expected
-            if (name < start if newest_first else name > start) or (included and name == start)
+            if (begun(name) < begun(start) if newest_first else begun(name) > begun(start))
+            or (included and begun(name) == begun(start))
         ]
     assert walked == [(name, paths[name]) for name in expected]
 
 
 def test_a_walk_reads_no_folder_of_days_before_its_begin(tmp_path: Path) -> None:
-    days = [RolloutName(f"2026-01-{day:02}T00-00-00", ID) for day in (1, 2, 3)]
+    days = [RolloutName(f"2026-01-{day:02}T00-00-00", ID) for day in (1, 12, 23)]
     for name in days:
         put(tmp_path, name)
 
     def read(*, newest_first: bool) -> list[str]:
         seen: list[str] = []
 
-        def counted(folder: str) -> list[str]:
+        def counted(folder: str) -> list[ListedName]:
             seen.append(folder[-2:])
             return names_in(folder)
 
         list(walk(tmp_path, newest_first=newest_first, start=place(days[1]), names_in=counted))
         return seen
 
-    assert read(newest_first=True) == ["02", "01"]
-    assert read(newest_first=False) == ["02", "03"]
+    assert read(newest_first=True) == ["12", "01"]
+    assert read(newest_first=False) == ["12", "23"]
 
 
 def test_folders_are_those_of_days_and_the_archive(tmp_path: Path) -> None:
@@ -170,7 +177,7 @@ def test_only_regular_files_with_such_names_may_be_rollouts(tmp_path: Path) -> N
     (tmp_path / name(5).replace("rollout", "rolloux")).touch()
     (tmp_path / name(6).replace(".jsonl", ".jsonx")).touch()
     (tmp_path / (name(7) + "x")).touch()
-    assert names_in(str(tmp_path)) == [name(1), name(3)]
+    assert files_in(tmp_path) == [name(1), name(3)]
     assert names_in(str(tmp_path / "none")) == []
     assert [may_be_rollout(each) for each in (name(1), name(1)[:-1], "r" + name(1))] == [True, False, False]
 
@@ -179,7 +186,11 @@ def test_ids_sort_without_regard_to_case(tmp_path: Path) -> None:
     names = [f"rollout-{NAME.stamp}-{letter}{ID[1:]}.jsonl" for letter in "aBcD"]
     for each in names:
         (tmp_path / each).touch()
-    assert names_in(str(tmp_path)) == names
+    assert files_in(tmp_path) == names
+
+
+def files_in(folder: Path) -> list[str]:
+    return [each.file_name for each in names_in(str(folder))]
 
 
 # --- one by id
@@ -197,14 +208,15 @@ def test_a_rollout_is_found_in_the_day_that_its_id_says_in_any_time_zone(
 
     searched: list[Path] = []
 
-    def searches(home: Path) -> Iterator[RolloutFolder]:
+    def searches(home: Path, *, archived: bool = False) -> Iterator[RolloutFolder]:
         searched.append(home)
-        yield from folders(home)
+        yield from folders(home, archived=archived)
 
     monkeypatch.setattr(listing, "folders", searches)
-    assert find(tmp_path, id) == path
-    assert find(tmp_path, ConversationId(id.upper())) == path
+    assert find_file(tmp_path, id) == path
+    assert find_file(tmp_path, id.upper()) == path
     assert searched == [], "it looks at no other day"
+    assert find(tmp_path, id) == path
 
 
 @pytest.mark.parametrize(
@@ -235,7 +247,7 @@ def test_names_are_kept_while_the_folder_stays_as_it_is(
 ) -> None:
     read: list[str] = []
 
-    def counted(folder: str) -> list[str]:
+    def counted(folder: str) -> list[ListedName]:
         read.append(Path(folder).name)
         return names_in(folder)
 
@@ -250,7 +262,7 @@ def test_names_are_kept_while_the_folder_stays_as_it_is(
         os.utime(tmp_path / name, ns=(changed, changed))
 
     def ask(name: str) -> None:
-        assert kept(str(tmp_path / name)) == [NAME.file_name]
+        assert [each.file_name for each in kept(str(tmp_path / name))] == [NAME.file_name]
 
     ask("one")
     ask("one")

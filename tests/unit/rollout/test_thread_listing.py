@@ -386,7 +386,7 @@ class Changes(RuleBasedStateMachine):
     @rule()
     def delete(self) -> None:
         for path in self.paths("sessions")[-1:]:
-            delete_rollout(path)
+            delete_rollout(self.home, path)
 
     @rule()
     def lose_the_index(self) -> None:

@@ -63,7 +63,7 @@ def test_a_thread_has_every_required_field(tmp_path: Path) -> None:
         "preview": "first words",
         "ephemeral": False,
         "projectId": None,
-        "historyMode": "legacy",
+        "historyMode": "paginated",
         "modelProvider": "mock",
         "model": "new",
         "reasoningEffort": "high",

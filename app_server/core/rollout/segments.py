@@ -1,0 +1,155 @@
+"""Files that go on from a part of another file, as codex since 0.159 writes them for a thread that is forked or
+reverted: the first line names the other file, and says up to which byte it counts.
+
+Whoever reads the whole of such a file is given one that has all of it, in memory: the file's own first line, what
+counts of the other file behind its first line, and the rest. So line numbers, and all readers, are those of a plain
+file. Such a file is appended to like any other; nothing is ever written into the one that it goes on from.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Container, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.disk import opened
+from app_server.core.rollout.lines import raw_lines
+from app_server.core.rollout.listing import find_file, folders, rollouts_in
+from app_server.core.rollout.record import RawLine, read_record
+from app_server.core.rollout.rollout_names import home_of
+
+MOST_FILES: Final = 256
+"""So many files may one go on from, each from the next."""
+FIRST_LOOK: Final = 1024
+"""Bytes that most first lines are shorter than."""
+COPIED_AT_ONCE: Final = 1024 * 1024
+_MARK: Final = b'"history_base":{'
+
+
+class HistoryBase(Struct, frozen=True):
+    """Where the first lines of a thread are."""
+
+    file_id: str
+    """The last id in the name of the other file."""
+    end: int
+    """So many bytes of it count."""
+
+
+class Piece(Struct, frozen=True):
+    """A part of an open file."""
+
+    fd: int
+    begin: int
+    end: int
+
+
+def base_of(first_line: bytes) -> HistoryBase | None:
+    """Return what the file with this first line goes on from; None for a file that stands alone."""
+    record = read_record(first_line) if _MARK in first_line else None
+    meta = record.value() if record is not None and record.kind == "session_meta" else None
+    match (meta or {}).get("history_base"):
+        case {"thread_id": str(id), "end_byte_offset": int(end)}:
+            return HistoryBase(id, end)
+        case _:
+            return None
+
+
+@contextmanager
+def opened_whole(path: Path) -> Iterator[int]:
+    """Hold a rollout open for reading, with all that it goes on from. Raises `RolloutUnreadable`."""
+    with opened(path, whole=True) as fd, ExitStack() as held:
+        found = pieces(path, fd, held)
+        yield fd if found is None else _joined(found, held)
+
+
+def pieces(path: Path, fd: int, held: ExitStack) -> list[Piece] | None:
+    """Return the parts of an open rollout in their order, of files that are open as long as `held`; None where it
+    stands alone. Raises `RolloutUnreadable` where a file that it goes on from is missing, or shorter than it says.
+    """
+    head_of_line = os.pread(fd, FIRST_LOOK, 0)
+    if b"\n" in head_of_line and _MARK not in head_of_line:
+        return None
+    first = next(raw_lines(fd), None)
+    if first is None or (base := base_of(first.data)) is None:
+        return None
+    found = [Piece(fd, first.end, os.fstat(fd).st_size)]
+    head = Piece(fd, 0, first.end)
+    for _ in range(MOST_FILES):
+        earlier = _find(path, base.file_id)
+        fd = held.enter_context(opened(earlier, whole=True))
+        if os.fstat(fd).st_size < base.end:
+            raise RolloutUnreadable(f"{path} goes on from {earlier}, which is shorter than it was")
+        first = next(raw_lines(fd), None)
+        begin = 0 if first is None else min(first.end, base.end)
+        found.append(Piece(fd, begin, base.end))
+        following = None if first is None else base_of(first.data)
+        if following is None:
+            return [head, *reversed(found)]
+        base = following
+    raise RolloutUnreadable(f"{path} goes on from more than {MOST_FILES} files")
+
+
+def head_lines(path: Path, fd: int, most: int) -> Iterator[RawLine]:
+    """Yield the first lines of an open rollout, of at most so many bytes of each of its files. Where a file that it
+    goes on from cannot be read, there are its own.
+    """
+    with ExitStack() as held:
+        found = None
+        with suppress(RolloutUnreadable):
+            found = pieces(path, fd, held)
+        parts = found or [Piece(fd, 0, os.fstat(fd).st_size)]
+        yield from chain.from_iterable(
+            raw_lines(part.fd, 1, part.begin, min(part.end, part.begin + most)) for part in parts
+        )
+
+
+def _find(path: Path, file_id: str) -> Path:
+    home = home_of(path)
+    found = None
+    if home is not None:
+        found = find_file(home, file_id) or find_file(home, file_id, archived=True)
+    if found is None:
+        raise RolloutUnreadable(f"{path} goes on from the file of {file_id[:64]}, which is not there")
+    return found
+
+
+def _joined(found: list[Piece], held: ExitStack) -> int:
+    """Return a file without a name that has these parts."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("rollout", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    held.callback(os.close, fd)
+    for piece in found:
+        place, last = piece.begin, b"\n"
+        while place < piece.end and (
+            data := os.pread(piece.fd, min(COPIED_AT_ONCE, piece.end - place), place)
+        ):
+            os.write(fd, data)
+            place, last = place + len(data), data[-1:]
+        if last != b"\n" and piece is not found[-1]:
+            os.write(fd, b"\n")
+    return fd
+
+
+def going_on_from(home: Path, file_ids: Container[str], but_for: Container[Path]) -> Path | None:
+    """Return a rollout of the home that goes on from one of the files with these ids; None where none does. Reads the
+    head of every file `but_for` some.
+    """
+    for archived in (False, True):
+        for folder in folders(home, archived=archived):
+            for path in (each for each in rollouts_in(folder.path) if each not in but_for):
+                with suppress(RolloutUnreadable), opened(path) as fd:
+                    first = next(raw_lines(fd), None)
+                    base = None if first is None else base_of(first.data)
+                    if base is not None and base.file_id in file_ids:
+                        return path
+    return None
