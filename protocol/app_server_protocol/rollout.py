@@ -68,9 +68,9 @@ class SessionMetaLine(SessionMeta, omit_defaults=True):
     """The first line of a stored conversation: the meta data, with git's where there is a repository."""
 
     git: GitInfo | None = None
-    session_id: str | None = None
+    session_id: SkipJsonSchema[str | None] = None
     """In the paginated form; that of the conversation."""
-    history_mode: str | None = None
+    history_mode: SkipJsonSchema[str | None] = None
     """The form of the lines: `paginated`, or None and `legacy` for the older one."""
     forked_from_id: str | None = None
     """The conversation that it began as a copy of."""
@@ -94,7 +94,7 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
     approval_policy: AskForApproval
     granular: QuestionKinds | None = None
     """Of `on-request`: which kinds of its questions reach the user."""
-    turn_id: str | None = None
+    turn_id: SkipJsonSchema[str | None] = None
     """None in files of codex 0.58."""
     permission_profile: str | None = None
     """The name under which the sandbox policy was chosen."""

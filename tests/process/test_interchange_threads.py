@@ -1,0 +1,238 @@
+"""Threads go from this server to codex of several versions and back, each with commands, patches, a compaction, an
+interrupted turn, a revert and a fork: every turn is there on each side, and the model is sent all that counts.
+
+The programs are named by CODEX_PEERS; those that are not named are left out:
+
+    CODEX_PEERS=0.58=/path/to/codex,0.169=/path/to/codex,0.171=/path/to/codex make test ARGS="-k interchange"
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from app_server_protocol.structs import Json
+from tests.support.client import Client
+from tests.support.places import OURS, Place, Served, place_in
+from tests.support.scripted_model import Hold, begins_to_say, calls, reply, says, script, word
+
+PEERS = dict(each.split("=", 1) for each in os.environ.get("CODEX_PEERS", "").split(",") if "=" in each)
+
+CREATED_FILE = "*** Begin Patch\n*** Add File: {}\n+hello\n*** End Patch\n"
+INJECTED = ("<", "# ", "You are ", "Another language model")
+
+
+def peer(version: str) -> tuple[str, ...]:
+    if version not in PEERS:
+        pytest.skip(f"CODEX_PEERS names no {version}")
+    return (PEERS[version], "app-server")
+
+
+newer = pytest.mark.parametrize("version", ["0.169", "0.171"])
+
+
+@dataclass(slots=True)
+class Teller:
+    """Begins and continues a thread in the words of the thread API; notes what each turn has to show."""
+
+    place: Place
+    command: Sequence[str]
+    client: Client
+    thread: str = ""
+    said: list[list[str]] = field(default_factory=list)
+    """The words of the turns so far."""
+
+    def runs(self, line: str, call_id: str) -> Json:
+        """A command, by the tool that the program offers."""
+        if self.command is OURS:
+            return script(line, call_id)
+        return calls("exec_command", {"cmd": line, "yield_time_ms": 20_000}, call_id)
+
+    async def begin(self) -> None:
+        started = await self.client.call("thread/start", {"cwd": str(self.place.workspace)})
+        self.thread = started["thread"]["id"]
+
+    async def resume(self) -> None:
+        await self.client.call("thread/resume", {"threadId": self.thread})
+
+    async def turn(self, words: str, *replies: Json) -> str:
+        self.place.model.replies[:] = replies
+        asked = {"threadId": self.thread, "input": [{"type": "text", "text": words}]}
+        turn = (await self.client.call("turn/start", asked))["turn"]["id"]
+        ended = await self.client.expect("turn/completed")
+        assert ended["params"]["turn"]["status"] == "completed", ended
+        return str(turn)
+
+    async def answered(self, words: str, answer: str) -> str:
+        self.said.append([words, answer])
+        return await self.turn(words, reply(says(answer, f"msg-{answer.replace(' ', '-')}")))
+
+    async def work(self, name: str) -> None:
+        """A turn with a command and a patch."""
+        self.said.append([f"{name} words", f"{name} look", f"{name} answer"])
+        patch = CREATED_FILE.format(f"{name}.txt")
+        await self.turn(
+            f"{name} words",
+            reply(says(f"{name} look", f"msg-{name}-look"), self.runs(f"echo of {name}", f"call-{name}-1")),
+            reply(self.runs(f"apply_patch <<'EOF'\n{patch}EOF\n", f"call-{name}-2")),
+            reply(says(f"{name} answer", f"msg-{name}-answer")),
+        )
+        assert (self.place.workspace / f"{name}.txt").exists()
+
+    async def interrupted(self, words: str) -> None:
+        self.said.append([words])
+        hold = Hold()
+        self.place.model.replies[:] = [reply(begins_to_say(), word("half"), hold)]
+        asked = {"threadId": self.thread, "input": [{"type": "text", "text": words}]}
+        turn = (await self.client.call("turn/start", asked))["turn"]["id"]
+        await self.client.expect("item/agentMessage/delta")
+        await self.client.call("turn/interrupt", {"threadId": self.thread, "turnId": turn})
+        ended = await self.client.expect("turn/completed")
+        hold.release()
+        assert ended["params"]["turn"]["status"] == "interrupted"
+
+    async def compact(self) -> None:
+        self.said.append([])
+        self.place.model.replies[:] = [reply(says("a summary of it", "msg-summary"))]
+        await self.client.call("thread/compact/start", {"threadId": self.thread})
+        await self.client.expect("turn/completed")
+
+    async def revert(self, words: str) -> None:
+        """A turn that is taken back."""
+        turn = await self.answered(words, f"{words}, answered")
+        await self.client.call("thread/revert", {"threadId": self.thread, "beforeTurnId": turn})
+        self.said.pop()
+        await self.resume()
+
+    async def fork(self) -> None:
+        forked = await self.client.call("thread/fork", {"threadId": self.thread})
+        self.thread = forked["thread"]["id"]
+
+    async def shown(self) -> list[list[str]]:
+        params = {"threadId": self.thread, "includeTurns": True}
+        turns = (await self.client.call("thread/read", params))["thread"]["turns"]
+        return [[text for item in turn["items"] if (text := words_of(item))] for turn in turns]
+
+    async def kinds(self) -> list[str]:
+        params = {"threadId": self.thread, "includeTurns": True}
+        turns = (await self.client.call("thread/read", params))["thread"]["turns"]
+        return [item["type"] for turn in turns for item in turn["items"]]
+
+    def told(self) -> list[str]:
+        """What the model was sent last of what was said."""
+        request = self.place.model.requests[-1]
+        texts = [*request.texts(), *request.texts("assistant")]
+        return [text for text in texts if not text.startswith(INJECTED)]
+
+    @property
+    def words(self) -> set[str]:
+        return {text for turn in self.said for text in turn}
+
+
+def words_of(item: Json) -> str:
+    if item["type"] == "userMessage":
+        return "".join(part.get("text", "") for part in item["content"])
+    return str(item.get("text", "")) if item["type"] == "agentMessage" and item.get("text") != "half" else ""
+
+
+def teller(place: Place, server: Served, command: Sequence[str], before: Teller | None = None) -> Teller:
+    made = Teller(place, command, server.client)
+    if before is not None:
+        made.thread, made.said = before.thread, before.said
+    return made
+
+
+def server_of(place: Place, command: Sequence[str]) -> AbstractAsyncContextManager[Served]:
+    return place.server(command=command, initialize=False)
+
+
+async def entered(server: Served) -> None:
+    await server.client.initialize(capabilities={"experimentalApi": True})
+    await server.client.tell("initialized")
+
+
+@newer
+@pytest.mark.parametrize("begins_here", [True, False], ids=["begun here", "begun there"])
+async def test_interchange_of_a_thread_in_turns(tmp_path: Path, version: str, begins_here: bool) -> None:
+    order = [OURS, peer(version), OURS, peer(version)]
+    before: Teller | None = None
+    async with place_in(tmp_path) as place:
+        for number, command in enumerate(order if begins_here else order[1:]):
+            async with server_of(place, command) as server:
+                await entered(server)
+                now = teller(place, server, command, before)
+                await (now.begin() if before is None else now.resume())
+                if before is not None:
+                    assert await now.shown() == now.said, f"all turns are there, at {number}"
+                await now.work(f"work{number}")
+                await now.interrupted(f"interrupted {number}")
+                await now.answered(f"question {number}", f"answer {number}")
+                assert now.words <= set(now.told()) | {f"answer {number}"}
+                before = now
+
+
+@newer
+@pytest.mark.parametrize("begins_here", [True, False], ids=["begun here", "begun there"])
+async def test_interchange_after_a_compaction_a_revert_and_a_fork(
+    tmp_path: Path, version: str, begins_here: bool
+) -> None:
+    order = [OURS, peer(version), OURS, peer(version)]
+    before: Teller | None = None
+    async with place_in(tmp_path) as place:
+        for number, command in enumerate(order if begins_here else order[1:]):
+            async with server_of(place, command) as server:
+                await entered(server)
+                now = teller(place, server, command, before)
+                await (now.begin() if before is None else now.resume())
+                await now.answered(f"first {number}", f"first answer {number}")
+                await now.compact()
+                await now.answered(f"second {number}", f"second answer {number}")
+                await now.revert(f"gone {number}")
+                if command is OURS:
+                    assert await now.shown() == now.said, f"what counts is shown, at {number}"
+                await now.fork()
+                await now.answered(f"third {number}", f"third answer {number}")
+                told = now.told()
+                assert f"second answer {number}" in told
+                assert f"first {number}" in told, "a compaction keeps the user's words"
+                assert not [text for text in told if text.startswith("gone")]
+                before = now
+
+
+async def test_interchange_of_a_thread_with_codex_058(tmp_path: Path) -> None:
+    codex = peer("0.58")
+    async with place_in(tmp_path) as place:
+        async with server_of(place, OURS) as server:
+            await entered(server)
+            here = teller(place, server, OURS)
+            await here.begin()
+            await here.work("work")
+            await here.interrupted("interrupted")
+            await here.compact()
+            await here.answered("question", "answer")
+        async with place.server(command=codex) as server:
+            listed = (await server.client.call("listConversations", {}))["items"]
+            assert [each["preview"] for each in listed] == ["work words"]
+            (path,) = place.rollouts()
+            resumed = await server.client.resume(path=str(path))
+            said = [each["message"] for each in resumed["initialMessages"] if "message" in each]
+            assert [text for text in said if text in here.words] == [
+                *("work words", "work look", "work answer", "interrupted", "question", "answer")
+            ]
+            place.model.replies[:] = [reply(says("of 58"))]
+            await server.client.turn(resumed["conversationId"], "to 58")
+            told = place.model.requests[-1].texts()
+            assert {"work words", "interrupted", "question", "to 58"} <= set(told)
+        async with server_of(place, OURS) as server:
+            await entered(server)
+            back = teller(place, server, OURS, here)
+            await back.resume()
+            back.said.append(["to 58", "of 58"])
+            assert await back.shown() == back.said
+            await back.revert("gone")
+            await back.answered("last", "last answer")
+            assert {"question", "answer", "to 58", "of 58"} <= set(back.told())
+            assert "gone" not in back.told()
