@@ -125,8 +125,16 @@ def paginated_thread(path: Path, fd: int) -> str | None:
     return conversation_of(path.name, text_of(meta, "id") or "")
 
 
-def next_ordinal(fd: int) -> int:
-    """Return the number of the next line of a file of the paginated form."""
+def form_of(path: Path) -> tuple[str | None, int]:
+    """Return the thread of a file of the paginated form, and the number of its next line; None and 0 for another form.
+    Raises RolloutUnreadable.
+    """
+    with opened(path) as fd:
+        thread = paginated_thread(path, fd)
+        return thread, 0 if thread is None else _next_ordinal(fd)
+
+
+def _next_ordinal(fd: int) -> int:
     numbers = (read_record(line) for line in lines_from_the_end(fd, b'"ordinal":'))
     found = next((each.ordinal for each in numbers if each is not None and each.ordinal is not None), None)
     return sum(1 for _ in raw_lines(fd)) if found is None else found + 1

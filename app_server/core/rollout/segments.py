@@ -34,7 +34,7 @@ _MARK: Final = b'"history_base":{'
 
 
 class HistoryBase(Struct, frozen=True):
-    """Where the first lines of a thread are."""
+    """Place of the first lines of a thread."""
 
     file_id: str
     """The last id in the name of the other file."""

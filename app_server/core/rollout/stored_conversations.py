@@ -24,6 +24,7 @@ from app_server.core.rollout.disk import lock_rollout, make_private_folders, ope
 from app_server.core.rollout.lines import last_goal, last_turn_context, without_collector
 from app_server.core.rollout.listing import find, find_all, find_elsewhere
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
+from app_server.core.rollout.segments import going_on_from
 from app_server.core.rollout.summary import ThreadNotes, read_stored_thread, summarise
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import TurnHistory, open_history
@@ -47,9 +48,6 @@ Result = TypeVar("Result")
 # Few clients show them.
 _READ_ITEMS: Lazy[Callable[..., StoredItems]] = Lazy(
     lambda: import_module("app_server.core.rollout.stored_items").read_stored_items
-)
-_GOING_ON_FROM: Lazy[Callable[..., Path | None]] = Lazy(
-    lambda: import_module("app_server.core.rollout.segments").going_on_from
 )
 _READ_ROLLOUT: Lazy[Callable[..., StoredConversation]] = Lazy(
     lambda: import_module("app_server.core.rollout.conversation").read_rollout
@@ -292,7 +290,7 @@ def delete_rollout(home: Path, rollout: Path) -> None:
         files = [*_others(home, of_this.conversation_id, rollout, archived=archived), rollout]
     names = [name for each in files if (name := rollout_names.parse_rollout_name(each.name)) is not None]
     ids = {name.segment or name.conversation_id for name in names}
-    dependent = _GOING_ON_FROM.get()(home, ids, files)
+    dependent = going_on_from(home, ids, files)
     if dependent is not None:
         raise ConversationError(
             f"failed to delete conversation: {dependent.name} goes on from it; delete that one first"

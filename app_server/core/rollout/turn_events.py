@@ -9,22 +9,17 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
-from enum import Enum
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
-from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, changes_of, item_of_line
-from app_server.core.rollout.lines import parse_event_msg
+from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, item_of_line
+from app_server.core.rollout.older_items import CALLS_ENDED, member_of, older_item, stored_error
 from app_server.core.rollout.record import OLDER_EVENTS, StoredRecord, TakenBack, text_of
-from app_server.core.rollout.stored_events import WITH_STATUS
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
 from app_server_protocol.engine import events, items
-from app_server_protocol.engine.errors import ErrorClass, TurnError
-from app_server_protocol.engine.legacy import COMPACTED
-from app_server_protocol.events.review import ReviewOutputEvent
-from app_server_protocol.items import ImageInput, TextInput, UserInput
+from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.structs import Json, replace
 
 MOST_NUMBER = 2**53
@@ -67,7 +62,6 @@ def _hashed_space(conversation_id: str) -> hashlib._Hash:
     return hashlib.sha1(space, usedforsecurity=False)
 
 
-Kind = TypeVar("Kind", bound=Enum)
 _Events = list[events.SessionEvent | events.TurnRenamed]
 
 OF_TURNS: Final = frozenset(
@@ -79,10 +73,9 @@ OF_TURNS: Final = frozenset(
 """Events whose content is looked into. What the model remembers is most of a file, and says nothing of turns."""
 
 
-_CALLS_ENDED: Final = ("patch_apply_end", "mcp_tool_call_end")
 _OLDER: Final = (
     *("user_message", "agent_message", "entered_review_mode", "exited_review_mode"),
-    *(*_CALLS_ENDED, "context_compacted"),
+    *(*CALLS_ENDED, "context_compacted"),
 )
 """Events of which each is an item."""
 
@@ -190,7 +183,7 @@ class TurnReader(Struct):
     # --- turns
     def _turn_start(self, out: _Events, number: int, payload: Mapping[str, Json]) -> None:
         turn_id = text_of(payload, "turn_id") or self._derived("turn", number)
-        if turn_id == self._turn or self._works_for_last_turn(payload):
+        if turn_id == self._turn or _works_for(self._last_turn, payload):
             return
         if payload.get("late") and self._turn is not None:
             out.append(events.TurnRenamed(self._turn, turn_id))
@@ -200,16 +193,10 @@ class TurnReader(Struct):
         self._begin(
             out,
             turn_id,
-            _member(events.TurnKind, payload.get("kind")) or events.TurnKind.REGULAR,
+            member_of(events.TurnKind, payload.get("kind")) or events.TurnKind.REGULAR,
             number_of(payload, "started_at"),
             explicit=True,
         )
-
-    def _works_for_last_turn(self, payload: Mapping[str, Json]) -> bool:
-        """Return whether the turn is one of another thread that works for the last turn of this one."""
-        attribution = payload.get("turn_attribution")
-        parent = text_of(attribution, "parent_turn_id") if isinstance(attribution, dict) else None
-        return parent is not None and parent == self._last_turn
 
     def _begin(
         self, out: _Events, turn_id: str, kind: events.TurnKind, started_at: float | None, *, explicit: bool
@@ -256,15 +243,10 @@ class TurnReader(Struct):
         self._turn = None
 
     # --- items
-    def _is_of_another(self, payload: Mapping[str, Json]) -> bool:
-        """Return whether the line is about a turn of another thread that worked for this one, such as a review. Lines
-        of the thread that this one was forked from name it, too; they are about the turn that is open.
-        """
-        thread = text_of(payload, "thread_id")
-        return thread not in (None, self.conversation_id) and text_of(payload, "turn_id") != self._turn
-
     def _whole_item(self, out: _Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
-        item = None if self._is_of_another(payload) else item_of_line(name, payload)
+        item = (
+            None if _is_of_another(self.conversation_id, self._turn, payload) else item_of_line(name, payload)
+        )
         if item is None:
             return
         turn_id = text_of(payload, "turn_id") or None
@@ -289,7 +271,7 @@ class TurnReader(Struct):
             kind = events.TurnKind.REVIEW if name == "entered_review_mode" else events.TurnKind.REGULAR
             self._begin_derived(out, number, kind)
         id = text_of(payload, "item_id") or text_of(payload, "call_id") or self._derived("item", number)
-        item = _older(id, payload, after_compaction=after_compaction)
+        item = older_item(id, payload, after_compaction=after_compaction)
         if item is not None:
             self._item(out, item, times_of(payload), text_of(payload, "turn_id") or self._turn)
 
@@ -332,90 +314,16 @@ class TurnReader(Struct):
         return derived_id(self.conversation_id, f"{what} {number}")
 
 
-def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> items.Item | None:
-    kind, message = payload["type"], payload.get("message")
-    if kind == "user_message" and isinstance(message, str):
-        images = payload.get("images")
-        content: list[UserInput] = [TextInput(text=message)] if message or not images else []
-        if isinstance(images, list):
-            content += [ImageInput(image_url=image) for image in images if isinstance(image, str)]
-        return items.UserMessage(id, tuple(content))
-    if kind == "agent_message" and isinstance(message, str):
-        if after_compaction and message == COMPACTED:
-            return items.ContextCompaction(id)
-        return items.AgentMessage(id, (message,), text_of(payload, "phase"))
-    if kind == "context_compacted":
-        return items.ContextCompaction(id)
-    if kind in _CALLS_ENDED:
-        return _call_ended(id, payload)
-    if kind == "entered_review_mode":
-        return items.EnteredReview(
-            id, text_of(payload, "prompt") or "", text_of(payload, "user_facing_hint") or ""
-        )
-    return items.ExitedReview(id, _review(payload)) if kind == "exited_review_mode" else None
+def _works_for(turn_id: str | None, payload: Mapping[str, Json]) -> bool:
+    """Return whether a turn that begins is one of another thread that works for this turn."""
+    attribution = payload.get("turn_attribution")
+    parent = text_of(attribution, "parent_turn_id") if isinstance(attribution, dict) else None
+    return parent is not None and parent == turn_id
 
 
-def _call_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
-    """Return the patch or the call of an MCP server's tool that such an event tells of; None where it is damaged."""
-    try:
-        if payload["type"] == "patch_apply_end":
-            return _patch_ended(id, payload)
-        return _mcp_call_ended(id, payload)
-    except (TypeError, AttributeError):
-        return None
-
-
-def _patch_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
-    changes = changes_of(payload.get("changes") or {})
-    if not changes:
-        return None  # older programs name no files; the history has the call
-    status = payload.get("status") or ("completed" if payload.get("success") is True else "failed")
-    output = {name: payload.get(name) or "" for name in ("stdout", "stderr")}
-    return items.item_from_value(
-        {"kind": "FileChange", "id": id, "changes": changes, "status": status, **output}
-    )
-
-
-def _mcp_call_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
-    result = payload.get("result")
-    failed = not isinstance(result, dict) or "Ok" not in result
-    status = "failed" if failed else "completed"
-    called = {name: payload.get(name) for name in ("invocation", "result")}
-    return items.item_from_value({"kind": "McpToolCall", "id": id, "status": status, **called})
-
-
-def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
-    event = parse_event_msg(dict(payload))
-    return getattr(event, "review_output", None)
-
-
-def _member(kind: type[Kind], value: Json) -> Kind | None:
-    """Return the member of an enumeration that a stored value names; None where it names none."""
-    try:
-        return kind(value)
-    except ValueError:
-        return None
-
-
-def stored_error(value: Json) -> TurnError | None:
-    if not isinstance(value, dict) or (message := text_of(value, "message")) is None:
-        return None
-    error_class, status = _member(ErrorClass, value.get("class")), value.get("http_status")
-    if error_class is None:
-        error_class, status = _class_of(value.get("codex_error_info"))
-    return TurnError(
-        message, error_class, status if isinstance(status, int) else None, text_of(value, "details")
-    )
-
-
-def _class_of(info: Json) -> tuple[ErrorClass | None, Json]:
-    """Return the class of an error as codex stores it, and its status of HTTP."""
-    match info:
-        case str():
-            return _member(ErrorClass, info), None
-        case dict():
-            kind = next((each for each in WITH_STATUS if each.value in info), None)
-            fields = info.get(kind.value) if kind is not None else None
-            return kind, fields.get("http_status_code") if isinstance(fields, dict) else None
-        case _:
-            return None, None
+def _is_of_another(conversation_id: str, turn_id: str | None, payload: Mapping[str, Json]) -> bool:
+    """Return whether a line is about a turn of another thread that worked for this one, such as a review. Lines of the
+    thread that this one was forked from name it, too; they are about the turn that is open.
+    """
+    thread = text_of(payload, "thread_id")
+    return thread not in (None, conversation_id) and text_of(payload, "turn_id") != turn_id

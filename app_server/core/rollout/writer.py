@@ -23,6 +23,8 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.errors import RolloutBusy, RolloutUnreadable, describe
 from app_server.core.rollout.disk import (
     REAL_DISK,
@@ -30,11 +32,10 @@ from app_server.core.rollout.disk import (
     append_lines,
     lock_rollout,
     open_for_append,
-    opened,
     unlock_rollout,
     without_nuls,
 )
-from app_server.core.rollout.lines import next_ordinal, paginated_thread
+from app_server.core.rollout.lines import form_of
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.stored_events import TEXT
 from app_server_protocol.responses import OtherItem, ResponseItem
@@ -157,6 +158,22 @@ class _Backlog:
         return whole
 
 
+class LineForm(Struct):
+    """The form of the lines of one file."""
+
+    paginated: str | None = None
+    """The thread whose file has the paginated form; None for another form."""
+    ordinal: int = 0
+    """The number of the next line, in that form."""
+
+    def line(self, stored: bytes) -> bytes:
+        """Return the next line as the file has it."""
+        if self.paginated is None:
+            return stored
+        self.ordinal += 1
+        return numbered(stored, self.ordinal - 1)
+
+
 class RolloutWriter:
     """The one writer of one rollout. Appending belongs to one thread; `flush` may run in another."""
 
@@ -164,10 +181,7 @@ class RolloutWriter:
         self.path = path
         self.problem: str | None = None
         """Why the newest lines are not on the disk yet; None when they are."""
-        self.paginated: str | None = None
-        """The thread whose file has the paginated form; None for another form."""
-        self._ordinal = 0
-        """The number of the next line, in that form."""
+        self.form = LineForm()
         self._now = now
         self._disk = disk
         self._create = create
@@ -196,7 +210,7 @@ class RolloutWriter:
         disk errors: see `problem`.
         """
         writer = cls(path, now, disk, create=True)
-        writer.paginated = paginated
+        writer.form = LineForm(paginated)
         writer.append(items)
         return writer
 
@@ -208,7 +222,9 @@ class RolloutWriter:
             writer._open()
         except OSError as error:
             writer._fail(error)
-        writer._learn_form()
+        # Whoever reads all of the file learns why it cannot be read.
+        with suppress(RolloutUnreadable):
+            writer.form = LineForm(*form_of(path))
         return writer
 
     # --- storing
@@ -226,9 +242,7 @@ class RolloutWriter:
                 if self._closed:
                     self._backlog.lost += 1
                     continue
-                if self.paginated is not None:
-                    line, self._ordinal = numbered(line, self._ordinal), self._ordinal + 1
-                self._backlog.add(line + b"\n")
+                self._backlog.add(self.form.line(line) + b"\n")
             self._drain()
 
     def write_journal(
@@ -322,13 +336,6 @@ class RolloutWriter:
             raise
         self._fd = fd
 
-    def _learn_form(self) -> None:
-        """Read how the lines of the file are numbered; whoever reads all of it learns why it cannot be read."""
-        with suppress(RolloutUnreadable), opened(self.path) as fd:
-            self.paginated = paginated_thread(self.path, fd)
-            if self.paginated is not None:
-                self._ordinal = next_ordinal(fd)
-
     def _write_batch(self) -> None:
         assert self._fd is not None
         start = self._whole_end(self._fd)
@@ -378,7 +385,7 @@ class NoRollout:
 
     path = None
     problem = None
-    paginated = None
+    form = LineForm()
 
     def append(self, items: Iterable[RolloutItem]) -> None:
         pass

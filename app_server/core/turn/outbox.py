@@ -98,7 +98,7 @@ class Outbox:
     @property
     def is_paginated(self) -> bool:
         """Whether the file has turns and items with their ids in any case."""
-        return self._writer.paginated is not None
+        return self._writer.form.paginated is not None
 
     # --- emitting
     def emit(
@@ -107,7 +107,7 @@ class Outbox:
         """Releases the event to subscribers once it is stored, if its kind is. `wake` False: with the next event."""
         session_event = SessionEvent(operation_id, turn_id, event)
         self._lines.extend(
-            stored_events(session_event, identity=self.identity, paginated=self._writer.paginated)
+            stored_events(session_event, identity=self.identity, paginated=self._writer.form.paginated)
         )
         self._events.append(session_event)
         if wake:
@@ -182,7 +182,7 @@ class Outbox:
         if self._lines:
             lines, self._lines = self._lines, []
             self._writer.append(lines)
-        self._text.take(self._events, identity=self.identity or self._writer.paginated is not None)
+        self._text.take(self._events, identity=self.identity or self._writer.form.paginated is not None)
         if self._ahead_changed or self._text.is_due:
             self._ahead_changed = False
             pieces = self._text.pieces()

@@ -285,7 +285,7 @@ def test_a_file_goes_on_in_its_form(home: Path) -> None:
     path = path_of(home, reverted)
     before = ordinals(path)
     reopened = reopen(path, now)
-    assert reopened.writer.paginated == reverted
+    assert reopened.writer.form.paginated == reverted
     reopened.writer.append([user("more"), assistant("and more")])
     reopened.writer.close()
     last = before[-1]

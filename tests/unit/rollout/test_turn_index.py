@@ -336,10 +336,19 @@ def cuts(path: Path, turn_id: str) -> tuple[TurnCut, TurnCut]:
 
 
 def test_a_thread_is_cut_before_and_behind_a_turn(tmp_path: Path) -> None:
-    file = File(tmp_path / "r", META, begin("a"), end("a"), begin("b"), end("b"), begin("c"))
-    assert cuts(file.path, "a") == (TurnCut(1, 3), TurnCut(3, 2))
-    assert cuts(file.path, "b") == (TurnCut(3, 2), TurnCut(5, 1))
-    assert cuts(file.path, "c") == (TurnCut(5, 1), TurnCut(None, 0))
+    def words(turn: str) -> Json:
+        return {"type": "user_message", "message": "w", "item_id": f"w-{turn}", "turn_id": turn}
+
+    file = File(
+        tmp_path / "r",
+        META,
+        *(begin("a"), words("a"), end("a")),
+        *(begin("b"), end("b")),
+        *(begin("c"), words("c")),
+    )
+    assert cuts(file.path, "a") == (TurnCut(1, 2), TurnCut(4, 1)), "turns in which the user said something"
+    assert cuts(file.path, "b") == (TurnCut(4, 1), TurnCut(6, 1))
+    assert cuts(file.path, "c") == (TurnCut(6, 1), TurnCut(None, 0))
 
 
 def test_a_thread_cannot_be_cut_at_an_unknown_turn(tmp_path: Path) -> None:
