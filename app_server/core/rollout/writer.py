@@ -206,9 +206,7 @@ class RolloutWriter:
         *,
         paginated: str | None = None,
     ) -> RolloutWriter:
-        """Start a rollout with these lines, of the paginated form where a thread is given for that. Does not raise on
-        disk errors: see `problem`.
-        """
+        """Start a rollout with these lines. Does not raise on disk errors: see `problem`. `paginated`: as of a form."""
         writer = cls(path, now, disk, create=True)
         writer.form = LineForm(paginated)
         writer.append(items)
@@ -222,8 +220,7 @@ class RolloutWriter:
             writer._open()
         except OSError as error:
             writer._fail(error)
-        # Whoever reads all of the file learns why it cannot be read.
-        with suppress(RolloutUnreadable):
+        with suppress(RolloutUnreadable):  # who reads all of it learns why
             writer.form = LineForm(*form_of(path))
         return writer
 
@@ -314,16 +311,13 @@ class RolloutWriter:
             if self._adopting:
                 self._journal.discard()
                 self._adopting = False
-            self._journal.hold(self._journal_items, self._size, self._now)
+            self._journal.hold(self._journal_items, lambda: _size_of(self._fd), self._now)
         except OSError as error:
             self._fail(error)
         except RolloutBusy as error:
             self.problem = str(error)
         else:
             self.problem = f"{self._backlog.lost} lines were lost" if self._backlog.lost else None
-
-    def _size(self) -> int:
-        return os.fstat(self._fd).st_size if self._fd is not None else 0
 
     def _open(self) -> None:
         if self._create and not self._backlog:
@@ -378,6 +372,10 @@ class RolloutWriter:
     def _fail(self, error: OSError) -> None:
         lost = f"; {self._backlog.lost} lines were lost" if self._backlog.lost else ""
         self.problem = f"{describe(error)}{lost}"
+
+
+def _size_of(fd: int | None) -> int:
+    return os.fstat(fd).st_size if fd is not None else 0
 
 
 class NoRollout:
