@@ -31,11 +31,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
+    from app_server.commands.options import OF_START  # noqa: PLC0415  the same
     from app_server.commands.parsing import parse  # noqa: PLC0415  without arguments, a server needs none of it
 
     command, args = parse(words)
     set_up_logging(os.environ)
-    return _serve(vars(args)) if command is None or command.run is None else command.run(args)
+    if command is not None and command.run is not None:
+        return command.run(args)
+    options = vars(args)
+    if options.keys() & OF_START:
+        from app_server.commands.startup_options import checked_status  # noqa: PLC0415  most servers need none of it
+
+        if (status := checked_status(options)) is not None:
+            return status
+    return _serve(options)
 
 
 def _serve(options: Mapping[str, Any]) -> int:

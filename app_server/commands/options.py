@@ -179,6 +179,14 @@ def _setting(text: str) -> str:
     return text
 
 
+def _ws_auth(text: str) -> str:
+    if text == "signed-bearer-token":
+        raise argparse.ArgumentTypeError("signed-bearer-token is not supported: expected capability-token")
+    if text != "capability-token":
+        raise argparse.ArgumentTypeError(f"expected capability-token, got {text!r}")
+    return text
+
+
 # --- what several commands take
 SANDBOXES: Final = ("read-only", "workspace-write", "danger-full-access")
 APPROVALS: Final = ("untrusted", "on-failure", "on-request", "never")
@@ -218,6 +226,19 @@ TURN_SETTINGS: Final = (
 )
 """The settings, and those of new conversations."""
 
+OF_START: Final = frozenset(
+    {
+        "analytics_default_enabled",
+        "cloud_skills_snapshot",
+        "code_mode_host",
+        "print_startup_config",
+        "startup_client_info",
+        "startup_sign_out",
+        "strict_config",
+    }
+)
+"""Options of a server, by their names, that `startup_options` looks at ahead of it."""
+
 SERVER_OPTIONS: Final = (
     *TURN_SETTINGS,
     before_or_after(
@@ -235,6 +256,19 @@ SERVER_OPTIONS: Final = (
             help="the token of clients of ws://; without it, one in the home is made",
         ),
         option("--ws-token-sha256", metavar="HEX", help="its SHA-256, instead of the token"),
+        option(
+            "--ws-auth",
+            type=_ws_auth,
+            metavar="MODE",
+            help="how clients of ws:// show who they are: capability-token, which is the default",
+        ),
+        flag("--strict-config", "end with an error where a setting is not known"),
+        flag("--print-startup-config", "check the settings, print requirements as JSON, and end"),
+        flag("--analytics-default-enabled", "without effect: nothing is reported to anybody"),
+        flag("--startup-sign-out", "without effect: logins are not managed by an organization"),
+        option("--startup-client-info", metavar="JSON", help="without effect: a client names itself"),
+        option("--cloud-skills-snapshot", metavar="FILE", help="without effect: skills are files"),
+        option("--code-mode-host", metavar="URL", help="without effect: there is no code mode"),
         option("--startup", help=argparse.SUPPRESS),  # descriptors of who starts a shared server
         option("--successor", type=int, help=argparse.SUPPRESS),  # of the server that it replaces
     ),

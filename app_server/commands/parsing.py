@@ -51,6 +51,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "logout": "upkeep",
         "mcp": "settings",
         "config": "settings",
+        "features": "upkeep",
+        "debug": "upkeep",
         "completion": "upkeep",
     },
 }
@@ -63,8 +65,13 @@ FAMILIES: Final[Mapping[str, str]] = {
     "mcp": "list, add and remove MCP servers, and log in at them",
     "config": "show and change settings",
     "daemon": "start, show and end the server that all clients share",
+    "features": "list the features, and which are on",
+    "debug": "facts for other programs",
 }
 """First words that are no commands by themselves, with what those with a second one are for."""
+
+GUARDS: Final = ("--sandbox", "--ask-for-approval", "--add-dir", "--strict-config")
+"""Options without which a server is less guarded than its starter believes; so are all that begin with `--ws-`."""
 
 NO_OPTION = "\0"
 """Marks words behind `--` while the others are parsed: argparse keeps no place of them where options stand between."""
@@ -106,19 +113,22 @@ class CommandParser(argparse.ArgumentParser):
 
     def fail(self, what: str, advice: str = "") -> NoReturn:
         """End the process because of a wrong command line."""
-        complain(self.prog, what, advice or f"`{self.prog} --help` shows what can be given")
+        complain(self.prog, what, advice or self.see_help)
         raise SystemExit(WRONG_COMMAND_LINE)
 
-    def parse_rest(self, words: Sequence[str], given: argparse.Namespace) -> argparse.Namespace:
+    def parse_rest(
+        self, words: Sequence[str], given: argparse.Namespace, *, passes_over: bool = False
+    ) -> argparse.Namespace:
         """Parse all words, on top of what was `given` before them. Options may stand between other arguments; what
-        follows `--` is none.
+        follows `--` is none. `passes_over`: an unknown option costs a warning.
         """
         own = words.index("--") if "--" in words else len(words)
         plain = [f"{NO_OPTION}{word}" for word in words[own + 1 :]]
         args, unknown = self.parse_known_intermixed_args([*words[:own], *plain], given)
-        if unknown:
-            meant = similar(unknown[0].partition("=")[0], self.option_names())
-            self.fail(f"unexpected argument {_word(unknown[0])!r}", f"did you mean {meant}?" if meant else "")
+        if unknown and passes_over:
+            self.pass_over(unknown)
+        elif unknown:
+            self.fail_on(unknown[0])
         for name, value in vars(args).items():
             if isinstance(value, list):
                 setattr(args, name, [_word(each) for each in value])
@@ -141,6 +151,30 @@ class CommandParser(argparse.ArgumentParser):
                 is_value = action is not None and action.nargs != 0
         return None
 
+    def fail_on(self, word: str) -> NoReturn:
+        """End the process because of a word that is not known."""
+        meant = similar(word.partition("=")[0], self.option_names())
+        self.fail(f"unexpected argument {_word(word)!r}", f"did you mean {meant}?" if meant else "")
+
+    def pass_over(self, words: Sequence[str]) -> None:
+        """Warn of options that are not known, with their values: a client may be newer than this server. End the
+        process where one may be meant for an option that guards, or is none.
+        """
+        previous = ""
+        for word in words:
+            name = word.partition("=")[0]
+            if word.startswith("-"):
+                if name.startswith("--ws-") or similar(name, GUARDS):
+                    self.fail_on(word)
+                complain(self.prog, f"the option {name!r} is not known here and has no effect", self.see_help)
+            elif not previous.startswith("-"):
+                self.fail_on(word)
+            previous = word
+
+    @property
+    def see_help(self) -> str:
+        return f"`{self.prog} --help` shows what can be given"
+
     def option_names(self) -> Iterable[str]:
         """List the long options."""
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
@@ -157,21 +191,42 @@ def parse(words: Sequence[str]) -> Parsed:
         words = [*words[1:], "--help"]
     given = argparse.Namespace()
     outer = _outer_parser()
-    outer.parse_args(words, given)
-    while given.words[:1] == [PROGRAM]:  # clients say it once or twice, with options around it
-        outer.parse_args(given.words[1:], given)
-    rest = given.words
-    del given.words
+    rest, unknown = _parse_outer(outer, words, given)
     if not rest:
+        outer.pass_over(unknown)
         return Parsed(None, given)
     command, rest = _command(outer, rest)
+    if unknown and command.run is not None:
+        outer.fail_on(unknown[0])
+    outer.pass_over(unknown)
     given.command, given.whole_parser = command.name, whole_parser
     examples = "\n".join(["examples:", *map(_shown, command.examples)])
     name = f"{PROGRAM} {command.name}"
     parser = CommandParser(name, command.usage, lambda: _sentence(command.summary), examples)
     for add in command.arguments:
         add(parser)
-    return Parsed(command, parser.parse_rest(rest, given))
+    return Parsed(command, parser.parse_rest(rest, given, passes_over=command.run is None))
+
+
+def _parse_outer(
+    outer: CommandParser, words: Sequence[str], given: argparse.Namespace
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Parse what stands before the name of a command. Return the words from there on, and unknown options with the
+    words behind them that name no command, which may be their values.
+    """
+    unknown: list[str] = []
+    while True:
+        found = outer.parse_known_args(words, given)[1]
+        rest: list[str] = given.words
+        del given.words
+        unknown += found
+        if rest[:1] == [PROGRAM]:  # clients say it once or twice, with options around it
+            words = rest[1:]
+        elif found and rest and rest[0] not in MODULES and words[len(words) - len(rest) - 1] == found[-1]:
+            unknown.append(rest[0])
+            words = rest[1:]
+        else:
+            return rest, unknown
 
 
 def commands_of(word: str) -> list[Subcommand]:

@@ -106,6 +106,22 @@ COMMANDS: Final = (
         "CODEX_HOME=/srv/agent app-server login status   # in another home",
     ),
     Subcommand(
+        "features list",
+        "list the features, and which are on",
+        [SETTINGS],
+        errand("facts", "list_features"),
+        "app-server features list",
+        "app-server features list --enable web_search_request   # as threads would have them with it",
+    ),
+    Subcommand(
+        "debug models",
+        "print the models with their context windows, as JSON",
+        [SETTINGS],
+        errand("facts", "list_models"),
+        "app-server debug models",
+        "app-server debug models -c model_provider=openai   # of another provider",
+    ),
+    Subcommand(
         "completion",
         "print a script with which a shell completes command lines",
         [choice("shell", "SHELL", "the shell", ("bash", "zsh", "fish"))],

@@ -28,8 +28,7 @@ async def list_servers(server: AppServer, args: argparse.Namespace) -> None:
     configured = await _configured(server)
     offered = {each.name: each for each in await _statuses(server)} if args.start else {}
     if args.json:
-        started = {name: status.to_value() for name, status in offered.items()}
-        show_json(started if args.start else {**configured})
+        show_json([_as_json(name, settings, offered.get(name)) for name, settings in configured.items()])
         return
     for name, settings in configured.items():
         show(f"{name:<16} {_transport(settings)}")
@@ -109,6 +108,33 @@ async def _statuses(server: AppServer) -> list[wire.McpServerStatus]:
         if page.next_cursor is None:
             return found
         params = params.model_copy(update={"cursor": page.next_cursor})
+
+
+def _as_json(name: str, settings: Mapping[str, Json], status: wire.McpServerStatus | None) -> Json:
+    """Return a server as scripts know it from codex; `started` is there where it was started."""
+    get = settings.get
+    if "url" in settings:
+        keys = ("url", "bearer_token_env_var", "http_headers", "env_http_headers")
+        transport: dict[str, Json] = {"type": "streamable_http", **{key: get(key) for key in keys}}
+    else:
+        transport = {
+            "type": "stdio",
+            "command": get("command"),
+            "args": get("args") or [],
+            "env": get("env"),
+            "env_vars": get("env_vars") or [],
+            "cwd": get("cwd"),
+        }
+    shown: dict[str, Json] = {
+        "name": name,
+        "enabled": get("enabled", True),
+        "disabled_reason": None,
+        "transport": transport,
+        "startup_timeout_sec": get("startup_timeout_sec"),
+        "tool_timeout_sec": get("tool_timeout_sec"),
+        "auth_status": "bearer_token" if get("bearer_token_env_var") else "unsupported",
+    }
+    return shown if status is None else {**shown, "started": status.to_value()}
 
 
 def _transport(settings: Mapping[str, Json]) -> str:

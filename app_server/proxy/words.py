@@ -45,6 +45,9 @@ FLAGS = {"--no-start": "no_start", "--all-threads": "all_threads"}
 OF_PROXY = frozenset(("sock", "no_start", "all_threads"))
 OF_LISTENERS = frozenset(("listen", "startup"))
 
+WITHOUT_EFFECT = "--analytics-default-enabled"
+"""An editor gives it each time."""
+
 FORMS: tuple[list[str], ...] = ([], ["acp"], ["proxy"], ["proxy", "acp"])
 """Commands, by the words that are no options."""
 
@@ -84,6 +87,8 @@ def quick_options(argv: Sequence[str]) -> Options | None:
                 found[VALUES[name]] = given
             else:
                 lists.setdefault(LISTS[name], []).append(given)
+        elif word == WITHOUT_EFFECT:
+            continue
         elif word in FLAGS:
             found[FLAGS[word]] = True
         elif word.startswith("-"):

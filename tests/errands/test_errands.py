@@ -295,13 +295,19 @@ async def test_mcp_servers_are_added_listed_and_removed(tmp_path: Path) -> None:
             ["docs", "https://example.org/mcp"],
         ]
         as_json = await place.run("mcp", "list", "--json")
-        assert json.loads(as_json.stdout)["docs"]["bearer_token_env_var"] == "T"
+        shown = {each["name"]: each for each in json.loads(as_json.stdout)}
+        assert (shown["docs"]["transport"]["bearer_token_env_var"], shown["docs"]["enabled"]) == ("T", True)
+        assert (shown["a-b"]["transport"]["command"], shown["a-b"]["auth_status"]) == (
+            "python3",
+            "unsupported",
+        )
         assert "secret-1" not in as_json.stdout
         assert (await place.run("mcp", "remove", "docs")).returncode == 0
         started = await place.run("mcp", "list", "--start")
         assert "echo" in started.stdout.splitlines()[1], started.stdout
         assert (await place.run("mcp", "remove", "a-b")).returncode == 0
         gone = await place.run("mcp", "remove", "a-b")
+        assert json.loads((await place.run("mcp", "list", "--json")).stdout) == []
         assert (gone.returncode, gone.stderr) == (
             1,
             "app-server mcp remove: there is no MCP server 'a-b'\n→ `app-server mcp list` shows which there are\n",
@@ -466,3 +472,13 @@ async def test_a_configuration_that_cannot_be_used_is_told_once(tmp_path: Path) 
         done = await place.run("exec", "-p", "nope", "hi")
         assert done.stderr.count("not found") == 1
         assert "none is configured" in done.stderr
+
+
+async def test_facts_for_other_programs(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        listed = (await place.run("features", "list", "--enable", "grep_files")).stdout.splitlines()
+        found = {line.split()[0]: line.split()[-1] for line in listed}
+        assert (found["grep_files"], found["read_file"]) == ("true", "false")
+        shown = json.loads((await place.run("debug", "models")).stdout)["models"]
+        assert shown
+        assert all({"slug", "context_window", "max_context_window"} <= each.keys() for each in shown)

@@ -1,13 +1,16 @@
 """The subcommands, and what is made of them: help, suggestions, one form of error."""
 
+import json
 import shlex
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from app_server.commands.options import Subcommand
 from app_server.commands.parsing import FAMILIES, GROUPS, MODULES, all_commands, parse
+from app_server.commands.startup_options import checked_status
 
 COMMANDS = all_commands()
 NAMES = [command.name for command in COMMANDS]
@@ -99,6 +102,77 @@ def test_a_wrong_command_line_is_told_in_one_form(
     words: str, what: str, advice: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ended(words.split(), capsys) == (2, "", f"{what}\n→ {advice}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("app-server --analytics-default-enabled", 0),
+        ("--listen off --ws-auth capability-token --startup-client-info {} app-server", 0),
+        ("app-server --new-flag", 1),
+        ("--new-flag app-server -m m", 1),
+        ("app-server --new-flag value -m m", 1),
+        ("app-server --new-flag=value --other -m m", 2),
+        ("acp --new-flag value", 1),
+    ],
+)
+def test_a_server_passes_over_options_that_it_does_not_know(
+    words: str, told: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = parse(words.split()).args
+    assert capsys.readouterr().err.count("is not known here and has no effect") == told
+    assert getattr(args, "model", "m") == "m"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("app-server --sandbx read-only", "unexpected argument '--sandbx'"),
+        ("--ask-for-aproval never app-server", "unexpected argument '--ask-for-aproval'"),
+        ("app-server --ws-issuer me", "unexpected argument '--ws-issuer'"),
+        ("app-server --ws-auth signed-bearer-token", "signed-bearer-token is not supported"),
+        ("app-server -s everything", "expected read-only"),
+        ("--new-flag exec hi", "unexpected argument '--new-flag'"),
+        ("acp word", "unexpected argument 'word'"),
+    ],
+)
+def test_options_that_guard_and_other_commands_end_it(
+    words: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, told = ended(words.split(), capsys)
+    assert (status, what in told) == (2, True), told
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "status", "told"),
+    [
+        ("", ["--print-startup-config"], 0, ""),
+        ('modle = "x"', ["--print-startup-config"], 0, ""),
+        ('modle = "x"', ["--print-startup-config", "--strict-config"], 1, "modle"),
+        ('modle = "x"', ["--strict-config"], 1, "modle"),
+        ("model = [", ["--print-startup-config"], 1, "config.toml:1:"),
+        ("", ["--strict-config"], None, ""),
+        ("", ["--cloud-skills-snapshot", "f"], None, "--cloud-skills-snapshot has no effect"),
+        ("", ["--analytics-default-enabled"], None, ""),
+    ],
+)
+def test_the_settings_may_be_checked_ahead_of_serving(
+    text: str,
+    options: list[str],
+    status: int | None,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    (tmp_path / "config.toml").write_text(text)
+    assert checked_status(vars(parse(["app-server", *options]).args)) == status
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert bool(shown.err) is bool(told)
+    if status == 0:
+        assert json.loads(shown.out)["configRequirements"] == {"requirements": None}
 
 
 def test_options_count_before_and_after_the_command() -> None:
