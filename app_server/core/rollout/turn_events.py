@@ -131,7 +131,8 @@ class TurnReader(Struct):
     _turn_started: float | None = None
     _last_turn: str | None = None
     """The last turn that a line named."""
-    _after_review: bool = False
+    _review: items.ExitedReview | None = None
+    """The item before, if it was the end of a review."""
 
     def take(self, number: int, record: StoredRecord) -> _Events:
         """Return the events of the record with this number in the file, from 0."""
@@ -254,10 +255,8 @@ class TurnReader(Struct):
             self._begin_derived(out, number)
         cut = payload.get("cut") is True
         self._last_turn = turn_id or self._turn
-        # codex stores the text of a review as a message, too, which APIs make of the review.
-        repeated = self._after_review and isinstance(item, items.AgentMessage)
-        self._after_review = isinstance(item, items.ExitedReview)
-        if repeated:
+        review, self._review = self._review, item if isinstance(item, items.ExitedReview) else None
+        if name == ITEM_COMPLETED and review is not None and _repeats(review, item):
             return
         self._item(out, item, times_of(payload), self._last_turn, cut=cut)
 
@@ -312,6 +311,14 @@ class TurnReader(Struct):
     def _derived(self, what: str, number: int) -> str:
         """Return an id that is the same for each reading, and unique to this conversation."""
         return derived_id(self.conversation_id, f"{what} {number}")
+
+
+def _repeats(review: items.ExitedReview, item: items.Item) -> bool:
+    """Return whether an item is the text of the review before it, which codex stores as a message, too. APIs make that
+    message of the review.
+    """
+    explained = "" if review.output is None else review.output.overall_explanation
+    return isinstance(item, items.AgentMessage) and bool(item.text) and item.text.startswith(explained)
 
 
 def _works_for(turn_id: str | None, payload: Mapping[str, Json]) -> bool:
