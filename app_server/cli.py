@@ -12,7 +12,7 @@ from typing import Any
 
 from app_server.logs import set_up_logging
 from app_server.proxy.words import quick_options
-from app_server.standard_streams import ended_in_order, prepare_for_text, replace_closed
+from app_server.standard_streams import complain, ended_in_order, prepare_for_text, replace_closed
 
 FOR_PEOPLE = """\
 app-server: this is a server: editors and other programs start it and speak JSON-RPC with it over stdin and stdout.
@@ -52,7 +52,11 @@ def _serve(options: Mapping[str, Any]) -> int:
     if not all(each in ("stdio", "stdio://") for each in options.get("listen", ())):
         from app_server.places.starting import startup_of  # noqa: PLC0415  others need none of it
 
-        startup = startup_of(options.get("startup"), os.environ)
+        try:
+            startup = startup_of(options.get("startup"), os.environ)
+        except ValueError as error:
+            complain("app-server", str(error))
+            return 2
         from app_server.shared.shared_process import serve_shared  # noqa: PLC0415  behind the lock
 
         return serve_shared(options, startup)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.apis.router import FindRoute, MethodRouter
-from app_server.apis.services import Handshake, Served, ServedRouter, ServerServices, Shared
+from app_server.apis.services import Handshake, Served, ServerServices, Shared
 from app_server.connections import ServedClient
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
@@ -47,7 +47,7 @@ from app_server.core.sandbox.plan import KeptFolders
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.machine import Machine
-from app_server.rpc.connection import Connection
+from app_server.rpc.connection import Connection, Router
 from app_server.rpc.lanes import ServerLanes
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport
@@ -197,10 +197,12 @@ class Server:
                 question_seconds=sharing.question_hours * 3600,
             )
             background.start_soon(unattended.run, anyio.sleep, name="unattended")
-            unloader = self._shared.get(
-                IdleUnloader, lambda: IdleUnloader(self.conversations, machine.monotonic)
-            )
-            background.start_soon(unloader.run, anyio.sleep, name="idle conversations")
+            background.start_soon(self._unloader.run, anyio.sleep, name="idle conversations")
+
+    @property
+    def _unloader(self) -> IdleUnloader:
+        clock = self._settings.machine.monotonic
+        return self._shared.get(IdleUnloader, lambda: IdleUnloader(self.conversations, clock))
 
     @property
     def work(self) -> Work:
@@ -219,6 +221,10 @@ class Server:
         self.conversations.draining = True
         await self.conversations.end_when_settled()
 
+    async def unload_idle(self) -> None:
+        """End each conversation that nobody follows and in which nothing happens: another server can open it then."""
+        await self._unloader.look(idle_seconds=0)
+
     async def end_conversations(self) -> None:
         """Interrupt what runs, and end every conversation: all is told and stored."""
         await self.conversations.end_all()
@@ -229,10 +235,10 @@ class Server:
         place: ClientPlace,
         early: EarlyInitialize | None = None,
         *,
-        joined: Callable[[Served], Awaitable[None]] | None = None,
+        joined: Callable[[Served], None] | None = None,
     ) -> str | None:
         """Serve one client until it closes the connection; what runs of its conversations goes on. Return why it was
-        disconnected, if it was. `joined` is awaited before the first request.
+        disconnected, if it was. `joined` is called before the first request.
         """
         client = ServedClient(
             transport,
@@ -260,7 +266,7 @@ class Server:
         outgoing: Outgoing,
         place: ClientPlace,
         early: EarlyInitialize | None,
-        joined: Callable[[Served], Awaitable[None]] | None,
+        joined: Callable[[Served], None] | None,
     ) -> None:
         async with anyio.create_task_group() as background:
             services = self._services(outgoing, place, background)
@@ -270,7 +276,7 @@ class Server:
                 most = self._settings.limits.requests_of(shared=place.shared)
                 connection = Connection(transport.lines(), outgoing, router, most, self._lanes)
                 if joined is not None:
-                    await joined(Served(services, connection, router))
+                    joined(Served(services, connection))
                 await connection.serve()
             finally:
                 self.conversations.leave(services.client)
@@ -280,7 +286,13 @@ class Server:
         """Make what the handlers of one connection use."""
         machine = self._settings.machine
         profile, user_agent = ClientProfile(), own_user_agent(place.environment)
-        config = UserSettings(home=place.home, cwd=place.cwd, cli=place.cli, environment=place.environment)
+        config = UserSettings(
+            home=place.home,
+            cwd=place.cwd,
+            cli=place.cli,
+            own_folder=place.own_folder,
+            environment=place.environment,
+        )
         caller = Caller(
             environment=place.environment if place.brings_environment else None,
             identity=lambda: ClientIdentity(user_agent.originator, user_agent.text()),
@@ -318,7 +330,6 @@ def command_runner(settings: ServerSettings) -> CommandRunner:
     return settings.machine.runner(
         python=sys.executable,
         home=str(settings.home),
-        tmpdir=settings.environment.get("TMPDIR"),
         environment=settings.environment,
         output_cap=settings.limits.output_bytes,
         kept=settings.kept,
@@ -346,7 +357,7 @@ def key_variables(place: ClientPlace) -> tuple[str, ...]:
     return (CODEX_API_KEY, OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
 
 
-def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize | None) -> ServedRouter:
+def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize | None) -> Router:
     if place.acp:
         from app_server.apis.acp.routes import open_router  # noqa: PLC0415 - only for its own command
 

@@ -15,7 +15,6 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
-    Iterator,
     Mapping,
 )
 from typing import TypeVar, overload
@@ -148,37 +147,6 @@ class RouteFamilies:
         return self._made[name].get(method)
 
 
-ENDS_WITH = {
-    "fs/watch": ("watchId", "fs/unwatch"),
-    "fuzzyFileSearch/sessionStart": ("sessionId", "fuzzyFileSearch/sessionStop"),
-}
-"""Requests of which something goes on with their connection, with the parameter that names it and the request that ends
-it.
-"""
-
-
-class Repeats:
-    """The requests of a connection that make another one equal to it, but for its conversations."""
-
-    def __init__(self) -> None:
-        self._served: dict[tuple[str, Json], Request] = {}
-
-    def served(self, request: Request) -> None:
-        """Take note of a request that was answered with a result."""
-        method, params = request.method, request.params
-        if method == INITIALIZE:
-            self._served[method, None] = request
-        elif method in ENDS_WITH and isinstance(params, dict):
-            self._served[method, params.get(ENDS_WITH[method][0])] = request
-        elif isinstance(params, dict):
-            for begins, (name, ends) in ENDS_WITH.items():
-                if method == ends:
-                    self._served.pop((begins, params.get(name)), None)
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(self._served.values())
-
-
 class MethodRouter:
     """Serves one connection."""
 
@@ -196,7 +164,6 @@ class MethodRouter:
         self._conversations, self._threads = Lazy(conversations), Lazy(threads)
         self._in_both = in_both
         self._client, self._require_running = client, require_running
-        self.repeats = Repeats()
 
     def lane(self, request: Request) -> LaneName | None:
         """Return the lane of a request: that of its conversation, whatever an API calls it."""
@@ -214,9 +181,7 @@ class MethodRouter:
         if route.row.experimental and not self._client.experimental_api:
             raise experimental(request.method)
         self._require_running(request.method)
-        reply = await route.handle(params)
-        self.repeats.served(request)
-        return reply
+        return await route.handle(params)
 
     def _route(self, method: str) -> Route | None:
         threads = "/" in method or (method in self._in_both and self._client.names_capabilities)

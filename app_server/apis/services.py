@@ -4,11 +4,10 @@ builds the contexts of its handlers from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
@@ -22,15 +21,14 @@ from app_server.core.host import Host
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import Machine
-from app_server.rpc.connection import Connection, Router
+from app_server.rpc.connection import Connection
 from app_server.rpc.errors import RpcError, invalid_params, invalid_request
 from app_server_protocol.engine.settings import UNSET, SettingsChange
-from app_server_protocol.jsonrpc import INVALID_REQUEST, Request
+from app_server_protocol.jsonrpc import INVALID_REQUEST
 from app_server_protocol.structs import Json
 from app_server_protocol.table import Fields, S, ServerNotification
 
 if TYPE_CHECKING:
-    from app_server.conversations.live import LiveConversation
     from app_server.core.mcp.requests import McpRequests
     from app_server.core.rollout.stored_conversations import StoredConversations
 
@@ -92,31 +90,6 @@ class Shared:
         return made
 
 
-class KeptConversation(Struct, frozen=True, kw_only=True):
-    """A conversation that a client is in."""
-
-    id: str
-    api: str
-    settings: bytes
-    """That are in force, as JSON."""
-    options: bytes | None
-    """What the client asked for when it opened it, as JSON; None where another client did."""
-    subscriptions: Mapping[str, bool]
-    """By their ids, whether one wants the model's items as they came, too."""
-
-
-class Keeper(Protocol):
-    """The conversations of one connection in one API."""
-
-    def subscriptions(self, live: LiveConversation) -> Mapping[str, bool]:
-        """Return those of the client to a conversation, and whether each wants the model's items as they came, too."""
-        ...
-
-    async def rejoin(self, kept: KeptConversation, options: Json) -> None:
-        """Be in a conversation as before; open it if it is not open. Raises RpcError and CoreError."""
-        ...
-
-
 class ServerServices(Struct, frozen=True, kw_only=True):
     """Services of the handlers of one connection, its own and those of the server."""
 
@@ -132,11 +105,6 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     background: TaskGroup
     """For tasks that last until the client has left."""
     machine: Machine
-    keepers: dict[str, Keeper] = msgspec.field(default_factory=dict)
-    """By the names of the APIs that are spoken."""
-
-    def keep(self, api: str, keeper: Keeper) -> None:
-        self.keepers[api] = keeper
 
     def require_running(self, method: str) -> None:
         """Raises RpcError where a request would begin something in a server that is about to end."""
@@ -148,19 +116,11 @@ class ServerServices(Struct, frozen=True, kw_only=True):
         self.client.outgoing.notify(row.method, row.make(*args, **fields).to_json())
 
 
-class ServedRouter(Router, Protocol):
-    @property
-    def repeats(self) -> Iterable[Request]:
-        """The requests of a connection that make another one equal to it, but for its conversations."""
-        ...
-
-
 class Served(Struct, frozen=True):
     """A connection that is served."""
 
     shared: ServerServices
     connection: Connection
-    router: ServedRouter
 
     @property
     def client(self) -> Client:

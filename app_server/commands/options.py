@@ -270,7 +270,6 @@ SERVER_OPTIONS: Final = (
         option("--cloud-skills-snapshot", metavar="FILE", help="without effect: skills are files"),
         option("--code-mode-host", metavar="URL", help="without effect: there is no code mode"),
         option("--startup", help=argparse.SUPPRESS),  # descriptors of who starts a shared server
-        option("--successor", type=int, help=argparse.SUPPRESS),  # of the server that it replaces
     ),
 )
 """All that a server takes."""

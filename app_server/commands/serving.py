@@ -105,11 +105,11 @@ COMMANDS: Final = (
     ),
     Subcommand(
         "daemon reload",
-        "replace it by the version that is installed now; its clients stay connected",
+        "start the version that is installed now in its place; the old one leaves with its last client",
         [NOW, JSON],
         _daemon,
-        "app-server daemon reload   # after an upgrade; waits until no turn runs",
-        "app-server daemon reload --now   # interrupt the turns",
+        "app-server daemon reload   # after an upgrade; says how many clients still use the old one",
+        "app-server daemon reload --now   # end the old one at once, with its turns",
     ),
     Subcommand(
         "daemon restart",

@@ -29,7 +29,6 @@ from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
-    from app_server_protocol.base import WireModel
 
 
 NEXT_TURN_SECONDS = 0.01
@@ -137,10 +136,6 @@ class LiveConversation:
         self.unstored_name: str | None = None
         """The name of a conversation that is not stored; names of stored ones are beside their files."""
         self.opened_at, self.opened_by, self._clients = opened_at, opener, clients
-        self.opened_in: str | None = None
-        """The API in which it was opened, by its name, where that is known."""
-        self.options: WireModel | None = None
-        """What its opener asked for there."""
         self.untold: list[str] = []
         """Warnings of a time in which nobody followed it, for whoever joins next."""
         self.unloads = False
@@ -196,10 +191,6 @@ class LiveConversation:
         for warning in self.untold:
             self.session.warn(warning)
         self.untold.clear()
-
-    def opened_with(self, api: str, options: WireModel | None) -> None:
-        """Remember what its opener asked for, for who opens it again."""
-        self.opened_in, self.options = api, options
 
     def shared_with_others(self, client: Client) -> bool:
         """Tell whether it is more than this client's: others have a seat, or something goes on that another began."""

@@ -47,8 +47,6 @@ class ConversationManager:
         """Whether the server does: others may join a conversation at any moment, and turns begin for a goal only while
         somebody is subscribed.
         """
-        self.restoring = False
-        """Whether those of a server before this one are opened again: until that is over no turn begins for a goal."""
         self.on_leave: Callable[[], None] = lambda: None
         """Called when a client has left."""
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
@@ -89,8 +87,7 @@ class ConversationManager:
         if self.outlasts_clients:
             opened.session.store_identity()
             opened.session.goal.watch(False)
-            if not self.restoring:
-                live.subscriptions.on_watched = opened.session.goal.watch
+            live.subscriptions.on_watched = opened.session.goal.watch
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
 
@@ -109,17 +106,6 @@ class ConversationManager:
     def hear_all(self, make_adapter: AdapterFactory) -> list[Client]:
         """Return the clients that are told of every conversation in the words of that API."""
         return [each for each in self.clients if each.hears_all and make_adapter in each.speaks]
-
-    def restored(self) -> None:
-        """Let turns begin for goals that somebody watches."""
-        self.restoring = False
-        for live in self._live.values():
-            live.subscriptions.on_watched = live.session.goal.watch
-            live.session.goal.watch(live.subscriptions.any)
-
-    async def hand_over_all(self) -> None:
-        """End every conversation because it goes on elsewhere. Nobody is told of an end."""
-        await self._end(LiveConversation.hand_over)
 
     @property
     def busy(self) -> bool:

@@ -46,8 +46,8 @@ class IdleUnloader:
             await sleep(LOOK_SECONDS)
             await self.look()
 
-    async def look(self) -> None:
-        """Ends what has been idle for long enough, or is too much."""
+    async def look(self, idle_seconds: float = IDLE_SECONDS) -> None:
+        """Ends what has been idle for so many seconds, or is too much."""
         async with self._looking, anyio.create_task_group() as ending:
             now = self._clock()
             idle = {live.id: live for live in self._conversations.all() if _unloads(live) and live.idle}
@@ -56,7 +56,7 @@ class IdleUnloader:
             for n, id in enumerate(longest_first):
                 seconds = now - self._idle_since[id]
                 too_many = len(longest_first) - n > MOST_IDLE
-                if too_many or seconds >= IDLE_SECONDS:
+                if too_many or seconds >= idle_seconds:
                     log.info("conversation %s is unloaded: nobody followed it for %d seconds", id, seconds)
                     ending.start_soon(self._end, idle[id], name=f"unloading {id}")
 

@@ -353,7 +353,7 @@ def first_settings(config: Config) -> Settings:
 
 def _commands(engine: EngineServices, settings: Settings, caller: CurrentCaller) -> CommandServices:
     roots = engine.runner.roots.open()
-    roots.learn(settings.sandbox_policy, settings.cwd)
+    roots.learn(settings.sandbox_policy, settings.cwd, caller.environment.get("TMPDIR"))
     return CommandServices(engine.runner, roots, Terminals(), engine.process.shell_path, caller)
 
 

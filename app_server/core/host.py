@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from app_server.core.config.fence import check_sandbox
+from app_server.core.config.fence import check_sandbox, temporary_folder
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import RequestOverrides
 from app_server.core.custom_prompts import FOLDER, discover_prompts
@@ -85,7 +85,8 @@ class Host(Struct, frozen=True):
         cwd = str(self.settings.cwd / (wanted.cwd or ""))
         policy = wanted.policy or config.permissions.sandbox_policy
         check_sandbox(config.fence, policy, cwd)
-        plan = self.runner.plan(policy, cwd)
+        tmpdir = temporary_folder(config.fence, self.settings.environment)
+        plan = self.runner.plan(policy, cwd, tmpdir=tmpdir)
         for notice in plan.notices if plan is not None else ():
             log.warning("a command of the client: %s", notice)
         environment = command_environment(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
 import time
 
@@ -34,6 +35,9 @@ def hold(path: str, seconds: float = 0) -> int:
     Waits up to `seconds` for another holder, then raises LockHeld. Raises OSError where there are no locks.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
     deadline, pause = time.monotonic() + seconds, FIRST_PAUSE
     try:
         while not take(fd):

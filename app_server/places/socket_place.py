@@ -108,14 +108,9 @@ def usual_folder() -> str:
     return f"/tmp/app-server-{os.geteuid()}"
 
 
-def outside_folders(home: str) -> list[str]:
-    """Return the folders that may have sockets for the home and lie outside of it."""
-    found = [usual_folder()]
-    try:
-        target = os.readlink(place_of_home(home).socket)
-    except OSError:
-        return found
-    return [*found, os.path.dirname(target)]
+def runtime_folder_of(runtime: str) -> str:
+    """Return where such sockets lie in the folder for them from the system."""
+    return os.path.join(runtime, "app-server")
 
 
 def fits(path: str) -> bool:

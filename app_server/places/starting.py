@@ -7,8 +7,10 @@ is for processes without threads. Fast to import.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import stat
 import sys
 import time
 
@@ -27,8 +29,13 @@ PASSED_BEGINNINGS = ("LC_", "XDG_", "APP_SERVER_")
 
 MOST_OF_LOG = 1 << 16
 
-READY = b"ready\n"
-"""What the server says to its starter."""
+LOADED, READY = b"loaded\n", b"ready\n"
+"""What the server says to its starter: that it can take the place of another server, and that it answers."""
+
+SUCCEEDS = "succeeds"
+"""The third word of `--startup`: another server has the place, and gives it up once this one is loaded."""
+LOADS_WITHIN = 60.0
+"""Seconds for a server to load everything before it takes a place over."""
 
 
 class StartFailed(Exception):
@@ -36,11 +43,17 @@ class StartFailed(Exception):
 
 
 def start_server(
-    place: SocketPlace, words: Sequence[str], environment: Mapping[str, str], there: Callable[[], bool]
+    place: SocketPlace,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    there: Callable[[], bool],
+    give_up: Callable[[], object] | None = None,
 ) -> bool:
     """Start a server at the place unless one is `there` by then; return whether it was started.
 
-    `words` are more of its command line. Returns once it answers. Raises StartFailed.
+    `words` are more of its command line. `give_up` lets the server that is there give its place up: it is called once
+    the new one has loaded everything, so that one that does not start changes nothing. Returns once it answers. Raises
+    StartFailed, and what `give_up` raises.
     """
     try:
         place.make_ready()
@@ -54,7 +67,7 @@ def start_server(
     try:
         if there():
             return False
-        _start_holding(lock, place, words, environment)
+        _start_holding(lock, place, words, environment, give_up)
     except OSError as error:
         raise StartFailed(error.strerror or str(error)) from None
     finally:
@@ -63,21 +76,25 @@ def start_server(
 
 
 def _start_holding(
-    lock: int, place: SocketPlace, words: Sequence[str], environment: Mapping[str, str]
+    lock: int,
+    place: SocketPlace,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    give_up: Callable[[], object] | None,
 ) -> None:
-    log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    log = open_log(place.log)
     told, tells = os.pipe()
     try:
         begun = os.fstat(log).st_size
-        command = (*server_command(place), "--startup", f"{LOCK_FD},{READY_FD}", *words)
+        startup = f"{LOCK_FD},{READY_FD}" + ("" if give_up is None else f",{SUCCEEDS}")
+        command = (*server_command(place), "--startup", startup, *words)
         _spawn(command, passed_on(environment), log, lock, tells)
         os.close(tells)
         tells = -1
-        answer = _answer(told)
-        if answer == READY:
-            return
-        what = "it ended" if answer == b"" else f"it is not ready within {STARTS_WITHIN:g} s"
-        raise StartFailed(_last_line(place.log, begun) or what)
+        if give_up is not None:
+            _wait_for(LOADED, told, LOADS_WITHIN, place.log, begun)
+            give_up()
+        _wait_for(READY, told, STARTS_WITHIN, place.log, begun)
     finally:
         for fd in (log, told, tells):
             if fd >= 0:
@@ -137,16 +154,46 @@ def _become(command: Sequence[str], environment: Mapping[str, str], log: int, lo
     os.execve(command[0], list(command), environment)
 
 
-def _answer(told: int) -> bytes | None:
-    """Return what the server says, nothing where it has ended; None where the time is over."""
-    deadline, heard = time.monotonic() + STARTS_WITHIN, b""
+def open_log(path: str) -> int:
+    """Open a log to append to it, and make it where it is not there; never wait for anything. Raises OSError."""
+    flags = (
+        os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    )
+    try:
+        fd = os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a FIFO that nobody reads
+            raise OSError(errno.EINVAL, NO_FILE, path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, NO_FILE, path)
+    return fd
+
+
+NO_FILE = "it is no regular file"
+
+
+def _wait_for(word: bytes, told: int, seconds: float, log: str, begun: int) -> None:
+    """Wait until the server says this. Raises StartFailed."""
+    answer = _answer(word, told, seconds)
+    if answer != word:
+        what = "it ended" if answer == b"" else f"it is not ready within {seconds:g} s"
+        raise StartFailed(_last_line(log, begun) or what)
+
+
+def _answer(word: bytes, told: int, seconds: float) -> bytes | None:
+    """Return what the server says, as much as `word` has; nothing if it has ended, None if the time is over."""
+    deadline, heard = time.monotonic() + seconds, b""
     waiting = select.poll()
     waiting.register(told, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0:
         if waiting.poll(left * 1000):
-            some = os.read(told, len(READY))
+            some = os.read(told, len(word) - len(heard))
             heard += some
-            if not some or heard == READY:
+            if not some:
+                return b""
+            if len(heard) == len(word):
                 return heard
     return None
 
@@ -154,7 +201,7 @@ def _answer(told: int) -> bytes | None:
 def _last_line(path: str, begun: int) -> str:
     """Return the last line that the server has written to its log, which was `begun` bytes long before."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
@@ -170,10 +217,16 @@ def _last_line(path: str, begun: int) -> str:
 class Startup:
     """A lock that is held until the server answers, and the pipe of a starter that waits for that."""
 
-    def __init__(self, lock: int, pipe: int | None) -> None:
-        self._lock, self._pipe = lock, pipe
+    def __init__(self, lock: int, pipe: int | None, *, succeeds: bool = False) -> None:
+        self._lock, self._pipe, self.succeeds = lock, pipe, succeeds
+        """`succeeds`: whether another server has the place until this one has loaded everything."""
         self.is_watched = pipe is None
         """Whether somebody watches what the server says; else its stderr is its log."""
+
+    def tell_loaded(self) -> None:
+        """Tell the starter that the other server can give up the place."""
+        assert self._pipe is not None
+        os.write(self._pipe, LOADED)
 
     def end(self) -> None:
         """Let others start servers, because this one answers, and tell the starter."""
@@ -188,13 +241,10 @@ class Startup:
 
 def startup_of(descriptors: str | None, environment: Mapping[str, str]) -> Startup | None:
     """Take over the two descriptors of a starter. A service manager takes no lock, though its clients are waiting
-    already: then the lock is taken here, before anything is loaded.
+    already: then the lock is taken here, before anything is loaded. Raises ValueError where they are none.
     """
     if descriptors is not None:
-        lock, pipe = map(int, descriptors.split(","))
-        for fd in (lock, pipe):
-            os.set_inheritable(fd, False)
-        return Startup(lock, pipe)
+        return _startup_with(descriptors)
     if environment.get("LISTEN_PID") != str(os.getpid()):
         return None
     place = place_of_home(home_folder(environment))
@@ -203,3 +253,17 @@ def startup_of(descriptors: str | None, environment: Mapping[str, str]) -> Start
         return Startup(hold(place.startup_lock), None)
     except (LockHeld, PlaceRefused, OSError):
         return None  # the place is looked at again, where it is told what is wrong
+
+
+def _startup_with(descriptors: str) -> Startup:
+    numbers = descriptors.split(",")
+    succeeds = numbers[2:] == [SUCCEEDS]
+    try:
+        if len(numbers) != (3 if succeeds else 2):
+            raise ValueError
+        lock, pipe = map(int, numbers[:2])
+        for fd in (lock, pipe):
+            os.set_inheritable(fd, False)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"expected two open descriptors in --startup, got {descriptors[:100]!r}") from None
+    return Startup(lock, pipe, succeeds=succeeds)

@@ -107,8 +107,8 @@ def connect(place: SocketPlace) -> _socket.socket:
     try:
         connection.setblocking(False)
         _connect(connection, address)
-        if (other := _other_user(connection)) is not None:
-            raise ProxyRefused(f"what listens there belongs to user {other}")
+        if (why := _stranger(connection)) is not None:
+            raise ProxyRefused(why)
     except BaseException:
         connection.close()
         raise
@@ -128,13 +128,35 @@ def _connect(connection: _socket.socket, address: str) -> None:
         time.sleep(PAUSE)
 
 
-def _other_user(connection: _socket.socket) -> int | None:
-    """Return who listens, where it is not this user: the environment is told to nobody else."""
+def _stranger(connection: _socket.socket) -> str | None:
+    """Return why what listens is not told the environment: it is another user's, or confined, as a command of a model
+    is. None if it is this user's own.
+    """
     if sys.platform != "linux":
         return None  # the folder of the socket is the user's alone
     told = connection.getsockopt(_socket.SOL_SOCKET, PEER_CREDENTIALS, CREDENTIALS_BYTES)
-    user = int.from_bytes(told[4:8], sys.byteorder)
-    return None if user == os.geteuid() else user
+    pid, user = (int.from_bytes(told[start : start + 4], sys.byteorder) for start in (0, 4))
+    if user != os.geteuid():
+        return f"what listens there belongs to user {user}"
+    if not _is_in_own_namespace(pid):
+        return f"what listens there (process {pid}) has ended or runs in a sandbox"
+    return None
+
+
+def _is_in_own_namespace(pid: int) -> bool:
+    """Return whether a process has the user namespace of this one. The system shows that of every process in a
+    namespace below, but not of one beside this that guards its memory, as a server does.
+    """
+    try:
+        own = os.readlink("/proc/self/ns/user")
+    except OSError:
+        return True  # there are no namespaces here, or no /proc
+    try:
+        return os.readlink(f"/proc/{pid}/ns/user") == own
+    except PermissionError:
+        return True
+    except OSError:
+        return False
 
 
 def is_starting(place: SocketPlace) -> bool:

@@ -21,6 +21,9 @@ ENDED, DIED = 0, 1
 UPGRADE = b"G"
 """The first byte of a client that begins with an HTTP request: then there are no lines."""
 
+LEAVES_WITHIN = 5.0
+"""Seconds without a byte from or to the server, once the client has left, until the proxy leaves, too."""
+
 NOTHING = memoryview(b"")
 
 
@@ -70,7 +73,7 @@ class Relay:
         """The beginning of a line of the server."""
         self._in_lines: bool | None = None
         """None until the client has said its first byte."""
-        self._client_speaks = True
+        self._client_speaks = self._client_is_there = True
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
         self._out = ClientOut(stdout)
@@ -94,11 +97,21 @@ class Relay:
 
     def _ready(self, server: int) -> list[tuple[int, int]]:
         """Wait until something can go on. An end is told of whatever is watched, so nothing is that has to wait."""
-        self._watch(self._stdin, select.POLLIN if self._client_speaks and not self._up else None)
+        self._watch(self._stdin, self._of_stdin())
         reads, writes = 0 if self._down else select.POLLIN, select.POLLOUT if self._up else 0
         self._watch(server, reads | writes or None)
         self._watch(self._out.fd, select.POLLOUT if self._down else 0)
-        return self._poll.poll()
+        waits = self._client_is_there or self._down
+        ready = self._poll.poll(None if waits else LEAVES_WITHIN * 1000)
+        if not ready:
+            raise ClientGone
+        return ready
+
+    def _of_stdin(self) -> int | None:
+        """Return what is waited for there: while something is held, only the end of the client."""
+        if not self._client_speaks or (self._up and not self._client_is_there):
+            return None
+        return 0 if self._up else select.POLLIN
 
     def _watch(self, fd: int, events: int | None) -> None:
         if self._watched.get(fd) == events:
@@ -112,6 +125,9 @@ class Relay:
 
     # --- to the server
     def _hear_client(self) -> None:
+        if self._up:  # it has left; what it said last is on its way, and is read to its end
+            self._client_is_there = False
+            return
         try:
             data = os.read(self._stdin, MOST_HELD)
         except BlockingIOError:
@@ -136,7 +152,7 @@ class Relay:
             self._client_ended()
 
     def _client_ended(self) -> None:
-        self._client_speaks = False
+        self._client_speaks = self._client_is_there = False
         try:
             self._server.shutdown(_socket.SHUT_WR)
         except OSError:

@@ -174,7 +174,7 @@ class Outgoing:
         self._draining: anyio.Event | None = None
         self._capacity = Capacity(lambda: self._closed or not self.congested)
         self._ended = anyio.Event()
-        self._closed = self.silent = False  # silent: nothing is sent, for the client knows it
+        self._closed = False
         self.pending = PendingRequests()
 
     # --- sending
@@ -233,7 +233,7 @@ class Outgoing:
             self._added()
 
     def _answer(self, line: bytes) -> None:
-        if not (self._closed or self.silent):
+        if not self._closed:
             self._backlog.add_answer(line)
             self._added()
 
@@ -242,7 +242,7 @@ class Outgoing:
         patience = self._patience
         if not further and patience is not None and self._backlog.unasked > patience.most_unasked:
             patience.over()
-        return not (self._closed or self.silent)
+        return not self._closed
 
     def _added(self) -> None:
         self._sent += 1

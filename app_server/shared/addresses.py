@@ -29,6 +29,8 @@ BACKLOG = 128
 SOCKETS = "Listeners"
 """The name of the sockets in the unit of launchd, by which the server asks for them."""
 
+MOST_DIGITS = 9
+"""Digits of a number of descriptors; no process has more."""
 FIRST_PASSED = 3
 """The first descriptor that a service manager passes on."""
 
@@ -117,10 +119,17 @@ def passed_sockets(environment: Mapping[str, str], pid: int) -> list[socket.sock
     """Return the unix sockets that a service manager listens on for this process. Raises BadOption for others."""
     found = []
     for fd in _from_launchd() if sys.platform == "darwin" else _from_systemd(environment, pid):
-        os.set_inheritable(fd, False)
-        passed = socket.socket(fileno=fd)
-        if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
-            raise BadOption("expected unix sockets of the service manager; use --listen for others")
+        try:
+            os.set_inheritable(fd, False)
+            passed = socket.socket(fileno=fd)
+            listens = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        except (OSError, OverflowError) as error:
+            why = error.strerror if isinstance(error, OSError) else "no such number"
+            raise BadOption(f"descriptor {fd} of the service manager cannot be used: {why}") from None
+        if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM or not listens:
+            raise BadOption(
+                "expected unix sockets of the service manager that listen; use --listen for others"
+            )
         passed.setblocking(False)
         found.append(passed)
     return found
@@ -128,9 +137,9 @@ def passed_sockets(environment: Mapping[str, str], pid: int) -> list[socket.sock
 
 def _from_systemd(environment: Mapping[str, str], pid: int) -> Sequence[int]:
     count = environment.get("LISTEN_FDS", "")
-    if environment.get("LISTEN_PID") != str(pid) or not count.isdigit():
+    if environment.get("LISTEN_PID") != str(pid) or not (count.isascii() and count.isdigit()):
         return ()
-    return range(FIRST_PASSED, FIRST_PASSED + int(count))
+    return range(FIRST_PASSED, FIRST_PASSED + int(count[:MOST_DIGITS]))
 
 
 def _from_launchd() -> Sequence[int]:

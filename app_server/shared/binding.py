@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from msgspec import Struct
-
 from app_server import __version__
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.places.locks import LockHeld, hold
-from app_server.places.looking import is_answered
+from app_server.places.looking import is_answered, read_beginning
+from app_server.places.server_places import announce
 from app_server.places.socket_place import (
     SOCKET,
     PlaceRefused,
     SocketPlace,
     fits,
     make_private_folder,
+    runtime_folder_of,
     usual_folder,
 )
 from app_server.shared.addresses import CannotListen
@@ -33,37 +33,27 @@ BACKLOG = 4096
 """Connections that wait to be accepted; systems have a bound of their own."""
 
 MOST_SIGNED = 200
-
-
-class KeptPlace(Struct, frozen=True):
-    """A place as another process goes on to hold it."""
-
-    socket: str
-    real: str | None
-    identity: tuple[int, int] | None
+"""Bytes that a server writes into its lock."""
+ATTEMPTS = 5
 
 
 class HeldPlace:
     """A place whose lock this process holds."""
 
     def __init__(
-        self,
-        place: SocketPlace,
-        lock: int,
-        listening: socket.socket | None = None,
-        real: str | None = None,
-        identity: tuple[int, int] | None = None,
+        self, place: SocketPlace, lock: int, listening: socket.socket | None = None, home: str | None = None
     ) -> None:
-        """`listening` is a socket of another process, which is used once instead of a new one; `real` is where that
-        process has bound it, if it was not a service manager, and `identity` that of its file.
+        """`listening` is a socket of a service manager, which is used once instead of a new one. All servers of the
+        `home` are let know of a named place.
         """
-        self.place, self.lock = place, lock
-        self._listening, self._real, self._identity = listening, real, identity
+        self.place, self.lock, self._listening = place, lock, listening
+        self._real: str | None = None
+        """The path at which this process has bound the socket; None if it has not."""
+        self._identity: tuple[int, int] | None = None
+        """The device and inode of the socket's file."""
         self._described = False
+        self._home, self._announcement = home, ""
         self._sign()
-
-    def keep(self) -> KeptPlace:
-        return KeptPlace(self.place.socket, self._real, self._identity)
 
     @property
     def is_bound(self) -> bool:
@@ -86,6 +76,8 @@ class HeldPlace:
         if listening is None:
             listening = self._bind(environment)
         name = self.place.reference
+        if name is None and self._home is not None:
+            self._announcement = announce(self._home, self.place)
         with suppress(OSError):  # clients of codex find it so, unless a server of theirs has the name
             if name is not None and not is_answered(name):
                 _link(SOCKET, name)
@@ -98,8 +90,7 @@ class HeldPlace:
             raise CannotListen(f"another program listens on {path}")
         if os.path.lexists(path) and not (os.path.islink(path) or stat.S_ISSOCK(os.lstat(path).st_mode)):
             raise PlaceRefused(f"{path} is no socket")
-        real = path if fits(path) and fits(_beside(path)) else _short_path(path, environment)
-        listening = _listen_privately(real)
+        listening, real = self._listening_at(path, environment)
         try:
             status = os.lstat(real)
             self._real, self._identity = real, (status.st_dev, status.st_ino)
@@ -111,12 +102,27 @@ class HeldPlace:
             raise
         return listening
 
+    def _listening_at(self, path: str, environment: Mapping[str, str]) -> tuple[socket.socket, str]:
+        """Return a socket that listens, and the path where that is. An empty folder outside of the home may be a
+        command's, which goes: then it is made anew.
+        """
+        if fits(path) and fits(_beside(path)):
+            return _listen_privately(path), path
+        for _ in range(ATTEMPTS):
+            real = _short_path(path, environment)
+            with suppress(FileNotFoundError):
+                return _listen_privately(real), real
+        raise PlaceRefused(f"the folder {os.path.dirname(real)} cannot be made")
+
     def unlink(self) -> None:
         """Remove the names that are still ours."""
         if self._described:
             self._described = False
             with suppress(OSError):
                 os.unlink(self.place.info)
+        if self._announcement:
+            with suppress(OSError):
+                os.unlink(self._announcement)
         path, real = self.place.socket, self._real
         if real is None:
             return
@@ -138,20 +144,23 @@ class HeldPlace:
             self.lock = -1
 
 
-def hold_place(place: SocketPlace, passed: socket.socket | None = None) -> HeldPlace:
-    """Take the lock of a place, for which a service manager may have `passed` a socket. Raises CannotListen,
+def hold_place(
+    place: SocketPlace, passed: socket.socket | None = None, *, seconds: float = 0, home: str | None = None
+) -> HeldPlace:
+    """Take the lock of a place, for which a service manager may have `passed` a socket; wait up to `seconds` for
+    another server to give it up. All servers of the `home` are let know of a named place. Raises CannotListen,
     PlaceRefused, and OSError where nothing can be locked.
     """
     place.make_ready()
     try:
-        return HeldPlace(place, hold(place.server_lock), passed)
+        return HeldPlace(place, hold(place.server_lock, seconds), passed, home)
     except LockHeld:
         raise CannotListen(f"{_holder(place.server_lock)} already listens on {place.socket}") from None
 
 
 def _holder(lock: str) -> str:
-    with suppress(OSError), open(lock, "rb") as file:
-        if who := file.read(MOST_SIGNED).decode(errors="replace").strip():
+    with suppress(OSError):
+        if who := read_beginning(lock, MOST_SIGNED).decode(errors="replace").strip():
             return f"a server ({who})"
     return "a server"
 
@@ -196,7 +205,7 @@ def _beside(path: str) -> str:
 def _short_path(path: str, environment: Mapping[str, str]) -> str:
     """Return where the socket lies whose path is too long: in a folder of the user alone. Raises PlaceRefused."""
     runtime = environment.get("XDG_RUNTIME_DIR")
-    folder = os.path.join(runtime, "app-server") if runtime else usual_folder()
+    folder = runtime_folder_of(runtime) if runtime else usual_folder()
     make_private_folder(folder)
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return os.path.join(folder, f"{name}.sock")

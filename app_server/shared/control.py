@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from app_server import __version__
 from app_server.server import Work
 from app_server.shared.lifetime import Lifetime
-from app_server.shared.preface import RELOAD, STATUS, STOP, Question, no, yes
+from app_server.shared.preface import RETIRE, STATUS, STOP, SUCCESSION, Question, no, yes
 from app_server.shared.reception import Reception
-from app_server.shared.reload import Reload
 from app_server.shared.visits import Arrival, Visit
 from app_server_protocol.structs import Json
 
@@ -23,13 +22,14 @@ class Control:
         reception: Reception,
         lifetime: Lifetime,
         work: Callable[[], Work],
-        reload: Reload,
         *,
+        words: Sequence[str],
         is_loaded: Callable[[], bool],
         started: float,
         log: str | None,
     ) -> None:
-        self._reception, self._lifetime, self._work, self._reload = reception, lifetime, work, reload
+        """`words` are those of the command line, behind the name of the program."""
+        self._reception, self._lifetime, self._work, self._words = reception, lifetime, work, words
         self._is_loaded, self._started, self._log = is_loaded, started, log
 
     async def answer(self, question: Question, arrival: Arrival) -> None:
@@ -39,19 +39,15 @@ class Control:
             self._lifetime.stop(now=question.now)
             await arrival.say(yes())
             arrival.stream.socket.detach()  # it ends with the process, for which the other side waits
-        elif question.ask == RELOAD:
-            await self._replace(arrival, now=question.now)
+        elif question.ask in (SUCCESSION, RETIRE) and (why := self._lifetime.stays) is not None:
+            await arrival.dismiss(no(why))
+        elif question.ask == SUCCESSION:
+            await arrival.dismiss(yes(words=words_of_successor(self._words, self.addresses)))
+        elif question.ask == RETIRE:
+            self._lifetime.retire(now=question.now)
+            await arrival.dismiss(yes(pid=os.getpid(), clients=len(self._reception.clients)))
         else:
             await arrival.dismiss(no(f"the server does not know what {question.ask!r} is"))
-
-    async def _replace(self, arrival: Arrival, *, now: bool) -> None:
-        """Say whether the server can be replaced, and whether that has failed; else the connection ends with it."""
-        if self._reload.refused is not None:
-            await arrival.dismiss(no(self._reload.refused))
-            return
-        await arrival.say(yes())
-        self._reload.begin(now=now)
-        await arrival.dismiss(no(await self._reload.failed()))
 
     @property
     def addresses(self) -> list[str]:
@@ -78,8 +74,27 @@ class Control:
             "loaded": self._is_loaded(),
             "memoryBytes": _memory(),
             "log": self._log,
-            "reloadWaitsFor": self._reload.waits_for,
         }
+
+
+OF_THE_PROCESS = ("--listen", "--startup")
+"""Options that another process is given anew."""
+
+
+def words_of_successor(words: Sequence[str], addresses: Sequence[str]) -> list[str]:
+    """Return the options of a server that goes on at the `addresses` of the one with these words, ports as they were
+    found included.
+    """
+    return [*_lasting(words), *(f"--listen={address}" for address in addresses)]
+
+
+def _lasting(words: Sequence[str]) -> Iterator[str]:
+    left = iter(words)
+    for word in left:
+        if word in OF_THE_PROCESS:
+            next(left, None)
+        elif not word.startswith(tuple(f"{each}=" for each in OF_THE_PROCESS)):
+            yield word
 
 
 def _client(visit: Visit) -> Json:

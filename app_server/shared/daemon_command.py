@@ -103,14 +103,31 @@ class Daemon:
         return 0
 
     def reload(self, *, now: bool) -> int:
-        """Wait until the server was replaced, in which its clients stay connected, or has said why it goes on."""
-        answered = self._ask({"ask": "reload", "now": now})
-        if answered is None:
+        """Start the installed version at the place of the server that runs. That one serves the clients that it has
+        until the last of them has left; `now`: it ends at once.
+        """
+        succession = self._ask({"ask": "succession"})
+        if succession is None:
             self._tell(NOT_RUNNING, None)
             return 1
-        if failed := _wait_for_end(answered[0]):
-            raise ProxyRefused(str(json.loads(failed)["reason"]))
-        self._tell("reloaded", self._status())
+        words, retired = succession[1]["words"], dict[str, Any]()
+
+        def give_up() -> None:
+            answered = self._ask({"ask": "retire", "now": now})
+            retired.update({} if answered is None else answered[1])
+
+        try:
+            start_server(self._place, words, self._environment, lambda: False, give_up)
+        except StartFailed as error:
+            goes_on = "" if retired else "the server that runs goes on; "
+            complain(
+                "app-server daemon reload",
+                f"the installed version does not start: {error}",
+                f"{goes_on}the log is {self._place.log}",
+            )
+            return 1
+        more = {"oldPid": retired["pid"], "oldClients": 0 if now else retired["clients"]} if retired else {}
+        self._tell("reloaded", self._status(), **more)
         return 0
 
     def restart(self, words: Sequence[str], *, now: bool) -> int:
@@ -175,6 +192,8 @@ def _in_words(answer: Mapping[str, Any]) -> str:
     lines.append(f"its socket is {answer['socketPath']}")
     if answer.get("appServerVersion", answer["cliVersion"]) != answer["cliVersion"]:
         lines.append(f"this program has the version {answer['cliVersion']}")
+    if answer.get("oldClients"):
+        lines.append(f"clients that still use the old one (pid {answer['oldPid']}): {answer['oldClients']}")
     return "\n".join(lines)
 
 
@@ -199,8 +218,6 @@ def _for_people(status: Mapping[str, Any]) -> str:
     ]
     if status["memoryBytes"]:
         lines.append(f"memory {status['memoryBytes'] >> 20} MiB")
-    if status.get("reloadWaitsFor") is not None:
-        lines.append(f"to be reloaded; waits for: {', '.join(status['reloadWaitsFor']) or 'nothing'}")
     if status["log"]:
         lines.append(f"log {status['log']}")
     lines += [

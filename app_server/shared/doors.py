@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,9 +27,10 @@ from msgspec import Struct
 
 from app_server.core.config.safe_file import UnreadableFileError, create_file_atomically, read_regular_file
 from app_server.core.lazy import Lazy
-from app_server.places.socket_place import PlaceRefused, place_at, place_of_home
+from app_server.core.real_path import within
+from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at, place_of_home
 from app_server.shared.addresses import Addresses, BadOption, CannotListen, listen_on
-from app_server.shared.binding import HeldPlace, KeptPlace, hold_place
+from app_server.shared.binding import HeldPlace, hold_place
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ TOKEN_FILE = "ws-token"
 TOKEN_BYTES = 32
 MOST_BYTES = 4096
 """Of a file with a token."""
+LEAST_CHARACTERS = 16
+"""A shorter token can be guessed."""
 
 
 class Door:
@@ -64,10 +67,6 @@ class Door:
         """Begin to accept connections, each of which is received."""
         self._scope = anyio.CancelScope()
         tasks.start_soon(self._accept, self._scope, receive, name=f"accept {self.address}")
-
-    def pause(self) -> None:
-        """Accept nobody until it is opened again; connections wait in the system."""
-        self._scope.cancel()
 
     def close(self) -> None:
         self._scope.cancel()
@@ -105,30 +104,39 @@ class Door:
 class Doors:
     """The addresses of one process, on the way to doors."""
 
-    def __init__(self, addresses: Addresses, home: str, token: TokenOptions) -> None:
-        """Raises BadOption where the token cannot be used."""
-        self._addresses, self._home = addresses, home
+    def __init__(
+        self, addresses: Addresses, home: str, token: TokenOptions, writable: Mapping[str, str]
+    ) -> None:
+        """`writable` are folders in which commands may write, each with a clause that says so. Raises BadOption where
+        the token cannot be used.
+        """
+        self._addresses, self._home, self._writable = addresses, home, writable
         self._digest = _token_digest(home, token) if addresses.web else None
         self._held: list[HeldPlace] = []
-        self._web: Iterable[socket.socket] = map(listen_on, addresses.web)
 
-    def hold(self, passed: Sequence[socket.socket]) -> None:
-        """Take the locks of all places. `passed` are sockets of a service manager: they replace those at places. Raises
-        CannotListen.
+    def hold(self, passed: Sequence[socket.socket], seconds: float = 0) -> None:
+        """Take the locks of all places, and wait up to `seconds` for another server to give them up. `passed` are
+        sockets of a service manager: they replace those at places. Raises CannotListen.
         """
         with _told_to_users():
-            if passed:
-                self._held = [hold_place(place_at(self._home, each.getsockname()), each) for each in passed]
-            else:
-                self._held = [hold_place(each) for each in self._addresses.places]
+            for listening in passed:
+                self._hold(place_at(self._home, listening.getsockname()), listening)
+            for place in () if passed else self._addresses.places:
+                self._hold(place, None, seconds)
 
-    def inherit(self, places: Sequence[KeptPlace], descriptors: Iterator[int]) -> None:
-        """Go on with the places and the ports of another process. Each place has a lock and a socket."""
-        for kept in places:
-            lock, listening = next(descriptors), socket.socket(fileno=next(descriptors))
-            place = place_at(self._home, kept.socket)
-            self._held.append(HeldPlace(place, lock, listening, real=kept.real, identity=kept.identity))
-        self._web = [socket.socket(fileno=next(descriptors)) for _ in self._addresses.web]
+    def _hold(self, place: SocketPlace, listening: socket.socket | None, seconds: float = 0) -> None:
+        self._refuse_writable(place)
+        self._held.append(hold_place(place, listening, seconds=seconds, home=self._home))
+
+    def _refuse_writable(self, place: SocketPlace) -> None:
+        """Raise CannotListen where commands could put a socket of their own in the place of the server's."""
+        folder = os.path.realpath(place.folder)
+        if place.reference is not None or within(folder, os.path.realpath(self._home)):
+            return  # no command writes in the home
+        for root, why in self._writable.items():
+            if within(folder, os.path.realpath(root)):
+                text = f"cannot listen on {place.socket}: {why}, and could take its place; choose a folder elsewhere"
+                raise CannotListen(text)
 
     def open(
         self,
@@ -159,8 +167,8 @@ class Doors:
             for held in self._held:
                 address = f"unix://{held.place.socket}"
                 doors.append(Door(held.listen(environment), address, http(None, None), held))
-            for listening, wanted in zip(self._web, self._addresses.web, strict=True):
-                listening.setblocking(False)
+            for wanted in self._addresses.web:
+                listening = listen_on(wanted)
                 found = replace(wanted, port=listening.getsockname()[1])
                 doors.append(Door(listening, found.url, http(found.port, self._digest)))
         return doors
@@ -235,4 +243,6 @@ def _digest(path: Path, content: bytes | None) -> bytes:
     words = content.split()
     if len(words) != 1 or not words[0].isascii():
         raise BadOption(f"expected one word of ASCII characters in {path}")
+    if len(words[0]) < LEAST_CHARACTERS:
+        raise BadOption(f"expected a token of at least {LEAST_CHARACTERS} characters in {path}")
     return hashlib.sha256(words[0]).digest()

@@ -1,9 +1,9 @@
 """The door for clients that speak HTTP: judges their request and opens a WebSocket, or answers and is done.
 
 A page in a browser can send requests to this machine under many names, and other users reach its ports. So the checks
-have one order, in which none tells more than the one before: `Host`, `Origin`, path, token, upgrade. The health paths
-need no token. A refused connection is not read any further. Accepting connections, and looking at their first byte, is
-left to a listener.
+have one order, in which none tells more than the one before: `Host`, `Origin`, path, token, who holds the other end,
+upgrade. The health paths need no token. A refused connection is not read any further. Accepting connections, and
+looking at their first byte, is left to a listener.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import hmac
 import logging
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 import anyio
 from anyio.abc import ByteStream
 from websockets.http11 import Request, Response
-from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from app_server.transport.sockets import Room
@@ -69,10 +68,14 @@ class HttpDoor:
         """When the last ones came."""
 
     async def enter(
-        self, stream: ByteStream, received: bytes, room: Room | None = None
+        self,
+        stream: ByteStream,
+        received: bytes,
+        room: Room | None = None,
+        is_welcome: Callable[[], Awaitable[bool]] | None = None,
     ) -> WebSocketTransport | None:
         """Return the WebSocket of a client of which `received` was read. None: it was refused or only asked for the
-        health, and its connection is to be closed.
+        health, and its connection is to be closed. `is_welcome` tells of one with the token whether it may enter.
         """
         read = await _read_head(stream, received)
         if read is None:
@@ -82,6 +85,11 @@ class HttpDoor:
         answer = self._answer(head, protocol)
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
             await self._delay_wrong_token()
+        opens = answer.status_code == HTTPStatus.SWITCHING_PROTOCOLS
+        if opens and is_welcome is not None and not await is_welcome():
+            answer = protocol.reject(
+                HTTPStatus.FORBIDDEN, "expected a client that this server has not started\n"
+            )
         if answer.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             log.info("answered a client that speaks HTTP with %d", answer.status_code)
             await _send(stream, answer.serialize())
@@ -90,12 +98,6 @@ class HttpDoor:
         protocol.send_response(answer)
         sent = await _send(stream, b"".join(protocol.data_to_send()))
         return WebSocketTransport(stream, protocol, unread=rest, room=room) if sent else None
-
-    def go_on(self, stream: ByteStream, received: bytes, room: Room) -> WebSocketTransport:
-        """Return the WebSocket of a client that has shaken hands with another process."""
-        return WebSocketTransport(
-            stream, server_protocol(self._line_limit, State.OPEN), unread=received, room=room
-        )
 
     def _answer(self, head: bytes, protocol: ServerProtocol) -> Response:
         protocol.receive_data(head)
@@ -151,9 +153,11 @@ async def _read_head(stream: ByteStream, received: bytes) -> tuple[bytes, bytes]
     """Return the request, and what came behind it; None where it is too large, too slow or breaks off."""
     buffer = bytearray(received)
     with anyio.move_on_after(HEAD_SECONDS):
-        while (end := buffer.find(HEAD_END, 0, HEAD_LIMIT)) < 0:
+        searched = 0
+        while (end := buffer.find(HEAD_END, searched, HEAD_LIMIT)) < 0:
             if len(buffer) >= HEAD_LIMIT:
                 return None
+            searched = max(0, len(buffer) - len(HEAD_END) + 1)
             try:
                 buffer += await stream.receive()
             except (anyio.EndOfStream, anyio.BrokenResourceError):

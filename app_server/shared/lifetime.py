@@ -1,7 +1,8 @@
 """When a shared server ends, and how: because it is told to, or because nobody needs it.
 
 The order of an end: names and locks are given up, so that the next client starts another server and waits for nothing;
-turns go on for a while; what is left is interrupted; every client is told; then it leaves.
+turns go on for a while; what is left is interrupted; every client is told; then it leaves. A server that retires, after
+an upgrade, gives up the same, but serves the clients that it has until the last of them has left.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ class Lifetime:
         reception: Reception,
         settings: SharingSettings,
         environment: Mapping[str, str],
-        reload: Callable[[], None],
+        *,
+        stays: str | None = None,
     ) -> None:
-        """`reload` is called on SIGHUP."""
+        """`stays` says why the server cannot retire; None if it can."""
         self._server, self._reception = server, reception
-        self._settings, self._environment, self._reload = settings, environment, reload
-        self._stopping, self._now = anyio.Event(), anyio.Event()
+        self._settings, self._environment, self.stays = settings, environment, stays
+        self._stopping, self._now, self._retired = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def run(self, announce: Callable[[], None]) -> None:
         """Return once everything has ended in order. `announce` is called when signals are obeyed."""
@@ -53,6 +55,7 @@ class Lifetime:
             await tasks.start(self._obey_signals, name="signals")
             announce()
             tasks.start_soon(self._leave_when_idle, name="idle exit")
+            tasks.start_soon(self._leave_with_last_client, name="retirement")
             await self._stopping.wait()
             await self._drain()
             await self._say_goodbye()
@@ -65,13 +68,24 @@ class Lifetime:
         self._give_up_places()
         self._stopping.set()
 
+    def retire(self, *, now: bool = False) -> None:
+        """Let another server have the places, and leave with the last client; `now`: as `stop`."""
+        if self.stays is not None:
+            log.warning("this server keeps its place: %s", self.stays)
+            return
+        log.info("another server can have the place of this one, which leaves with its last client")
+        self._give_up_places()
+        self._retired.set()
+        if now:
+            self.stop(now=True)
+
     async def _obey_signals(self, *, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             task_status.started()
             async for number in signals:
                 log.info("received %s", number.name)
                 if number == signal.SIGHUP:  # a terminal that goes away ends nothing
-                    self._reload()
+                    self.retire()
                 else:
                     self.stop(now=number == signal.SIGINT)
 
@@ -112,18 +126,36 @@ class Lifetime:
             while self._reception.clients:
                 await self._reception.left.wait()
 
+    # --- another server has its place
+    async def _leave_with_last_client(self) -> None:
+        """Once retired: unload what nobody follows, so that the other server can open it, and stop behind the last
+        client. A turn that runs then goes on; one that waits for an answer cannot be answered by anybody.
+        """
+        await self._retired.wait()
+        while self._reception.present or self._can_go_on_alone():
+            await self._server.unload_idle()
+            with anyio.move_on_after(LONGEST_LOOK):
+                await self._reception.left.wait()
+        log.info("the last client has left")
+        self.stop()
+
+    def _can_go_on_alone(self) -> bool:
+        work = self._server.work
+        return bool(work.turns) and not work.questions
+
     # --- nobody needs it
     async def _leave_when_idle(self) -> None:
         seconds = self._settings.idle_exit_minutes * 60
         if not seconds or not self._reception.doors:
             return
         busy_until = anyio.current_time()
-        while not self._stopping.is_set():
+        while not self._reception.closed:
             await anyio.sleep(min(seconds / 4, LONGEST_LOOK))
             now = anyio.current_time()
             if self._reception.present or self._server.work.any:
                 busy_until = now
-            if now - max(busy_until, self._reception.quiet_since) >= seconds and self._leave_unseen():
+            is_over = now - max(busy_until, self._reception.quiet_since) >= seconds
+            if is_over and not self._reception.closed and self._leave_unseen():
                 log.info("nobody has needed this server for %g minutes", seconds / 60)
                 self._stopping.set()
 

@@ -6,6 +6,8 @@ own are carried as one text each, and started without the installation.
 from __future__ import annotations
 
 import binascii
+import errno
+import logging
 import marshal
 import os
 import pkgutil
@@ -26,9 +28,11 @@ from app_server.core import own_programs
 from app_server.core.context import instructions
 from app_server.core.own_programs import APPLY_PATCH, LAUNCHER, READER, WRITER
 
+log = logging.getLogger(__name__)
+
 PARTS = (
     *("apis", "assembly", "beneath", "connections", "conversations", "core", "identity", "lazy_engine"),
-    *("logs", "machine"),
+    *("light_dataclasses", "logs", "machine"),
     *("masking", "places", "rpc", "server", "shared", "standard_streams", "startup", "transport"),
 )
 """Parts of `app_server` that make a server."""
@@ -53,6 +57,9 @@ LIBRARIES = (
 
 QUIET_SECONDS = 0.3
 """So long nothing goes on before something is loaded: a client that has just been answered asks again at once."""
+SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+SHORTAGE_SECONDS = 1
+"""Seconds until loading is tried again after a shortage."""
 LOOK_SECONDS = 0.05
 LOADED_WITHIN = 10
 """Seconds after which a server that is never quiet loads all the same, a module at a time."""
@@ -72,15 +79,27 @@ async def load_in_quiet_moments(is_quiet: Callable[[], bool]) -> None:
     """Load all of it while clients are served, whenever `is_quiet`. Raises InstallationChanged."""
     deadline = anyio.current_time() + LOADED_WITHIN
     await _quiet_moment(is_quiet, deadline)
-    try:
-        for _ in _steps():
-            await anyio.lowlevel.checkpoint()
-            if not is_quiet():
-                await _quiet_moment(is_quiet, deadline)
-    except (ImportError, OSError) as error:
-        raise InstallationChanged from error
+    while True:
+        try:
+            for _ in _steps():
+                await anyio.lowlevel.checkpoint()
+                if not is_quiet():
+                    await _quiet_moment(is_quiet, deadline)
+            break
+        except (ImportError, OSError) as error:
+            if not _is_shortage(error):
+                raise InstallationChanged from error
+            log.warning("the rest is loaded later: %s", error)
+        await anyio.sleep(SHORTAGE_SECONDS)
     if _installation() != _BEGAN_WITH:
         raise InstallationChanged
+
+
+def _is_shortage(error: ImportError | OSError) -> bool:
+    """Return whether a module could not be read for want of descriptors or memory; libraries say so in words."""
+    return getattr(error, "errno", None) in SHORTAGES or any(
+        os.strerror(each) in str(error) for each in SHORTAGES
+    )
 
 
 async def _quiet_moment(is_quiet: Callable[[], bool], deadline: float) -> None:

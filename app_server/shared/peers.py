@@ -1,4 +1,4 @@
-"""Who is at the other end of a unix socket, as the system says.
+"""Who is at the other end of a connection, as the system says.
 
 Who may write to the socket runs commands as the user. So other users are not served, root among them; nor is what this
 server has started, because a command that a model runs is not to answer for the user.
@@ -12,7 +12,9 @@ import select
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
 
 from msgspec import Struct
 
@@ -64,6 +66,64 @@ def is_own_work(connection: socket.socket, pid: int) -> bool:
         return False
     descends = descends_from(os.getpid(), pid, parent_of if sys.platform == "linux" else mac_parent_of)
     return True if descends is None else descends or _has_ended(connection)
+
+
+def is_from_own_work(connection: socket.socket) -> bool:
+    """Return whether the other end of a TCP connection of this machine is held by a process that this one has started.
+
+    The system does not say who holds it, so the descriptors of these processes are looked at. Of one that lets nobody
+    look, nobody can tell; so then the other end has to be found elsewhere. False where the system has no /proc.
+    """
+    if sys.platform != "linux":
+        return False
+    ends = {f"socket:[{inode}]" for inode in _other_ends(connection)}
+    parents = _parents()
+    own = {pid for pid in parents if descends_from(os.getpid(), pid, parents.get)}
+    is_hidden = False
+    for pid in own:
+        held = _sockets_of(pid)
+        if held is None:
+            is_hidden = is_hidden or parent_of(pid) is not None
+        elif ends & held:
+            return True
+    if not is_hidden:
+        return False
+    return not any(ends & (_sockets_of(pid) or set()) for pid in parents.keys() - own)
+
+
+def _other_ends(connection: socket.socket) -> Iterator[int]:
+    """Yield the inodes of sockets that have the ports of the other end."""
+    own, other = connection.getsockname()[1], connection.getpeername()[1]
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError), open(table, "rb") as file:
+            for line in islice(file, 1, None):
+                fields = line.split()
+                if _port(fields[1]) == other and _port(fields[2]) == own:
+                    yield int(fields[9])
+
+
+def _port(address: bytes) -> int:
+    return int(address.rpartition(b":")[2], 16)
+
+
+def _parents() -> dict[int, int]:
+    """Return the parent of each process."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return {pid: parent for pid in pids if (parent := parent_of(pid)) is not None}
+
+
+def _sockets_of(pid: int) -> set[str] | None:
+    """Return the sockets that a process holds, as the system names them; None if it lets nobody look, or has ended."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return None
+    found = set()
+    for name in names:
+        with suppress(OSError):
+            found.add(os.readlink(f"{folder}/{name}"))
+    return found
 
 
 def descends_from(ancestor: int, pid: int, parent: Callable[[int], int | None]) -> bool | None:

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from app_server import __version__
-from app_server.core.config.types import CliOverrides
 from app_server.proxy.meeting import NUMBER
 from app_server.server import ClientPlace
 from app_server.startup.launch import parse_launch
@@ -23,7 +22,10 @@ from app_server_protocol.structs import Discreet, Json, replace
 
 STATUS: Final = "status"
 STOP: Final = "stop"
-RELOAD: Final = "reload"
+SUCCESSION: Final = "succession"
+"""With which options another server goes on at the places of this one."""
+RETIRE: Final = "retire"
+"""To give its places to that server, and to leave with the last client."""
 
 
 class BadPreface(Exception):
@@ -50,8 +52,8 @@ class Brought(Discreet, frozen=True):
     all_threads: bool = False
 
 
-def parse_preface(line: bytes, home: Path, above: CliOverrides) -> ClientPlace | Question:
-    """Return what the client of a proxy brings, or what is asked. `above` are the overrides of the server. Raises
+def parse_preface(line: bytes, server: ClientPlace) -> ClientPlace | Question:
+    """Return what the client of a proxy brings to a server with this place of its own, or what is asked. Raises
     BadPreface.
     """
     try:
@@ -64,10 +66,10 @@ def parse_preface(line: bytes, home: Path, above: CliOverrides) -> ClientPlace |
         case {"preface": int(), "ask": str(ask)}:
             return Question(ask, now=said.get("now") is True)
         case _:
-            return _place(said, home, above)
+            return _place(said, server)
 
 
-def _place(said: Json, home: Path, above: CliOverrides) -> ClientPlace:
+def _place(said: Json, server: ClientPlace) -> ClientPlace:
     try:
         brought = msgspec.convert(said, Brought)
         own = cli_overrides(parse_launch(brought.options, brought.env))
@@ -78,10 +80,11 @@ def _place(said: Json, home: Path, above: CliOverrides) -> ClientPlace:
     if not os.path.isabs(brought.cwd):
         raise BadPreface("the preface has no absolute working directory")
     return ClientPlace(
-        home=home,
+        home=server.home,
         cwd=Path(brought.cwd),
         environment=brought.env,
-        cli=replace(own, above=above),
+        cli=replace(own, above=server.cli),
+        own_folder=server.cwd if server.has_folder else None,
         acp=brought.api == "acp",
         shared=True,
         hears_all=brought.all_threads,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -29,6 +30,26 @@ log = logging.getLogger(__name__)
 
 FIRST_MESSAGE_SECONDS = 10
 """Until a client has to have said something. After a preface there is no such time: an editor may be slow to speak."""
+
+
+MOST_STRANGERS = 64
+"""Connections to a TCP port that have not shown a token."""
+
+RESERVE = 64
+"""File descriptors that are left to the clients that are served: for commands, files, and connections to models."""
+SHARE_OF_RESERVE = 8
+"""At least this part of all descriptors may be used by connections, however few there are."""
+
+
+def has_descriptors_left(count: int) -> bool:
+    """Return whether a process has so many descriptors left, or a part of all where it has few."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        lowest = os.dup(2)
+    except OSError:
+        return False
+    os.close(lowest)
+    return lowest < most - min(count, most // SHARE_OF_RESERVE)
 
 
 class Reception:
@@ -70,15 +91,14 @@ class Reception:
         """Return why nobody can be served more; None where somebody can."""
         if (count := len(self.clients)) >= self._most:
             return f"Server overloaded: {count} clients are connected; try again"
+        if not has_descriptors_left(RESERVE):
+            return "Server overloaded: it has too few file descriptors left for another client; try again"
         return None
 
-    def going_on(self) -> Iterator[str]:
-        """Yield what could not go on in another process."""
-        for each in self.present.values():
-            if each.is_guest and not each.at_rest:
-                yield f"client {each.number}: a request, a login, or what it has not read"
-            elif not each.is_guest and not each.asks:
-                yield f"connection {each.number}, which begins"
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no connection has just begun, and no client waits for an answer."""
+        return all(each.asks or (each.is_guest and each.at_rest) for each in self.present.values())
 
     def _arrivals(self) -> Iterator[Arrival]:
         return (each for each in self.present.values() if isinstance(each, Arrival))
@@ -102,18 +122,6 @@ class Reception:
         door.socket = listening
         self._open_doors([door])
 
-    def pause(self) -> None:
-        """Accept nobody and read nothing; both wait in the system."""
-        for door in self.doors:
-            door.pause()
-        for each in self._arrivals():
-            each.stream.pause()
-
-    def resume(self) -> None:
-        for each in self._arrivals():
-            each.stream.resume()
-        self._open_doors(self.doors)
-
     def stop_listening(self) -> None:
         """Receive nobody any more. Who was not served yet is closed, and so finds the next server."""
         self.closed = True
@@ -131,10 +139,22 @@ class Reception:
 
     # --- receiving
     def _accepted(self, connection: socket.socket, door: Door) -> None:
+        if door.held is None:
+            self._make_room_for_stranger(door)
+            if not has_descriptors_left(RESERVE):
+                connection.close()
+                return
         self.last_number += 1
         stream, since = SocketStream(connection), self._wall_clock()
         arrival = Arrival(number=self.last_number, since=since, door=door, stream=stream)
         self.receive(arrival, partial(self._greet, arrival))
+
+    def _make_room_for_stranger(self, door: Door) -> None:
+        """Drop who has waited longest, where too many have not shown a token: a client shows it at once."""
+        strangers = [each for each in self._arrivals() if each.door is door and not each.is_known]
+        if len(strangers) >= MOST_STRANGERS:
+            strangers[0].is_known = True  # and so is not counted until it has gone
+            strangers[0].drop()
 
     def receive(self, arrival: Arrival, serve: Callable[[], Awaitable[None]]) -> None:
         """Begin to serve a connection, whatever it is."""
@@ -188,7 +208,7 @@ class Reception:
     async def _read_preface(self, arrival: Arrival) -> None:
         line = arrival.take_line()
         try:
-            said = parse_preface(line, self.place.home, self.place.cli)
+            said = parse_preface(line, self.place)
         except BadPreface as error:
             await arrival.dismiss(no(str(error)))
             return
@@ -198,7 +218,7 @@ class Reception:
         elif why := self.why_full():
             await arrival.dismiss(no(why))
         else:
-            arrival.preface, arrival.is_guest = line, True
+            arrival.is_guest = True
             await arrival.say(yes())
             await self.attend(arrival, said, None)
 

@@ -17,25 +17,27 @@ from typing import Any
 import anyio
 
 from app_server.core.config.settings import load_config
-from app_server.core.config.types import SharingSettings
+from app_server.core.config.types import Config, SharingSettings
 from app_server.core.errors import ConfigError
+from app_server.core.real_path import within
+from app_server.core.sandbox.roots import SLASH_TMP
 from app_server.logs import set_up_logging
+from app_server.places.socket_place import STARTS_WITHIN
 from app_server.places.starting import Startup
 from app_server.server import Server, ServerSettings, open_server
 from app_server.shared.addresses import Addresses, BadOption, CannotListen, parse_addresses, passed_sockets
 from app_server.shared.control import Control
 from app_server.shared.doors import Doors, TokenOptions
-from app_server.shared.handover import Predecessor
 from app_server.shared.lifetime import Lifetime
 from app_server.shared.loading import InstallationChanged, load_everything, load_in_quiet_moments
 from app_server.shared.reception import Reception
-from app_server.shared.reload import Reload
 from app_server.standard_streams import complain
 from app_server.startup.full_server import settings_of, wait_for_children_without_threads
 from app_server.startup.launch import Launch, parse_launch
 from app_server.startup.process import begin_loading, end_loading, guard_memory
 from app_server.transport.claim import claim_stdout
 from app_server.transport.stdio import StdioTransport
+from app_server_protocol.policy import WorkspaceWrite
 from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)
@@ -49,8 +51,7 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     """Serve at the addresses of `--listen` until stopped; return the exit status. `options` are those of the command
     line, by their names.
     """
-    successor: Any = options.get("successor")
-    is_watched = successor is None and (startup is None or startup.is_watched)
+    is_watched = startup is None or startup.is_watched
     try:
         launch = parse_launch(options, os.environ)
         addresses = parse_addresses(options["listen"], str(launch.home))
@@ -64,15 +65,18 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     guard_memory()
     token = TokenOptions(options.get("ws_token_file"), options.get("ws_token_sha256"))
     try:
-        doors = Doors(addresses, str(launch.home), token)
-        if successor is None:
-            doors.hold(passed)
-        else:
+        config = _config(launch)
+        doors = Doors(addresses, str(launch.home), token, writable_folders(launch, config, startup))
+        is_loaded = startup is not None and startup.succeeds
+        if startup is not None and startup.succeeds:
             load_everything()
+            startup.tell_loaded()
+        doors.hold(passed, STARTS_WITHIN if is_loaded else 0)
         end_loading()
         wait_for_children_without_threads()
-        before = None if successor is None else Predecessor(successor)
-        process = SharedProcess(launch, addresses, doors, startup, before, is_watched=is_watched)
+        process = SharedProcess(
+            launch, addresses, doors, startup, config, is_watched=is_watched, is_loaded=is_loaded
+        )
         failure = anyio.run(process.run)
     except BadOption as error:
         complain("app-server", str(error))
@@ -85,7 +89,7 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
 
 
 WATCHED = "it is watched by who has started it, and would seem to have ended: start it anew there"
-"""Why a server is not replaced by another process."""
+"""Why a server does not retire."""
 
 
 class SharedProcess:
@@ -97,17 +101,18 @@ class SharedProcess:
         addresses: Addresses,
         doors: Doors,
         startup: Startup | None,
-        before: Predecessor | None,
+        config: Config | None,
         *,
         is_watched: bool,
+        is_loaded: bool,
     ) -> None:
-        """`before` is the server that this one replaces; `is_watched`: somebody watches stderr, and waits for the end
-        of this process.
+        """`config` is the user's, None if it cannot be read. `is_watched`: somebody watches stderr, and waits for the
+        end of this process; `is_loaded`: everything that it may need is in memory.
         """
         self._launch, self._addresses, self._doors, self._startup = launch, addresses, doors, startup
-        self._before, self._is_watched = before, is_watched
+        self._is_watched, self._was_loaded = is_watched, is_loaded
         self._is_loaded = False
-        self._sharing = _sharing(launch)
+        self._sharing = SharingSettings() if config is None else config.sharing
 
     async def run(self) -> str | None:
         """Serve until the end; return why nothing can be listened on, if so."""
@@ -122,13 +127,6 @@ class SharedProcess:
                 wall_clock=settings.machine.wall_clock,
                 answer=lambda question, arrival: control.answer(question, arrival),
             )
-            taken = None
-            if self._before is not None:
-                await self._prepare(server)
-                taken = await self._before.take()
-                if taken is None:
-                    return None  # it goes on
-                self._doors.inherit(taken[0].places, taken[1])
             try:
                 reception.doors = self._doors.open(
                     settings.environment,
@@ -138,44 +136,38 @@ class SharedProcess:
                 )
             except CannotListen as error:
                 return str(error)
-            refused = WATCHED if self._is_watched else None
-            reload = Reload(server, reception, settings.environment, refused=refused)
-            lifetime = Lifetime(server, reception, self._sharing, settings.environment, reload.begin)
+            stays = WATCHED if self._is_watched else None
+            lifetime = Lifetime(server, reception, self._sharing, settings.environment, stays=stays)
             control = Control(
                 reception,
                 lifetime,
                 lambda: server.work,
-                reload,
+                words=sys.argv[1:],
                 is_loaded=lambda: self._is_loaded,
                 started=settings.machine.wall_clock(),
                 log=self._log_path(),
             )
             async with anyio.create_task_group() as tasks:
                 await tasks.start(reception.run, name="reception")
-                if taken is not None and self._before is not None:
-                    await self._before.go_on(server, reception, *taken)
-                tasks.start_soon(reload.run, name="reload")
-                if not self._is_loaded:
-                    tasks.start_soon(self._load, server, reception, reload, name="loading")
+                tasks.start_soon(self._load, server, reception, lifetime, name="loading")
                 if self._addresses.stdio:
                     tasks.start_soon(self._host_stdio, wire, reception, lifetime, name="stdio")
                 await lifetime.run(lambda: self._announce(reception, control))
                 tasks.cancel_scope.cancel()
         return None
 
-    async def _load(self, server: Server, reception: Reception, reload: Reload) -> None:
-        """Load, while clients are served, what they have not needed yet."""
-        try:
-            await load_in_quiet_moments(lambda: not server.work.any and not any(reception.going_on()))
-        except InstallationChanged:
-            log.warning("another version was installed while this one was loaded")
-            reload.begin()
-            return
-        end_loading()
-        await self._prepare(server)
-
-    async def _prepare(self, server: Server) -> None:
-        """Do what begins with the first turn or command otherwise. Everything is in memory by now."""
+    async def _load(self, server: Server, reception: Reception, lifetime: Lifetime) -> None:
+        """Load, while clients are served, what they have not needed yet; then do what begins with the first turn or
+        command otherwise.
+        """
+        if not self._was_loaded:
+            try:
+                await load_in_quiet_moments(lambda: not server.work.any and reception.is_quiet)
+            except InstallationChanged:
+                log.warning("another version was installed while this one was loaded")
+                lifetime.retire()
+                return
+            end_loading()
         await server.engine.prepare()
         raise_descriptor_limit()  # behind the launcher, whose commands keep the usual one
         self._is_loaded = True
@@ -214,13 +206,32 @@ class SharedProcess:
         return None if self._is_watched or not places else places[0].log
 
 
-def _sharing(launch: Launch) -> SharingSettings:
-    """Return how the user wants servers to be shared; the defaults where the settings cannot be read."""
+def _config(launch: Launch) -> Config | None:
+    """Return the user's configuration; None if it cannot be read."""
     try:
-        return load_config(settings_of(launch)).sharing
+        return load_config(settings_of(launch))
     except ConfigError as error:
         log.error("the settings cannot be used: %s", error)
-        return SharingSettings()
+        return None
+
+
+def writable_folders(launch: Launch, config: Config | None, startup: Startup | None) -> dict[str, str]:
+    """Return the folders in which commands of any conversation may write, each with a clause that says so. The folder
+    in which a user has started the server is the workspace, unless it is the user's home directory or above that.
+    """
+    found = {SLASH_TMP: f"commands may write in {SLASH_TMP}"}
+    tmpdir, user_home = launch.environment.get("TMPDIR"), launch.environment.get("HOME") or "/"
+    if tmpdir and os.path.isabs(tmpdir):
+        found[tmpdir] = "commands may write in $TMPDIR"
+    cwd = str(launch.cwd)
+    if startup is None and not within(os.path.realpath(user_home), os.path.realpath(cwd)):
+        found[cwd] = "commands may write in the workspace, the folder in which the server was started"
+    policy = None if config is None else config.permissions.sandbox_policy
+    if isinstance(policy, WorkspaceWrite):
+        found.update(
+            (root, f"commands may write in {root}, by the settings") for root in policy.writable_roots
+        )
+    return found
 
 
 def raise_descriptor_limit() -> None:
@@ -250,7 +261,7 @@ class LogFile:
         try:
             os.replace(self._path, self._path + OLD)
             fresh = os.open(
-                self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+                self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
             )
         except OSError:
             return  # the log goes on in the old file

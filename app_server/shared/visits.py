@@ -1,5 +1,4 @@
-"""The clients of a process, each from its first byte until it leaves; and what survives of one where another process
-goes on with it.
+"""The clients of a process, each from its first byte until it leaves.
 
 What a client speaks is told by the first bytes that it says: lines, HTTP, or the preface of a proxy. Whoever says
 anything else, too much or nothing for too long is none of ours.
@@ -9,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -18,13 +18,13 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.apis.keeping import KeptClient, keep
 from app_server.apis.services import Served
 from app_server.conversations.subscriptions import Client
+from app_server.core.threads import run_in_thread
 from app_server.proxy.meeting import BEGINNING_OF_ANY, MOST_BYTES
 from app_server.server import ClientPlace, Server
 from app_server.shared.doors import Door
-from app_server.shared.peers import is_own_work, peer_of
+from app_server.shared.peers import is_from_own_work, is_own_work, peer_of
 from app_server.transport.framing import Transport
 from app_server.transport.sockets import Room, SocketStream, StreamTransport
 
@@ -57,48 +57,32 @@ class Nonsense(Exception):
     """The bytes begin nothing that is served here."""
 
 
-def speech_of(said: bytes) -> Speech | None:
-    """Return what a new connection begins with; None while that is still open. Raises Nonsense."""
+def speech_of(said: bytes | bytearray, has_line: bool) -> Speech | None:
+    """Return what a new connection begins with; None while that is still open. `has_line`: a line of it has ended.
+    Raises Nonsense.
+    """
     if not said:
         return None
     if said.startswith(b"G"):
         return Speech.HTTP
     if not said.startswith(b"{"):
         raise Nonsense
-    whole = b"\n" in said
     if said.startswith(BEGINNING_OF_ANY):
-        if len(said) > MOST_BYTES and b"\n" not in said[:MOST_BYTES]:
+        if len(said) > MOST_BYTES and said.find(b"\n", 0, MOST_BYTES) < 0:
             raise Nonsense
-        return Speech.PREFACE if whole else None
-    if whole or len(said) > MOST_WAITING:
+        return Speech.PREFACE if has_line else None
+    if has_line or len(said) > MOST_WAITING:
         return Speech.LINES
     return None
 
 
-def speech_after_preface(said: bytes) -> Speech | None:
-    """Return what the client behind a proxy begins with; None while that is still open. It may say any line."""
+def speech_after_preface(said: bytes | bytearray, has_line: bool) -> Speech | None:
+    """Return what the client behind a proxy begins with; None while that is still open. It may say any line, and has
+    not to end it.
+    """
     if not said:
         return None
     return Speech.HTTP if said.startswith(b"G") else Speech.LINES
-
-
-class KeptVisit(Struct, frozen=True, kw_only=True):
-    """A client that is handed over. What survives of it is here, in its socket, and in the files of its
-    conversations.
-    """
-
-    number: int
-    pid: int | None
-    since: float
-    door: str
-    """The address at which it came in."""
-    preface: bytes | None
-    """The line with the environment and options of its client, where that came with a proxy."""
-    websocket: bool
-    unread: bytes
-    """The beginning of a message, of which the rest has not come."""
-    client: KeptClient | None
-    """None: it has not said anything behind its preface."""
 
 
 class Visit(Struct, eq=False, kw_only=True):
@@ -124,21 +108,13 @@ class Visit(Struct, eq=False, kw_only=True):
 
     @property
     def at_rest(self) -> bool:
-        """Whether another process could go on with it: nothing of it is in work."""
-        return False
+        """Whether no request of it is in work, and it has been written all that it was told."""
+        return self.served is None or self.served.at_rest
 
-    async def serve(
-        self,
-        server: Server,
-        transport: Transport,
-        place: ClientPlace,
-        prepare: Callable[[Served], Awaitable[None]] | None = None,
-    ) -> None:
-        """Let a server serve it over its transport. `prepare` is awaited before its first request."""
+    async def serve(self, server: Server, transport: Transport, place: ClientPlace) -> None:
+        """Let a server serve it over its transport."""
 
-        async def joined(served: Served) -> None:
-            if prepare is not None:
-                await prepare(served)
+        def joined(served: Served) -> None:
             self.served = served
 
         try:
@@ -157,12 +133,12 @@ class Arrival(Visit, kw_only=True, eq=False):
 
     door: Door
     stream: SocketStream
+    is_known: bool = False
+    """Whether it has shown that it may be here: by its user, or by a token."""
     said: bytearray = msgspec.field(default_factory=bytearray)
     """What was heard and is not served yet."""
-    preface: bytes | None = None
     transport: ClosingTransport | None = None
     """None until it is known what it speaks."""
-    websocket: bool = False
     room: Room = msgspec.field(default_factory=Room)
     """For a long message whose end has not come."""
 
@@ -181,15 +157,36 @@ class Arrival(Visit, kw_only=True, eq=False):
         if is_own_work(self.stream.socket, peer.pid):
             log.warning("refused process %d: this server has started it, or it has ended", peer.pid)
             return False
+        self.is_known = True
         return True
 
-    async def hear(self, speech: Callable[[bytes], Speech | None]) -> Speech | None:
-        """Read until it is known what is spoken; return None where that never is. Raises Nonsense."""
-        while (found := speech(bytes(self.said))) is None:
+    async def _is_welcome(self) -> bool:
+        """Return whether a client that has brought the token is none that this server has started."""
+        try:
+            is_own = await run_in_thread(is_from_own_work, self.stream.socket)
+        except OSError:  # it has left
+            return False
+        if is_own:
+            log.warning("refused a client with the token: this server has started it, or nobody can tell")
+        return not is_own
+
+    def drop(self) -> None:
+        """Let its task find the end of the connection."""
+        with suppress(OSError):
+            self.stream.socket.shutdown(socket.SHUT_RDWR)
+
+    async def hear(self, speech: Callable[[bytearray, bool], Speech | None]) -> Speech | None:
+        """Read until it is known what is spoken; return None where that never is. `speech` is asked with what was read,
+        and with whether a line of it has ended: each piece is searched once. Raises Nonsense.
+        """
+        has_line = b"\n" in self.said
+        while (found := speech(self.said, has_line)) is None:
             try:
-                self.said += await self.stream.receive()
+                piece = await self.stream.receive()
             except (anyio.EndOfStream, anyio.BrokenResourceError):
                 return None
+            has_line = has_line or b"\n" in piece
+            self.said += piece
         return found
 
     def take_line(self) -> bytes:
@@ -219,47 +216,15 @@ class Arrival(Visit, kw_only=True, eq=False):
         if speech is None:
             return None
         if speech is Speech.LINES:
-            return self.goes_on(line_limit, websocket=False)
-        self.websocket = True
+            self.transport = StreamTransport(self.stream, line_limit, unread=self.take_all(), room=self.room)
+            return self.transport
         self.is_guest = False  # until the door has judged whether there is room for one more
-        self.transport = await self.door.http.get().enter(self.stream, self.take_all(), self.room)
-        self.is_guest = self.transport is not None
-        return self.transport
-
-    def goes_on(self, line_limit: int, *, websocket: bool) -> ClosingTransport:
-        """Return a transport for a client that speaks lines, or whose WebSocket is open."""
-        self.websocket, said = websocket, self.take_all()
-        if websocket:
-            self.transport = self.door.http.get().go_on(self.stream, said, self.room)
-        else:
-            self.transport = StreamTransport(self.stream, line_limit, unread=said, room=self.room)
+        is_welcome = self._is_welcome if self.door.held is None else None
+        self.transport = await self.door.http.get().enter(self.stream, self.take_all(), self.room, is_welcome)
+        self.is_guest = self.is_known = self.transport is not None
         return self.transport
 
     async def end(self) -> None:
         with anyio.move_on_after(LEAVES_WITHIN, shield=True):
             await (self.transport or StreamTransport(self.stream)).close(*self.farewell)
         self.room.leave()
-
-    @property
-    def at_rest(self) -> bool:
-        if not self.is_guest or not self.stream.awaits:
-            return False
-        if self.served is None:  # it may be heard, but not be in work
-            return self.transport is None and not self.websocket
-        return self.served.at_rest and self.transport is not None and self.transport.begun is not None
-
-    def keep(self) -> KeptVisit:
-        """Return what survives of it. It is at rest."""
-        begun, client = bytes(self.said), None
-        if self.served is not None and self.transport is not None:
-            begun, client = self.transport.begun or b"", keep(self.served)
-        return KeptVisit(
-            number=self.number,
-            pid=self.pid,
-            since=self.since,
-            door=self.door.address,
-            preface=self.preface,
-            websocket=self.websocket,
-            unread=begun,
-            client=client,
-        )

@@ -37,11 +37,6 @@ class LineDecoder:
         """Return the bytes of a line that are kept until its end has come."""
         return len(self._held)
 
-    @property
-    def begun(self) -> bytes | None:
-        """Return the start of a line, of which the rest has not come; None where it is dropped."""
-        return bytes(self._held) if self._is_kept else None
-
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """Return the lines completed by `data`, without line ends, in order."""
         if b"\n" not in data:

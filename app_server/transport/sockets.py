@@ -1,8 +1,7 @@
 """A connected socket as a stream of bytes, lines over any such stream, and a bound for what the clients of one server
 together may have sent of messages that have not ended.
 
-The socket is used directly, and nothing is read ahead of who asks for it: what was not asked for is still in the
-system's buffer, where another program finds it that takes the socket over.
+The socket is used directly, and nothing is read ahead of who asks for it.
 """
 
 from __future__ import annotations
@@ -33,31 +32,10 @@ class SocketStream(ByteStream):
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.socket = connection
-        self._resumed: anyio.Event | None = None
-        self.awaits = False
-        """Whether somebody waits here for more bytes, and so has taken care of those before."""
 
     async def receive(self, max_bytes: int = READ_SIZE) -> bytes:
         await anyio.lowlevel.checkpoint()  # whoever sends without end does not keep others waiting
-        self.awaits = True
-        try:
-            return await self._receive(max_bytes)
-        finally:
-            self.awaits = False
-
-    def pause(self) -> None:
-        """Read no further byte from this moment on; all that come are left in the system's buffer."""
-        self._resumed = self._resumed or anyio.Event()
-
-    def resume(self) -> None:
-        if self._resumed is not None:
-            self._resumed.set()
-            self._resumed = None
-
-    async def _receive(self, max_bytes: int) -> bytes:
         while True:
-            while self._resumed is not None:
-                await self._resumed.wait()
             try:
                 data = self.socket.recv(max_bytes)
             except BlockingIOError:
@@ -140,11 +118,6 @@ class StreamTransport:
         """`unread` are bytes that were received before. Closing `stream` is left to the caller."""
         self._stream, self._unread, self._room = stream, unread, room or Room()
         self._decoder = LineDecoder(limit)
-
-    @property
-    def begun(self) -> bytes | None:
-        """Return the beginning of a line, of which the end has not come; None where the line is dropped."""
-        return self._decoder.begun
 
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         decoder = self._decoder

@@ -39,13 +39,13 @@ MOST_PONGS = 1000
 """Answers to pings that may wait for a client that does not read; then its input waits, too."""
 
 
-def server_protocol(line_limit: int, state: State = State.CONNECTING) -> ServerProtocol:
+def server_protocol(line_limit: int) -> ServerProtocol:
     """Return the protocol of a new connection: without extensions, and without the library's own log, to which it
-    would write tokens and messages. `state`: OPEN where another process has shaken hands.
+    would write tokens and messages.
     """
     quiet = logging.getLogger(f"{__name__}.protocol")
     quiet.setLevel(logging.WARNING)
-    return ServerProtocol(max_size=line_limit, logger=quiet, state=state)
+    return ServerProtocol(max_size=line_limit, logger=quiet)
 
 
 LENGTHS = {126: 2, 127: 8}
@@ -83,14 +83,6 @@ class MessageDecoder:
     def held(self) -> int:
         """Return the bytes of a message that are kept until its end has come."""
         return len(self._held) + len(self._frame)
-
-    @property
-    def begun(self) -> bytes:
-        """Return what a client would have sent whose message is as far as the one that has begun here."""
-        if not self._held:
-            return bytes(self._frame)
-        head = bytes((Opcode.TEXT, 0x80 | 127)) + len(self._held).to_bytes(8, "big") + UNMASKED
-        return head + self._held + self._frame
 
     def _follow(self, data: bytes) -> None:
         """Keep what stands behind the last whole frame."""
@@ -162,14 +154,6 @@ class WebSocketTransport:
         """A write was given up, perhaps in the middle of a frame: nothing can follow it."""
 
     # --- reading
-    @property
-    def begun(self) -> bytes | None:
-        """Return the beginning of a message, in frames, of which the end has not come; None where the connection ends,
-        or is being written to.
-        """
-        at_rest = self._protocol.state is State.OPEN and not self._sending.locked()
-        return self._decoder.begun if at_rest else None
-
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         """Yield batches of messages as they arrive; end when the client closes, is refused or is gone."""
         decoder = self._decoder

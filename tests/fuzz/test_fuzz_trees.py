@@ -224,7 +224,7 @@ async def test_commands_change_what_the_roots_of_their_conversation_allow(
     top = tmp_path / f"tree{next(number)}"
     top.mkdir()
     tree = Tree(top, layout)
-    bench.runner.roots, bench.runner.home = ServerRoots(None), tree.home
+    bench.runner.roots, bench.runner.home = ServerRoots(), tree.home
     play = Play(bench, tree, Model(tree.top, tree.home))
     for named in (first, second):
         await play.opens(named)

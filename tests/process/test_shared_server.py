@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -33,8 +34,70 @@ def shared(short_folder: Path) -> Iterator[SharedHome]:
         yield home
 
 
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder of the user's alone in which no command may write."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
 def mode(path: str | Path) -> int:
     return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+@pytest.mark.parametrize("where", ["/tmp", "$TMPDIR", "the workspace", "a writable root"])
+def test_where_commands_may_write_nobody_listens(shared: SharedHome, outside: Path, where: str) -> None:
+    """A command could put a socket of its own in the place of the server's."""
+    folder = shared.root
+    if where != "/tmp":
+        folder = outside / "run"
+        folder.mkdir(0o700)
+    if where == "$TMPDIR":
+        shared.environment["TMPDIR"] = str(outside)
+    if where == "the workspace":
+        shared.root = outside
+    if where == "a writable root":
+        roots = f'[sandbox_workspace_write]\nwritable_roots = ["{outside}"]\n'
+        (shared.home / "config.toml").write_text(f'sandbox_mode = "workspace-write"\n{roots}')
+    with shared.server(f"unix://{folder}/s") as server:
+        status, said = server.ended()
+    assert status == 1
+    assert said.startswith(f"app-server: cannot listen on {folder}/s: commands may write in ")
+    assert not (folder / "s").exists()
+
+
+WRONG_DESCRIPTORS = [
+    (["--startup=x"], {}, "expected two open descriptors in --startup, got 'x'"),
+    (["--startup=3,4"], {}, "expected two open descriptors"),
+    (["--startup=1"], {}, "expected two open descriptors"),
+    ([], {"LISTEN_FDS": "1"}, "descriptor 3 of the service manager cannot be used"),
+    ([], {"LISTEN_FDS": "9" * 400}, "descriptor 3 of the service manager cannot be used"),
+]
+
+
+@pytest.mark.parametrize(("words", "environment", "why"), WRONG_DESCRIPTORS)
+def test_descriptors_that_are_none_are_a_mistake(
+    shared: SharedHome, words: list[str], environment: dict[str, str], why: str
+) -> None:
+    given = 'LISTEN_PID=$$ exec "$0" "$@"' if environment else 'exec "$0" "$@"'
+    done = subprocess.run(
+        ("sh", "-c", given, SCRIPT, "--listen=unix://", *words),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**shared.environment, **environment},
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert why in done.stderr
+
+
+def test_a_log_that_is_no_file_holds_up_nobody(shared: SharedHome) -> None:
+    shared.place.make_ready()
+    os.mkfifo(shared.place.log)
+    status, _, said = shared.run("daemon", "start")
+    assert status == 1
+    assert "it is no regular file" in said
 
 
 # --- one server at a place
@@ -52,7 +115,7 @@ def test_a_proxy_starts_a_server_and_others_find_it(shared: SharedHome) -> None:
         assert mode(path) == 0o600
 
 
-def test_a_second_server_names_the_first_and_ends(shared: SharedHome) -> None:
+def test_a_second_server_names_the_first_and_ends(shared: SharedHome, outside: Path) -> None:
     with shared.server() as first:
         first.listening_on(1)
         with shared.server() as second:
@@ -60,9 +123,9 @@ def test_a_second_server_names_the_first_and_ends(shared: SharedHome) -> None:
         assert status == 1
         assert said.startswith(f"app-server: a server (pid {first.pid}, ")
         assert said.endswith(f") already listens on {shared.place.socket}\n")
-        with shared.server(f"unix://{shared.root}/other") as other:  # on another socket it is welcome
+        with shared.server(f"unix://{outside}/other") as other:  # on another socket it is welcome
             other.listening_on(1)
-            with shared.server(f"unix://{shared.root}/other") as third:
+            with shared.server(f"unix://{outside}/other") as third:
                 assert third.ended()[0] == 1
 
 
@@ -88,8 +151,8 @@ def test_what_lies_at_the_place_and_is_no_socket_is_left_alone(shared: SharedHom
     assert Path(shared.place.socket).read_text() == "mine"
 
 
-def test_a_socket_of_another_program_is_not_taken_over(shared: SharedHome) -> None:
-    path = shared.root / "s"
+def test_a_socket_of_another_program_is_not_taken_over(shared: SharedHome, outside: Path) -> None:
+    path = outside / "s"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()
@@ -185,12 +248,12 @@ def test_a_server_removes_no_socket_that_is_not_its_own_any_more(shared: SharedH
             assert os.path.lexists(shared.place.socket)
 
 
-def test_several_addresses_each_with_a_client(shared: SharedHome) -> None:
-    named = f"unix://{shared.root}/s"
+def test_several_addresses_each_with_a_client(shared: SharedHome, outside: Path) -> None:
+    named = f"unix://{outside}/s"
     with shared.server("unix://", named, "ws://127.0.0.1:0") as server:
         first, second, third = server.listening_on(3)
         assert (first, second) == (f"unix://{shared.place.socket}", named)
-        with shared.connect() as a, connect(f"{shared.root}/s") as b:
+        with shared.connect() as a, connect(f"{outside}/s") as b:
             assert "result" in answer_of(a)
             assert "result" in answer_of(b)
         port = int(third.rpartition(":")[2])
@@ -276,14 +339,14 @@ except OSError as error:
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root: a process of another user"
 )
-def test_another_user_is_closed_without_a_byte(shared: SharedHome) -> None:
-    with shared.server(f"unix://{shared.root}/s") as server:
+def test_another_user_is_closed_without_a_byte(shared: SharedHome, outside: Path) -> None:
+    with shared.server(f"unix://{outside}/s") as server:
         server.listening_on(1)
-        os.chmod(shared.root, 0o755)
-        os.chmod(f"{shared.root}/s", 0o777)  # as if somebody had opened it to all
-        done = as_other_user(CONNECTS, f"{shared.root}/s")
+        os.chmod(outside, 0o755)
+        os.chmod(f"{outside}/s", 0o777)  # as if somebody had opened it to all
+        done = as_other_user(CONNECTS, f"{outside}/s")
         assert done.stdout == b"b''\n", done.stderr
-        with connect(f"{shared.root}/s") as client:
+        with connect(f"{outside}/s") as client:
             assert "result" in answer_of(client)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -36,7 +36,7 @@ class Echo:
         self.places: list[ClientPlace] = []
 
     async def serve(
-        self, transport: Transport, place: ClientPlace, *, joined: Callable[[Served], Awaitable[None]]
+        self, transport: Transport, place: ClientPlace, *, joined: Callable[[Served], None]
     ) -> None:
         self.places.append(place)
         async for lines in transport.lines():
@@ -48,6 +48,9 @@ class Echo:
                         return
 
     async def settle(self) -> None:
+        pass
+
+    async def unload_idle(self) -> None:
         pass
 
     async def end_conversations(self) -> None:
@@ -99,7 +102,7 @@ def lifetime_of(
     """A server that listens in the folder, before it runs."""
     server = server or Echo()
     reception, place, _ = reception_in(folder, server)
-    lifetime = Lifetime(cast(Server, server), reception, settings, os.environ, lambda: None)
+    lifetime = Lifetime(cast(Server, server), reception, settings, os.environ)
     return lifetime, reception, place
 
 

@@ -18,7 +18,7 @@ from app_server.apis.acp.errors import not_initialized, request_cancelled, to_ac
 from app_server.apis.acp.handlers import prompts, sessions
 from app_server.apis.acp.handlers.sessions import AcpServices
 from app_server.apis.acp.session import Sessions
-from app_server.apis.router import FindRoute, Repeats, Route, RouteFamilies, parsed, route
+from app_server.apis.router import FindRoute, Route, RouteFamilies, parsed, route
 from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply
@@ -58,7 +58,6 @@ class AcpRouter:
         self._find = find
         self._initialized, self._cancel, self._require_running = initialized, cancel, require_running
         self._running: dict[RequestId, RunningRequest] = {}
-        self.repeats = Repeats()
 
     def lane(self, request: Request) -> LaneName | None:
         route = self._find(request.method)
@@ -77,9 +76,7 @@ class AcpRouter:
         self._running[request.id] = running
         try:
             with running.scope:
-                reply = await route.handle(params)
-                self.repeats.served(request)
-                return reply
+                return await route.handle(params)
         finally:
             if self._running.get(request.id) is running:
                 del self._running[request.id]

@@ -26,7 +26,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from app_server_protocol.structs import Json
+from app_server_protocol.structs import Json, replace
 
 OPEN: Final = frozenset(key for key, _, part in every_setting() if part.open)
 """Settings that start, read and grant nothing. A setting that is not here may do so, also in a later version."""
@@ -61,16 +61,25 @@ class AskedRights(Protocol):
     def sandbox_policy(self) -> SandboxPolicy: ...
 
 
-def client_fence(own: Config, server: Path) -> ClientFence:
-    """Return the fence of the user's `own` configuration, for a server that works in this folder."""
+def client_fence(own: Config, server: Path | None) -> ClientFence:
+    """Return the fence of the user's `own` configuration, for a server that was started in this folder; None if nobody
+    chose one.
+    """
     policy = own.permissions.sandbox_policy
     roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
     trusted = (own.cwd,) if own.permissions.trusted else ()
-    return ClientFence(own.permissions, tuple(map(real_path, (server, *roots, *trusted))))
+    folders = () if server is None else (server,)
+    return ClientFence(own.permissions, tuple(map(real_path, (*folders, *roots, *trusted))))
 
 
 def is_fenced(file: Mapping[str, Json], cli: CliOverrides) -> bool:
-    """Return whether the user's own settings take the client's rights away."""
+    """Return whether the user's own settings take the client's rights away, or a client of a shared server its own:
+    it cannot give itself any.
+    """
+    return any(_takes_rights(file, each) for each in (cli.of_server, cli))
+
+
+def _takes_rights(file: Mapping[str, Json], cli: CliOverrides) -> bool:
     try:
         settings = combine(file, cli, RequestOverrides()).settings
     except ConfigError:  # a profile that does not exist
@@ -86,11 +95,25 @@ def check_settings(settings: Mapping[str, Json]) -> None:
             raise _beyond(f"the setting `{key[:100]}`")
 
 
+def check_command_line(cli: CliOverrides) -> None:
+    """Raise BeyondClientRights where the options that a client brings to a shared server may start something."""
+    if cli.above is not None:
+        check_settings(cli_layer(replace(cli, above=None)))
+
+
 def check_permissions(fence: ClientFence | None, asked: AskedRights, cwd: str) -> None:
     """Check what a client asks for. Raises BeyondClientRights where a fence leaves it less; None is no fence."""
     check_sandbox(fence, asked.sandbox_policy, cwd)
     if fence is not None and not _asks_enough(fence.permissions, asked):
         raise _beyond(f"the approval policy `{asked.approval_policy}`")
+
+
+def temporary_folder(fence: ClientFence | None, environment: Mapping[str, str]) -> str | None:
+    """Return the $TMPDIR of a client, in which its commands may write; None if it has none, or one that a fence does
+    not leave it.
+    """
+    named = environment.get("TMPDIR")
+    return named if named and (fence is None or _holds(fence, named)) else None
 
 
 def require_working_directory(cwd: str, roots: tuple[str, ...] | None) -> None:

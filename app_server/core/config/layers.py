@@ -25,6 +25,7 @@ from app_server.core.config.features import (
 )
 from app_server.core.config.kinds import quote
 from app_server.core.config.settings_reader import derive_error, did_you_mean, plain_name
+from app_server.core.config.stricter import stricter_rights
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server_protocol.structs import Json
@@ -112,7 +113,10 @@ def cli_layer(cli: CliOverrides) -> dict[str, Json]:
     for names, switch in ((cli.enable, True), (cli.disable, False)):
         for name in names:
             layer = merge(layer, {"features": {name: switch}})
-    return layer if cli.above is None else merge(layer, cli_layer(cli.above))
+    if cli.above is None:
+        return layer
+    of_server = cli_layer(cli.above)
+    return merge(merge(layer, of_server), stricter_rights(layer, of_server))
 
 
 def request_layer(request: RequestOverrides) -> dict[str, Json]:

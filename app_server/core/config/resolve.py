@@ -19,7 +19,7 @@ from app_server.core.config.kinds import quote
 from app_server.core.config.layers import Layered
 from app_server.core.config.settings_reader import SettingsTable, derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
-from app_server.core.config.trust import TRUST_LEVELS, trust_of
+from app_server.core.config.trust import TRUST_LEVELS, changeable_folders, trust_of
 from app_server.core.errors import describe
 from app_server.core.text_of_bytes import text_of_bytes
 from app_server_protocol.ids import sound_path
@@ -275,7 +275,7 @@ def _instructions_file(name: str | None, place: types.SettingsPlace, policy: San
     path = place.home / _expanded(name, place.environment)
     shown = str(path) if str(path).isprintable() else quote(str(path))
     try:
-        fences = types.changeable_folders(place.cwd, policy)
+        fences = changeable_folders(place.cwd, policy)
         text = text_of_bytes(read_named(path, MAX_INSTRUCTIONS_BYTES, place.home, fences)).strip()
     except FileNotFoundError as error:
         raise derive_error(f"the instructions file {shown} cannot be read: it does not exist") from error

@@ -49,17 +49,20 @@ def load_config(
     BeyondClientRights where the user's own settings leave a client less than the request asks for.
     """
     file = read_config_file(user.home) if content is None else parse_toml(content, user.home / CONFIG_FILE)
-
-    def load(given: RequestOverrides) -> Config:
-        return _load(user, file, switches, given, content)
-
-    if not fence.is_fenced(file, user.cli):
-        return load(request)
+    owner = user
+    folder: Path | None = user.cwd
+    if user.cli.above is not None and fence.is_fenced(file, user.cli.of_server):
+        # What a client brings to a shared server is a request, too.
+        owner, folder = replace(user, cli=user.cli.of_server), user.own_folder
+        fence.check_command_line(user.cli)
+    elif not fence.is_fenced(file, user.cli):
+        return _load(user, file, switches, request, content)
     fence.check_settings(request.settings)
-    config, own = load(request), load(RequestOverrides(cwd=request.cwd))
-    most = fence.client_fence(own, user.cwd)
+    config = _load(user, file, switches, request, content)
+    own = _load(owner, file, switches, RequestOverrides(cwd=request.cwd), content)
+    most = fence.client_fence(own, folder)
     fence.check_permissions(most, config.permissions, str(config.cwd))
-    return replace(config, fence=most)
+    return replace(config, fence=most, permissions=replace(config.permissions, client_rights=False))
 
 
 def _load(

@@ -1,4 +1,4 @@
-"""Whether the user trusts a folder, by `[projects."/path"] trust_level`.
+"""Whether the user trusts a folder, by `[projects."/path"] trust_level`, and which folders commands may change.
 
 The trust level of a repository applies to all of it and to its linked worktrees. The repository's own claims are not
 trusted: a `.git` file marks a linked worktree only if the repository that it names points back to it.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from app_server.beneath import read_named
 from app_server.core.real_path import real_path
+from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
 
 MAX_POINTER_BYTES = 8192
 """A `.git` file is one line with one path."""
@@ -90,3 +91,9 @@ def _one_line(path: Path) -> str | None:
     except OSError:
         return None
     return text if text and "\0" not in text else None
+
+
+def changeable_folders(cwd: Path, policy: SandboxPolicy) -> tuple[str, ...]:
+    """Return the folders whose links the user need not have made: where commands write, or did under another policy."""
+    roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+    return (str(cwd), *roots, "/tmp")

@@ -24,7 +24,6 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     TurnMode,
     Verbosity,
-    WorkspaceWrite,
 )
 from app_server_protocol.structs import Discreet, Json
 
@@ -337,12 +336,6 @@ class Config(Discreet, frozen=True, kw_only=True):
             yield "telemetry", name, value
 
 
-def changeable_folders(cwd: Path, policy: SandboxPolicy) -> tuple[str, ...]:
-    """Return the folders whose links the user need not have made: where commands write, or did under another policy."""
-    roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
-    return (str(cwd), *roots, "/tmp")
-
-
 class CliOverrides(Struct, frozen=True, kw_only=True):
     """Overrides from the command line of a client, for every conversation that it opens."""
 
@@ -357,7 +350,14 @@ class CliOverrides(Struct, frozen=True, kw_only=True):
     enable: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
     above: CliOverrides | None = None
-    """Those of the server that the client shares with others, which count more."""
+    """Those of the server that the client shares with others, which count more; the stricter one where both name
+    rights. None if the command line is that of the server itself.
+    """
+
+    @property
+    def of_server(self) -> CliOverrides:
+        """The command line of the server, which its user chose, without what a client brings to it."""
+        return self if self.above is None else self.above
 
 
 class RequestOverrides(Struct, frozen=True, kw_only=True):
@@ -391,6 +391,8 @@ class SettingsPlace(Discreet, frozen=True, kw_only=True):
     HIDDEN = ("environment",)
     home: Path
     cwd: Path
-    """The server's own working directory, for conversations that name none."""
+    """The working directory of the client or the server, for conversations that name none."""
     cli: CliOverrides = CliOverrides()
+    own_folder: Path | None = None
+    """The folder in which the user has started a server that clients share; None if nobody chose one."""
     environment: Mapping[str, str] = NO_ENTRIES

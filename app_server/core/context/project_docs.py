@@ -17,7 +17,8 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
-from app_server.core.config.types import Config, changeable_folders
+from app_server.core.config.trust import changeable_folders
+from app_server.core.config.types import Config
 from app_server.core.git.repository import OnRefusal, belongs_to_another, project_of
 from app_server.core.git.safe_directories import is_safe_directory
 from app_server.core.text_of_bytes import text_of_bytes

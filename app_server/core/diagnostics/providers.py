@@ -170,9 +170,7 @@ def _running(place: SocketPlace, found: Found, version: str) -> Check:
     where = ", ".join(map(str, found.said.get("addresses", [place.socket])))
     if runs != version:
         text = f"version {runs} runs ({who}), and this is {version}"
-        return warning(
-            SHARED_SERVER, text, "`app-server daemon reload` replaces it with its clients connected"
-        )
+        return warning(SHARED_SERVER, text, "`app-server daemon reload` starts this one in its place")
     return ok(SHARED_SERVER, f"version {runs} runs ({who}) on {where}{_otherwise(found)}")
 
 

@@ -26,6 +26,7 @@ from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import NOTHING_KEPT, KeptFolders, SandboxPlan, make_plan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
+from app_server.places.server_places import socket_folders
 from app_server_protocol.policy import SandboxPolicy
 
 log = logging.getLogger(__name__)
@@ -34,23 +35,21 @@ log = logging.getLogger(__name__)
 class CommandRunner:
     """Runs commands for all conversations of one server.
 
-    `python` runs the launcher; commands may read the server's `home`, but for its secrets; `tmpdir` is the server's
-    $TMPDIR and `environment` that of the launcher; `output_cap` bytes are kept of each stream of a command. No command
-    changes what is in the `kept` folders.
+    `python` runs the launcher; commands may read the server's `home`, but for its secrets; `environment` is that of the
+    launcher; `output_cap` bytes are kept of each stream of a command. No command changes what is in the `kept` folders.
     """
 
     def __init__(
         self,
         python: str,
         home: str,
-        tmpdir: str | None,
         environment: Mapping[str, str],
         output_cap: int = STREAM_CAP,
         kept: KeptFolders = NOTHING_KEPT,
     ) -> None:
         self.python, self.home, self.output_cap = python, home, output_cap
-        self._kept = kept
-        self.roots = ServerRoots(tmpdir)
+        self._kept, self._runtime_folder = kept, environment.get("XDG_RUNTIME_DIR")
+        self.roots = ServerRoots()
         """The writable roots of all conversations of this server."""
         self._launcher = LauncherProcess(python, environment)
         self.sandbox = MachineSandbox(self._launcher, python, home, sys.platform)
@@ -97,13 +96,27 @@ class CommandRunner:
         self._launcher.start()
 
     def plan(
-        self, policy: SandboxPolicy, cwd: str, roots: ConversationRoots | None = None
+        self,
+        policy: SandboxPolicy,
+        cwd: str,
+        roots: ConversationRoots | None = None,
+        *,
+        tmpdir: str | None = None,
     ) -> SandboxPlan | None:
         """Make the plan for a policy whose first writable root is `cwd`; None for full access. Reads the disk.
 
-        `roots` are those of the conversation; without one, names are resolved now.
+        `roots` are those of the conversation; without one, names are resolved now. `tmpdir` is the $TMPDIR of the
+        client for whom the command is run.
         """
-        found = inspect(policy, cwd, home=self.home, roots=roots or self.roots.once(), kept=self._kept)
+        found = inspect(
+            policy,
+            cwd,
+            home=self.home,
+            roots=roots or self.roots.once(),
+            tmpdir=tmpdir,
+            sockets=socket_folders(self.home, self._runtime_folder),
+            kept=self._kept,
+        )
         plan = make_plan(policy, found)
         if plan is not None:
             self.roots.written.update(plan.writable_roots)

@@ -16,7 +16,7 @@ from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.plan import NOTHING_KEPT, PROTECTED_NAMES, KeptFolders, RootFacts, SandboxFacts
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
 from app_server.places.batch_folders import known_folders
-from app_server.places.socket_place import outside_folders
+from app_server.places.server_places import NO_SOCKETS, SocketFolders
 from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
 from app_server_protocol.structs import replace
 
@@ -31,21 +31,31 @@ EXECUTED = ("hooks", "config")
 
 
 def inspect(
-    policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRoots, kept: KeptFolders = NOTHING_KEPT
+    policy: SandboxPolicy,
+    cwd: str,
+    *,
+    home: str,
+    roots: ConversationRoots,
+    tmpdir: str | None = None,
+    sockets: SocketFolders = NO_SOCKETS,
+    kept: KeptFolders = NOTHING_KEPT,
 ) -> SandboxFacts:
-    """Return the facts for a policy whose first root is `cwd`."""
+    """Return the facts for a policy whose first root is `cwd`. `tmpdir` is the client's $TMPDIR; `sockets` are the
+    folders of shared servers.
+    """
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
     real_home = resolved.real if resolved is not None else real_path(home)
     if not isinstance(policy, WorkspaceWrite):
-        roots.learn(policy, cwd)
+        roots.learn(policy, cwd, tmpdir)
         return SandboxFacts(home=real_home, superuser=superuser)
     named = tuple(_root(root, roots, deep=True) for root in roots.roots(policy, cwd))
-    temporary = tuple(_root(root, roots, deep=False) for root in roots.temporary(policy))
+    temporary = tuple(_root(root, roots, deep=False) for root in roots.temporary(policy, cwd, tmpdir))
     return SandboxFacts(
         home=real_home,
         home_links=resolved.links if resolved is not None else (),
-        sockets=tuple(real_path(folder) for folder in outside_folders(real_home) if os.path.isdir(folder)),
+        sockets=tuple(dict.fromkeys(real_path(folder) for folder in sockets.existing if _is_kept(folder))),
+        reserved=tuple(dict.fromkeys(map(real_path, sockets.usual))),
         roots=named,
         temporary=temporary,
         others=(
@@ -55,6 +65,11 @@ def inspect(
         kept=kept,
         superuser=superuser,
     )
+
+
+def _is_kept(folder: str) -> bool:
+    """Return whether it is a folder, and not one that keeps a command from making it."""
+    return os.path.isdir(folder) and not is_placeholder(folder)
 
 
 def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts:

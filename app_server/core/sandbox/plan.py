@@ -25,6 +25,7 @@ PROTECTED_NAMES = (".git", ".codex", ".agents")
 WHOLE_DISK = "the whole disk can be no root"
 IN_HOME = "it lies in the server's home"
 KEPT = "it lies in a folder that the server keeps its own files in"
+HAS_SOCKET = "the socket of a shared server is in it"
 REPLACED = "a part of its path has become a link since the conversation was given it"
 BY_LINK = "it is reached by a link that commands may change"
 INCOMPLETE = "there are more folders in it than are looked at: .git is not protected in all of them"
@@ -76,13 +77,15 @@ class SandboxFacts(Struct, frozen=True):
     """The server's home, resolved."""
     roots: tuple[RootFacts, ...] = ()
     temporary: tuple[RootFacts, ...] = ()
-    """/tmp and $TMPDIR, as far as the policy grants them."""
+    """/tmp and the client's $TMPDIR, as far as the policy grants them."""
     others: tuple[str, ...] = ()
     """Protected paths of the server's other conversations."""
     home_links: tuple[str, ...] = ()
     """The links by which the home is reached: the next server will follow them, too."""
     sockets: tuple[str, ...] = ()
-    """The folders outside of the home in which a shared server has its socket."""
+    """The folders outside of the home in which shared servers have their sockets."""
+    reserved: tuple[str, ...] = ()
+    """Folders in which a shared server may come to have its socket; they need not be there."""
     kept: KeptFolders = NOTHING_KEPT
     superuser: bool = False
 
@@ -173,6 +176,7 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     if _inside(facts.home, writable):
         protected.add(facts.home)
     names = {os.path.join(root.real, name) for root in facts.roots for name in PROTECTED_NAMES if root.real}
+    names |= {folder for folder in facts.reserved if folder not in writable}
     # Also those that exist: what was seen may be another command's empty directory, which is about to go.
     reserved = {name for name in names if _inside(name, writable) and not _below(name, protected)}
     read_only = protected | reserved
@@ -204,6 +208,8 @@ def _refusal(root: RootFacts, named: tuple[RootFacts, ...], facts: SandboxFacts)
             return IN_HOME
         if _inside(root.real, facts.kept.folders):
             return KEPT
+    if root.real in facts.sockets:
+        return HAS_SOCKET
     # The next server that is given these names would follow what commands of this one put there.
     changeable = [
         other.real

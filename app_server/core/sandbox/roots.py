@@ -199,8 +199,7 @@ class NamedRoot(Struct, frozen=True):
 class ServerRoots:
     """Roots that all conversations of one server share."""
 
-    def __init__(self, tmpdir: str | None) -> None:
-        self.tmpdir = tmpdir if tmpdir and os.path.isabs(tmpdir) else None
+    def __init__(self) -> None:
         self.written: set[str] = set()
         """Real paths of all roots that commands were ever granted."""
         self.open_ones: set[ConversationRoots] = set()
@@ -228,14 +227,16 @@ class ConversationRoots:
         self.server = server
         self._lasting = lasting
         self._named: dict[str, NamedRoot] = {}
+        self._temporary: set[str] = set()
+        """The names of temporary directories, which are no roots that a client named."""
         self._repositories: dict[str, NestedRepositories] = {}
 
     def close(self) -> None:
         self.server.open_ones.discard(self)
 
-    def learn(self, policy: SandboxPolicy, cwd: str) -> None:
+    def learn(self, policy: SandboxPolicy, cwd: str, tmpdir: str | None = None) -> None:
         """Resolves what has not been named before. To be called as soon as the client has named it."""
-        for name in (*self._names(policy, cwd), *self._temporary_names()):
+        for name in (*self._names(policy, cwd), *self._temporary_names(tmpdir)):
             if name not in self._named:
                 self._named[name] = self._resolve(name)
 
@@ -244,11 +245,12 @@ class ConversationRoots:
         self.learn(policy, cwd)
         return tuple(self._named[name] for name in dict.fromkeys(self._names(policy, cwd)))
 
-    def temporary(self, policy: WorkspaceWrite) -> tuple[NamedRoot, ...]:
-        """Return /tmp and $TMPDIR, as far as the policy has them."""
+    def temporary(self, policy: WorkspaceWrite, cwd: str, tmpdir: str | None = None) -> tuple[NamedRoot, ...]:
+        """Return /tmp and the client's $TMPDIR, as far as the policy has them."""
+        self.learn(policy, cwd, tmpdir)
         names = [] if policy.exclude_slash_tmp else [SLASH_TMP]
-        if self.server.tmpdir is not None and not policy.exclude_tmpdir_env_var:
-            names.append(os.path.normpath(self.server.tmpdir))
+        if tmpdir is not None and os.path.isabs(tmpdir) and not policy.exclude_tmpdir_env_var:
+            names.append(os.path.normpath(tmpdir))
         return tuple(self._named[name] for name in dict.fromkeys(names))
 
     def real(self, cwd: str) -> str:
@@ -258,11 +260,10 @@ class ConversationRoots:
 
     def known(self) -> set[str]:
         """Return the real paths of what the client named."""
-        temporary = set(self._temporary_names())
         return {
             root.resolved.real
             for name, root in self._named.items()
-            if root.resolved is not None and name not in temporary
+            if root.resolved is not None and name not in self._temporary
         }
 
     def repositories(self, real: str, *, deep: bool) -> NestedRepositories:
@@ -276,8 +277,11 @@ class ConversationRoots:
         more = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
         return [os.path.normpath(os.path.join(cwd, name)) for name in ("", *more)]
 
-    def _temporary_names(self) -> list[str]:
-        return [os.path.normpath(name) for name in (SLASH_TMP, self.server.tmpdir) if name is not None]
+    def _temporary_names(self, tmpdir: str | None) -> list[str]:
+        given = [tmpdir] if tmpdir and os.path.isabs(tmpdir) else []
+        names = [os.path.normpath(name) for name in (SLASH_TMP, *given)]
+        self._temporary.update(name for name in names if name not in self._named)
+        return names
 
     def _resolve(self, name: str) -> NamedRoot:
         resolved = resolve(name)

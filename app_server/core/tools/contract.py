@@ -19,6 +19,7 @@ from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker, Pen
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.caller import CurrentCaller
+from app_server.core.config.fence import temporary_folder
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.goals import GoalKeeper
@@ -219,8 +220,9 @@ class ToolTurn(Struct, eq=False):
 
     def plan(self) -> SandboxPlan | None:
         """Make the sandbox plan of the turn's policy; None for full access. Reads the disk."""
-        settings = self.settings
-        return self.commands.runner.plan(settings.sandbox_policy, settings.cwd, self.commands.roots)
+        settings, commands = self.settings, self.commands
+        tmpdir = temporary_folder(self.config.fence, commands.caller.environment)
+        return commands.runner.plan(settings.sandbox_policy, settings.cwd, commands.roots, tmpdir=tmpdir)
 
     async def request_approval(self, call_id: str, event: Question) -> ApprovalAnswer:
         """Ask the user. If the decision is to abort, the turn is cancelled and this never returns."""

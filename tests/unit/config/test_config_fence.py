@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config.effective import setting_edit
-from app_server.core.config.fence import check_permissions
+from app_server.core.config.fence import check_permissions, temporary_folder
+from app_server.core.config.settings import load_config
 from app_server.core.config.settings_file import write_settings
 from app_server.core.config.types import (
     ClientFence,
@@ -24,7 +25,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from app_server_protocol.structs import Json
+from app_server_protocol.structs import Json, replace
 from tests.unit.config import homes
 
 FENCE = "[app_server]\nclient_rights = false\n"
@@ -200,3 +201,60 @@ def test_a_client_writes_no_setting_that_starts_or_grants_something(tmp_path: Pa
     assert (tmp_path / "config.toml").read_text() == FENCE
     write_settings(place, [setting_edit("model_verbosity", "low", merge=False)])
     assert 'model_verbosity = "low"' in (tmp_path / "config.toml").read_text()
+
+
+def brought(
+    *settings: tuple[str, str], server: CliOverrides | None = None, profile: str | None = None
+) -> CliOverrides:
+    """The options of a client of a shared server."""
+    return CliOverrides(settings=settings, above=server or CliOverrides(), profile=profile)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (("mcp_servers.e.command", "touch"),),
+        (("notify", '["touch", "x"]'),),
+        (("model_providers.m.base_url", "http://elsewhere"),),
+        (("sandbox_mode", "danger-full-access"),),
+        (("approval_policy", "never"),),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("by", ["the file", "the command line"])
+def test_what_a_client_brings_to_a_shared_server_is_judged_as_a_request(
+    tmp_path: Path, options: tuple[tuple[str, str], ...], by: str
+) -> None:
+    own = CliOverrides(settings=(("app_server.client_rights", "false"),))
+    file, server = (FENCE, None) if by == "the file" else ("", own)
+    with pytest.raises(BeyondClientRights):
+        load(tmp_path, file, cli=brought(*options, server=server))
+
+
+def test_a_client_of_a_shared_server_cannot_lift_the_fence(tmp_path: Path) -> None:
+    text = f"{FENCE}[profiles.p]\napp_server.client_rights = true\n"
+    for cli in (brought(("app_server.client_rights", "true")), brought(profile="p")):
+        config = load(tmp_path, text, cli=cli)
+        assert (config.fence is None, config.permissions.client_rights) == (False, False)
+
+
+def test_a_client_may_take_its_own_rights(tmp_path: Path) -> None:
+    config = load(tmp_path, "", cli=brought(("app_server.client_rights", "false")))
+    assert (config.fence is None, config.permissions.client_rights) == (False, False)
+
+
+def test_the_folder_of_a_client_is_none_that_the_user_chose(tmp_path: Path) -> None:
+    text = f'sandbox_mode = "workspace-write"\n{FENCE}'
+    (tmp_path / "config.toml").write_text(text)
+    place = SettingsPlace(home=tmp_path, cwd=tmp_path / "client", cli=brought())
+    with pytest.raises(BeyondClientRights, match="writing in"):
+        load_config(place)
+    assert load_config(replace(place, own_folder=tmp_path)).fence is not None
+
+
+def test_a_temporary_folder_that_a_fence_does_not_have_is_none() -> None:
+    fence = ClientFence(PermissionSettings(), ("/ws",))
+    assert temporary_folder(None, {"TMPDIR": "/etc"}) == "/etc"
+    assert temporary_folder(fence, {"TMPDIR": "/etc"}) is None
+    assert temporary_folder(fence, {"TMPDIR": "/ws/tmp"}) == "/ws/tmp"
+    assert temporary_folder(fence, {}) is None

@@ -164,7 +164,7 @@ async def test_servers_are_started_and_their_tools_counted(tmp_path: Path) -> No
         "off": McpServerConfig(name="off", transport=good, enabled=False),
     }
     with anyio.fail_after(30):
-        async with CommandRunner(sys.executable, str(tmp_path), None, {}) as runner:
+        async with CommandRunner(sys.executable, str(tmp_path), {}) as runner:
             runtime = McpRuntime(
                 environment={},
                 home=str(tmp_path),

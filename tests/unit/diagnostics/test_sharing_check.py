@@ -115,3 +115,10 @@ def test_what_is_in_the_way_is_said(short_folder: Path, place: SocketPlace, obst
     found = check_shared_server(place, VERSION)
     assert found.status is CheckStatus.WARNING
     assert found.found == f"none can be started: {folder} {obstacle}"
+
+
+@pytest.mark.parametrize("name", ["info", "server_lock", "startup_lock"])
+def test_what_is_no_file_holds_up_nobody(place: SocketPlace, name: str) -> None:
+    place.make_ready()
+    os.mkfifo(getattr(place, name))
+    assert check(place).status is CheckStatus.OK

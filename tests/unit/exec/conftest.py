@@ -81,7 +81,7 @@ async def a_bench(root: Path, home: Path) -> AsyncIterator[Bench]:
         folder.mkdir()
     (home / "auth.json").write_text('{"key": "sentinel"}')
     (home / "config.toml").write_text("# settings\n")
-    runner = CommandRunner(sys.executable, str(home), None, {})
+    runner = CommandRunner(sys.executable, str(home), {})
     async with runner:
         yield Bench(runner, root / "ws", root / "outside")
 

@@ -456,7 +456,7 @@ def _below(pid: int) -> list[int]:
 
 
 async def test_the_runner_survives_a_python_that_is_gone(tmp_path: Path) -> None:
-    async with CommandRunner("/no/such/python", str(tmp_path), None, {}) as one:
+    async with CommandRunner("/no/such/python", str(tmp_path), {}) as one:
         with pytest.raises(CoreError):
             one.warm_up()
         with pytest.raises(CoreError):

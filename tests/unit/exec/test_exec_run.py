@@ -170,7 +170,7 @@ import sys, anyio
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.runner import CommandRunner
 async def main():
-    async with CommandRunner(sys.executable, sys.argv[1], None, {}) as runner:
+    async with CommandRunner(sys.executable, sys.argv[1], {}) as runner:
         spec = CommandSpec(argv=("sh", "-c", sys.argv[2]), cwd="/", env={"PATH": "/usr/bin:/bin"})
         await runner.run(spec, lambda stream, chunk: print("up", flush=True))
 anyio.run(main)

@@ -73,7 +73,7 @@ class Rig:
     ) -> AsyncIterator[McpManager]:
         with anyio.fail_after(30):
             async with (
-                CommandRunner(sys.executable, str(self.folder), None, {}) as runner,
+                CommandRunner(sys.executable, str(self.folder), {}) as runner,
                 anyio.create_task_group() as group,
             ):
                 runtime = self.runtime(runner)

@@ -196,7 +196,7 @@ def roots_of(cwd: Path, *roots: str) -> dict[str, RootFacts]:
         WorkspaceWrite(writable_roots=roots, exclude_slash_tmp=True),
         str(cwd),
         home="/nowhere",
-        roots=ServerRoots(None).open(),
+        roots=ServerRoots().open(),
     )
     return {root.path: root for root in found.roots}
 
@@ -277,7 +277,7 @@ def test_a_shortage_leaves_no_fence_out(tmp_path: Path, deep: bool, told: str) -
         (tmp_path / "ws").mkdir()
         (tmp_path / "ws/.git").write_text("gitdir: ../main/.git\n")
     policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
-    roots = ServerRoots(None).open()
+    roots = ServerRoots().open()
     with open_files(0), pytest.raises(SandboxShortage, match=f"{told}.*try again"):
         inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots)
     (root,) = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots).roots
@@ -286,7 +286,7 @@ def test_a_shortage_leaves_no_fence_out(tmp_path: Path, deep: bool, told: str) -
 
 def test_the_facts_have_the_users_rights_and_the_owner_of_each_root(tmp_path: Path) -> None:
     for policy in (ReadOnly(), WorkspaceWrite()):
-        found = inspect(policy, str(tmp_path), home="/nowhere", roots=ServerRoots(None).open())
+        found = inspect(policy, str(tmp_path), home="/nowhere", roots=ServerRoots().open())
         assert found.superuser == (os.geteuid() == 0)
     (root,) = roots_of(tmp_path).values()
     assert not root.foreign
@@ -321,17 +321,25 @@ def test_the_temporary_folder_of_the_environment_is_a_root_unless_it_is_excluded
     (tmp_path / "tmp/a/b/.git").mkdir(parents=True)
     (tmp_path / "tmp/a/.git").mkdir(parents=True)
     policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=excluded)
-    roots = ServerRoots(str(tmp_path / "tmp")).open()
-    found = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots)
+    tmpdir, roots = str(tmp_path / "tmp"), ServerRoots().open()
+    found = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots, tmpdir=tmpdir)
     assert [root.path for root in found.temporary] == ([] if excluded else [str(tmp_path / "tmp")])
     for root in found.temporary:
         assert root.protected == (str(tmp_path / "tmp/a/.git"),), "only the first level is searched there"
 
 
-def test_a_relative_temporary_folder_is_none() -> None:
-    assert ServerRoots("tmp").tmpdir is None
-    assert ServerRoots("").tmpdir is None
-    assert ServerRoots("/tmp/x").tmpdir == "/tmp/x"
+@pytest.mark.parametrize("tmpdir", [None, "", "tmp"])
+def test_a_relative_temporary_folder_is_none(tmp_path: Path, tmpdir: str | None) -> None:
+    roots, policy = ServerRoots().open(), WorkspaceWrite()
+    assert [root.name for root in roots.temporary(policy, str(tmp_path), tmpdir)] == ["/tmp"]
+
+
+def test_each_client_has_its_own_temporary_folder(tmp_path: Path) -> None:
+    roots, policy = ServerRoots().open(), WorkspaceWrite(exclude_slash_tmp=True)
+    for name in ("a", "b"):
+        found = roots.temporary(policy, "/ws", str(tmp_path / name))
+        assert [root.name for root in found] == [str(tmp_path / name)]
+    assert roots.known() == {"/ws"}
 
 
 # --- folders that the server keeps its own files in

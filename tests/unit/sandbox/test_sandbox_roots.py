@@ -30,7 +30,7 @@ Planned = Callable[..., SandboxPlan]
 
 @pytest.fixture
 def server() -> ServerRoots:
-    return ServerRoots(None)
+    return ServerRoots()
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_new_server_does_not_follow_what_commands_of_the_last_one_left(
     link(tmp_path / "ln", "big/p/ws")
     (tmp_path / "big/p").rmdir()
     link(tmp_path / "big/p", tmp_path / "out")
-    plan = planned(ServerRoots(None).open(), "ln", "big")
+    plan = planned(ServerRoots().open(), "ln", "big")
     assert plan.writable_roots == (str(tmp_path / "big"),)
 
 

@@ -26,7 +26,7 @@ from app_server.shared.visits import MOST_WAITING, Nonsense, Speech, speech_afte
     ],
 )
 def test_the_first_bytes_decide(said: bytes, speech: Speech | None) -> None:
-    assert speech_of(said) is speech
+    assert speech_of(said, b"\n" in said) is speech
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,14 @@ def test_the_first_bytes_decide(said: bytes, speech: Speech | None) -> None:
 )
 def test_anything_else_is_none_of_ours(said: bytes) -> None:
     with pytest.raises(Nonsense):
-        speech_of(said)
+        speech_of(said, b"\n" in said)
 
 
 @given(st.binary(min_size=1))
 def test_behind_a_preface_any_line_may_come(said: bytes) -> None:
-    assert speech_after_preface(said) is (Speech.HTTP if said.startswith(b"G") else Speech.LINES)
+    assert speech_after_preface(said, b"\n" in said) is (
+        Speech.HTTP if said.startswith(b"G") else Speech.LINES
+    )
 
 
 @given(st.binary())
@@ -50,7 +52,7 @@ def test_what_was_decided_stays(said: bytes) -> None:
     decided: list[Speech | type[Nonsense]] = []
     for end in range(len(said) + 1):
         try:
-            found = speech_of(said[:end])
+            found = speech_of(said[:end], b"\n" in said[:end])
         except Nonsense:
             decided.append(Nonsense)
         else:

@@ -57,14 +57,18 @@ def test_nothing_of_an_extra_is_needed() -> None:
 
 
 IN_QUIET_MOMENTS = """
-import pathlib, shutil, sys
+import pathlib, resource, shutil, sys, threading
 import anyio
+from app_server.shared import loading
 from app_server.shared.loading import InstallationChanged, load_in_quiet_moments
 package, moments = pathlib.Path(sys.argv[1]), iter((False, True))
 
 def is_quiet():
-    if next(moments, None):
+    moment = next(moments, None)
+    if moment:
         {change}
+    elif moment is None:  # the shortage is over, if there was one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 4096))
     return True
 
 try:
@@ -80,6 +84,7 @@ except InstallationChanged:
         ("pass", ""),
         ("shutil.rmtree(package)", "changed"),
         ("package.joinpath('__init__.py').touch()", "changed"),
+        ("resource.setrlimit(resource.RLIMIT_NOFILE, (3, 4096)); loading.SHORTAGE_SECONDS = 0", ""),
     ],
 )
 def test_an_installation_that_changes_while_it_is_loaded_is_noticed(

@@ -13,6 +13,7 @@ import pytest
 from app_server.shared.peers import (
     Peer,
     descends_from,
+    is_from_own_work,
     is_own_work,
     mac_parent,
     mac_parent_of,
@@ -62,6 +63,41 @@ def test_a_child_and_what_has_ended_are_found(tmp_path: Path, short_folder: Path
                 child.kill()
                 child.wait()
                 assert is_own_work(connection, pid)
+
+
+HOLDS = """
+import ctypes, socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+    if sys.argv[2] == "guarded":
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+    connection.sendall(b"x")
+    connection.recv(1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("how", ["open", "guarded"])
+def test_a_child_is_found_over_tcp(how: str) -> None:
+    """Also one that lets nobody see what it holds."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(PATIENCE)
+        port = listening.getsockname()[1]
+        with subprocess.Popen([sys.executable, "-c", HOLDS, str(port), how]):
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1)
+                assert is_from_own_work(connection)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_this_process_is_no_child_over_tcp() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()),
+    ):
+        connection, _ = listening.accept()
+        with connection:
+            assert not is_from_own_work(connection)
 
 
 def test_what_macos_says_is_read() -> None:

@@ -16,9 +16,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from app_server.core.lazy import Lazy
 from app_server.proxy.meeting import preface
 from app_server.shared import doors
 from app_server.shared import reception as module
+from app_server.shared.doors import Door
+from app_server.shared.http_door import HttpDoor
 from app_server.shared.reception import Reception
 from app_server.shared.visits import Arrival
 from app_server.transport.sockets import ALL_BYTES, SHORT_BYTES
@@ -228,3 +231,72 @@ async def dropped(reception: Reception, dial: Callable[[], socket.socket]) -> No
     await until(lambda: not thread.is_alive())
     thread.join()
     await until(lambda: not reception.present)
+
+
+async def test_strangers_over_tcp_are_few_and_the_oldest_makes_room(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_STRANGERS", 3)
+    async with receiving(short_folder) as (reception, place):
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        http = HttpDoor(port=None, token_sha256=None, line_limit=1 << 20)
+        door = Door(socket.socket(), "ws://127.0.0.1:0", Lazy(lambda: http))
+        with dialled(place) as client:
+            await blocking(lambda: said(client, b"{}\n"))  # it runs
+        reception.replace(door, listening)
+        reception.doors.append(door)
+        silent = []
+        for count in (1, 2, 3):
+            silent.append(socket.create_connection(listening.getsockname()))
+            await until(partial(lambda count: len(reception.present) == count, count))
+        with socket.create_connection(listening.getsockname()) as client:
+            assert b" 101 " in await blocking(lambda: said(client, UPGRADE))
+            silent[0].settimeout(30)
+            assert await blocking(lambda: silent[0].recv(1)) == b""
+            more = [socket.create_connection(listening.getsockname()) for _ in range(9)]
+            await until(lambda: reception.last_number == 14)
+            await until(lambda: len(reception.present) == 4)
+            assert len(reception.clients) == 1, "one with a token is none of them"
+        for each in (*silent, *more):
+            each.close()
+
+
+async def test_connections_leave_descriptors_for_what_clients_need(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with receiving(short_folder) as (reception, place):
+        monkeypatch.setattr(module, "has_descriptors_left", lambda count: False)
+        with dialled(place) as client:
+            answer = json.loads(await blocking(lambda: said(client, PREFACE)))
+            assert answer["ok"] is False
+            assert "too few file descriptors" in answer["reason"]
+        await until(lambda: not reception.present)
+
+
+def test_what_is_left_of_descriptors_is_counted() -> None:
+    assert module.has_descriptors_left(64)
+    with open_files(0):
+        assert not module.has_descriptors_left(64)
+
+
+async def test_a_long_preface_in_pieces_is_searched_once(short_folder: Path) -> None:
+    """Each piece of it, that is: searching all for each would take minutes."""
+    line = preface(7, None, "/w", {"A": "b" * (1 << 20)}, {"options": {}})
+    searched = 0
+
+    class Counting(bytearray):
+        def __contains__(self, item: object) -> bool:
+            nonlocal searched
+            searched += len(self)
+            return super().__contains__(item)  # type: ignore[operator]
+
+    async with receiving(short_folder) as (reception, place):
+        with dialled(place) as client:
+            client.sendall(line[:1])
+            await until(lambda: bool(reception.present))
+            [arrival] = reception.present.values()
+            assert isinstance(arrival, Arrival)
+            arrival.said = Counting(arrival.said)
+            assert json.loads(await blocking(lambda: said(client, line[1:])))["ok"] is True
+    assert searched <= 1

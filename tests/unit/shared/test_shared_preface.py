@@ -21,8 +21,12 @@ OURS = CliOverrides(settings=(("model", '"ours"'),))
 NONE = CliOverrides()
 
 
+def server(cli: CliOverrides = NONE, *, has_folder: bool = True) -> ClientPlace:
+    return ClientPlace(home=HOME, cwd=Path("/started"), cli=cli, has_folder=has_folder)
+
+
 def place_of(line: bytes, above: CliOverrides = NONE) -> ClientPlace:
-    said = parse_preface(line, HOME, above)
+    said = parse_preface(line, server(above))
     assert isinstance(said, ClientPlace)
     return said
 
@@ -57,8 +61,8 @@ def test_a_profile_of_the_server_counts_more() -> None:
 
 
 def test_the_daemon_asks_over_a_preface() -> None:
-    assert parse_preface(b'{"preface":1,"ask":"stop","now":true}', HOME, NONE) == Question("stop", now=True)
-    assert parse_preface(b'{"preface":1,"ask":"status"}', HOME, NONE) == Question("status")
+    assert parse_preface(b'{"preface":1,"ask":"stop","now":true}', server()) == Question("stop", now=True)
+    assert parse_preface(b'{"preface":1,"ask":"status"}', server()) == Question("status")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_the_daemon_asks_over_a_preface() -> None:
 )
 def test_a_bad_preface_is_told_what_is_wrong(line: bytes, why: str) -> None:
     with pytest.raises(BadPreface, match=why):
-        parse_preface(line, HOME, NONE)
+        parse_preface(line, server())
 
 
 JSON = st.recursive(
@@ -99,7 +103,7 @@ JSON = st.recursive(
 def test_nothing_else_comes_of_any_preface(changed: dict[str, Json]) -> None:
     for line in (said(**changed), json.dumps(changed).encode()):
         try:
-            parse_preface(line, HOME, NONE)
+            parse_preface(line, server())
         except BadPreface:
             pass
 

@@ -52,13 +52,15 @@ def test_two_servers_that_start_at_once_agree(tmp_path: Path) -> None:
 
 
 def test_a_named_file_is_taken_instead(tmp_path: Path) -> None:
-    file = private(tmp_path / "mine", b" a-token\n")
-    assert digest(tmp_path, file) == sha256(b"a-token")
+    file = private(tmp_path / "mine", b" a-token-of-the-user\n")
+    assert digest(tmp_path, file) == sha256(b"a-token-of-the-user")
     assert not (tmp_path / "ws-token").exists()
 
 
 def test_a_sha256_is_taken_as_given(tmp_path: Path) -> None:
-    assert digest(tmp_path, sha256=sha256(b"a-token").hex().upper()) == sha256(b"a-token")
+    assert digest(tmp_path, sha256=sha256(b"a-token-of-the-user").hex().upper()) == sha256(
+        b"a-token-of-the-user"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "ab", "g" * 64, "a" * 63, "a" * 65, "a " * 32, "ä" * 64])
@@ -110,3 +112,8 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_a_file_and_a_sha256_are_too_much(tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="got both"):
         digest(tmp_path, tmp_path / "mine", "a" * 64)
+
+
+def test_a_token_that_can_be_guessed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="at least 16 characters"):
+        digest(tmp_path, private(tmp_path / "mine", b"x\n"))

@@ -96,7 +96,7 @@ class ScriptedRunner(CommandRunner):
     """Looks at the world while a command would run."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__("python", str(home), None, ENVIRONMENT)
+        super().__init__("python", str(home), ENVIRONMENT)
         self.results, self.asked = [], []
         self.sandbox = ScriptedSandbox(LauncherProcess("python", {}), "python", str(home), "linux")
         self.witness = lambda spec: None
@@ -212,7 +212,7 @@ async def live(scene: MakeScene, tmp_path: object) -> AsyncIterator[MakeLive]:
     """`live(approval, sandbox, answers)`; what was opened in it is ended at the end."""
     home = os.path.join(str(tmp_path), "home")
     environment = {"PATH": os.environ.get("PATH", os.defpath)}
-    runner = CommandRunner(python=sys.executable, home=home, tmpdir=None, environment=environment)
+    runner = CommandRunner(python=sys.executable, home=home, environment=environment)
     made: list[Scene] = []
 
     def make(

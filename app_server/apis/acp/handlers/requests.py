@@ -4,18 +4,15 @@ ends, modes and options. Loaded with the first such request.
 
 from __future__ import annotations
 
-import json
 import os.path
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import anyio
-from msgspec import Struct
 
 from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields
 from app_server.apis.acp.errors import login_needed, session_not_found
 from app_server.apis.acp.handlers.sessions import (
-    API,
     AcpServices,
     follow,
     join_session,
@@ -23,11 +20,9 @@ from app_server.apis.acp.handlers.sessions import (
     planned,
 )
 from app_server.apis.acp.outbound import replayed
-from app_server.apis.acp.session import SUBSCRIPTION, AcpSession
+from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.router import Route, route
-from app_server.apis.services import KeptConversation
-from app_server.conversations.live import LiveConversation
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.credentials import LoginOutcome
 from app_server.core.errors import RolloutNotFound
@@ -61,7 +56,7 @@ from app_server_protocol.acp.requests import (
     StoredSessionRequest,
 )
 from app_server_protocol.ids import SessionOrigin, parse_conversation_id
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.structs import replace
 from app_server_protocol.table import NoFields
 
 
@@ -181,7 +176,6 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
     if live is None:
         stored = await conversations.items(path, id, is_open=False)
         session = await open_session(services, plan, StoredRollout(path, turns=True))
-        session.live.opened_with(API, params)
     else:
         session = await join_session(services, plan, live)
         ended = live.subscriptions.so_far.ids.copy()
@@ -189,22 +183,6 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
     if title := summary.name or summary.preview:
         session.title_from(title)
     return session, stored
-
-
-class SessionKeeper(Struct, frozen=True):
-    """The sessions of one connection, for a server that goes on with it."""
-
-    shared: AcpServices
-
-    def subscriptions(self, live: LiveConversation) -> Mapping[str, bool]:
-        return {} if self.shared.sessions.find(live.id) is None else {SUBSCRIPTION: False}
-
-    async def rejoin(self, kept: KeptConversation, options: Json) -> None:
-        """Raises RpcError and CoreError."""
-        folder = {"cwd": json.loads(kept.settings)["cwd"]}
-        params = StoredSessionRequest.model_validate({**folder, **options, "sessionId": kept.id})
-        session, _ = await _reopen(self.shared, params)
-        self.shared.sessions.follow(session)
 
 
 def _as_joined(stored: StoredItems, ended: ItemIds) -> StoredItems:
@@ -270,7 +248,6 @@ async def set_config_option(
 
 def routes(services: AcpServices) -> tuple[Route, ...]:
     """Return the routes of these requests."""
-    services.server.keep(API, SessionKeeper(services))
     return (
         route(INITIALIZE, initialize, services),
         route(AUTHENTICATE, authenticate, services),

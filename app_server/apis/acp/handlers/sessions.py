@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os.path
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct
 
@@ -38,9 +37,6 @@ from app_server_protocol.acp.tool_calls import (
 from app_server_protocol.events.notices import CustomPrompt
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.structs import Json, replace
-
-API: Final = "sessions"
-"""The name of this API among those of a connection."""
 
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 
@@ -113,7 +109,6 @@ async def new_session(services: AcpServices, params: NewSessionRequest) -> Async
         raise invalid_params("cwd is no directory", "cwd")
     await services.require_login()
     session = await open_session(services, plan, NewConversation(paginated=True))
-    session.live.opened_with(API, params)
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
     await follow(services, session)
 

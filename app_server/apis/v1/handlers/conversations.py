@@ -4,21 +4,17 @@ engine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
 from app_server.apis.router import Route, route
-from app_server.apis.services import KeptConversation, ServerServices, require_folder
+from app_server.apis.services import ServerServices, require_folder
 from app_server.apis.v1.outbound import ConversationAdapter
-from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import RequestOverrides
-from app_server.core.opening import NewConversation, StoredRollout
+from app_server.core.opening import NewConversation
 from app_server.core.session import commands
 from app_server_protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
 from app_server_protocol.events.turn import TurnAbortReason
-from app_server_protocol.ids import ConversationId
 from app_server_protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from app_server_protocol.policy import known_effort
 from app_server_protocol.structs import Json
@@ -36,44 +32,12 @@ async def new_conversation(
     require_folder(services.client, params.cwd)
     config = services.config.load(overrides(params))
     live, opened = await services.conversations.open(services.client, config, NewConversation())
-    live.opened_with(API, params)
     return wire.NewConversationResponse(
         conversation_id=opened.session.id,
         model=config.model.name,
         reasoning_effort=known_effort(config.model.effort),
         rollout_path=str(live.rollout_path),
     )
-
-
-API: Final = "conversations"
-"""The name of this API among those of a connection."""
-
-
-class ConversationKeeper(Struct, frozen=True):
-    """The conversations of one connection, for a server that goes on with it."""
-
-    shared: ServerServices
-
-    def subscriptions(self, live: LiveConversation) -> Mapping[str, bool]:
-        client = self.shared.client
-        raw = live.subscriptions.subscribers(ConversationAdapter).get(client)
-        found = [id for id, conversation in client.subscriptions.items() if conversation == live.id]
-        return {} if raw is None else dict.fromkeys(found or [JOINING], raw)
-
-    async def rejoin(self, kept: KeptConversation, options: Json) -> None:
-        services = self.shared
-        live = await services.conversations.find_lasting(kept.id)
-        if live is None:
-            params = wire.NewConversationParams.model_validate(options)
-            path = await services.stored.get().find(ConversationId(kept.id), archived=False)
-            config = services.config.load(overrides(params))
-            live, _ = await services.conversations.open(services.client, config, StoredRollout(path))
-            live.opened_with(API, params)
-        for id, raw in kept.subscriptions.items():
-            if id == JOINING:
-                live.subscriptions.hold(services.client, JOINING, ConversationAdapter)
-            else:
-                services.conversations.subscribe(services.client, live, id, ConversationAdapter, raw=raw)
 
 
 JOINING = "joining"
@@ -187,7 +151,6 @@ def settings(
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
-    services.keep(API, ConversationKeeper(services))
     return (
         route(wire.NEW_CONVERSATION, new_conversation, services),
         route(wire.ADD_CONVERSATION_LISTENER, add_conversation_listener, services),

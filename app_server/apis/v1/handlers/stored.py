@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, change_of
-from app_server.apis.v1.handlers.conversations import API, JOINING, ConversationKeeper, overrides
+from app_server.apis.v1.handlers.conversations import JOINING, overrides
 from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config
@@ -39,7 +39,6 @@ async def resume_conversation(
         messages = await _join(services, live, config, params.overrides)
     else:
         live, opened = await services.conversations.open(services.client, config, origin)
-        live.opened_with(API, params.overrides)
         messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(services, live, messages)
     return wire.ResumeConversationResponse(
@@ -176,7 +175,6 @@ def _summary(stored: ThreadSummary) -> wire.ConversationSummary:
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
-    services.keep(API, ConversationKeeper(services))
     return (
         route(wire.RESUME_CONVERSATION, resume_conversation, services),
         route(wire.LIST_CONVERSATIONS, list_stored, services),

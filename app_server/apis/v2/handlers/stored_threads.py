@@ -185,7 +185,6 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
         live.unloads = True
-        live.opened_with(threads.API, params)
         await _copy_name(context, id, live)
         found = await context.reading.whole(live)
         if found is not None:
@@ -227,7 +226,6 @@ async def thread_revert(
         live.session.goes_on_from(before.session)
         async with live.opened():
             live.unloads = True
-            live.opened_with(threads.API, before.options)
             live.subscriptions.adapter(context.make_adapter, context.client)
             _notify_status(heard, live.id, live.status)
             turns, items = await _last(context, live)

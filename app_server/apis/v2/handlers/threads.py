@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import anyio
 from msgspec import Struct
 
 from app_server.apis.router import Route, route
-from app_server.apis.services import KeptConversation, ServerServices, change_of, require_folder
+from app_server.apis.services import ServerServices, change_of, require_folder
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
@@ -52,12 +51,6 @@ from app_server_protocol.v2 import thread_open
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.turn import Turn
 
-API: Final = "threads"
-"""The name of this API among those of a connection."""
-
-OPTIONS: Final = tuple(field.alias or name for name, field in thread_open.ThreadOptions.model_fields.items())
-"""The parameters that a thread takes whenever it is opened."""
-
 
 async def thread_start(
     context: ThreadContext, params: thread_open.ThreadStartParams
@@ -73,7 +66,6 @@ async def thread_start(
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
         live.unloads = True
-        live.opened_with(API, params)
         thread = await shown_thread(context, live)
         yield thread_open.ThreadStartResponse(thread=thread, **in_force(live.session.facts))
         context.to_audience(live.id).notify(wire.THREAD_STARTED, thread=thread)
@@ -183,7 +175,6 @@ async def _reopen(
     async with live.opened():
         live.subscriptions.adapter(context.make_adapter, context.client)
         live.unloads = True
-        live.opened_with(API, params)
     status = thread_status(live.status)
     context.to_audience(live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
     return live, () if stored is None or stored.turns is None else stored.turns.turns
@@ -312,26 +303,6 @@ async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path
         raise rollout_not_found(thread_id) from None
 
 
-class ThreadKeeper(Struct, frozen=True):
-    """The threads of one connection, for a server that goes on with it."""
-
-    context: ThreadContext
-
-    def subscriptions(self, live: LiveConversation) -> Mapping[str, bool]:
-        found = live.subscriptions.subscribers(self.context.make_adapter)
-        client = self.context.client
-        return {SUBSCRIPTION: found[client]} if client in found else {}
-
-    async def rejoin(self, kept: KeptConversation, options: Json) -> None:
-        live = await self.context.conversations.find_lasting(kept.id)
-        if live is None:
-            known = {name: options[name] for name in OPTIONS if name in options}
-            params = thread_open.ThreadResumeParams.model_validate({**known, "threadId": kept.id})
-            live, _ = await _reopen(self.context, parse_thread_id(kept.id), params)
-        for raw in kept.subscriptions.values():
-            self.context.subscribe(live, raw=raw)
-
-
 class SharedThreads(Struct, frozen=True):
     """State that all clients of this API share."""
 
@@ -345,7 +316,7 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier) -> Thread
     shared = services.shared.get(SharedThreads, lambda: _shared_threads(services, notifier))
     client.speaks.add(shared.make_adapter)
     loaded = LoadedThreads(conversations, shared.make_adapter, client, services.handshake.user_agent)
-    context = ThreadContext(
+    return ThreadContext(
         config=config,
         conversations=conversations,
         client=client,
@@ -355,8 +326,6 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier) -> Thread
         unloader=shared.unloader,
         host=services.host,
     )
-    services.keep(API, ThreadKeeper(context))
-    return context
 
 
 def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> SharedThreads:

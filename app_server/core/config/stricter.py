@@ -1,0 +1,51 @@
+"""The rights of a client of a shared server, where both its command line and that of the server name some: of the two
+the stricter one. Pure.
+
+A sandbox is stricter that lets commands do less, an approval policy that asks about more. What has no order (a table of
+kinds of questions) is the server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from app_server_protocol.policy import AskForApproval, SandboxMode
+from app_server_protocol.structs import Json
+
+SANDBOXES: Final[Sequence[Json]] = (
+    SandboxMode.READ_ONLY.value,
+    SandboxMode.WORKSPACE_WRITE.value,
+    SandboxMode.DANGER_FULL_ACCESS.value,
+)
+POLICIES: Final[Sequence[Json]] = (
+    AskForApproval.UNTRUSTED.value,
+    AskForApproval.ON_REQUEST.value,
+    AskForApproval.ON_FAILURE.value,
+    AskForApproval.NEVER.value,
+)
+"""The strictest first, as with the sandboxes."""
+
+WORKSPACE: Final = "sandbox_workspace_write"
+LESS: Final = {"network_access": False, "exclude_slash_tmp": True, "exclude_tmpdir_env_var": True}
+"""By setting of a writable workspace, the value that leaves commands less."""
+
+
+def stricter_rights(client: Mapping[str, Json], server: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the settings in which the command line of the client is stricter than that of the server."""
+    found: dict[str, Json] = {}
+    for key, order in (("sandbox_mode", SANDBOXES), ("approval_policy", POLICIES)):
+        if _is_before(client.get(key), server.get(key), order):
+            found[key] = client[key]
+    ours, theirs = client.get(WORKSPACE), server.get(WORKSPACE)
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        less: dict[str, Json] = {key: value for key, value in LESS.items() if ours.get(key) is value}
+        roots, most = ours.get("writable_roots"), theirs.get("writable_roots")
+        if isinstance(roots, list) and isinstance(most, list):
+            less["writable_roots"] = [root for root in roots if root in most]
+        found[WORKSPACE] = less
+    return found
+
+
+def _is_before(one: Json, other: Json, order: Sequence[Json]) -> bool:
+    return one in order and other in order and order.index(one) < order.index(other)

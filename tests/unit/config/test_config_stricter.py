@@ -1,0 +1,59 @@
+"""Of the rights on the command line of a shared server and of its client the stricter ones count."""
+
+import pytest
+
+from app_server.core.config.layers import combine
+from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server_protocol.policy import AskForApproval
+from app_server_protocol.structs import Json
+
+
+def settings(client: CliOverrides, server: CliOverrides) -> dict[str, Json]:
+    cli = CliOverrides(
+        settings=client.settings,
+        sandbox_mode=client.sandbox_mode,
+        approval_policy=client.approval_policy,
+        above=server,
+    )
+    return dict(combine({}, cli, RequestOverrides()).settings)
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "counts"),
+    [
+        ("read-only", "danger-full-access", "read-only"),
+        ("danger-full-access", "read-only", "read-only"),
+        ("workspace-write", "danger-full-access", "workspace-write"),
+        ("read-only", None, "read-only"),
+        ("nonsense", "read-only", "read-only"),
+    ],
+)
+def test_the_stricter_sandbox_counts(client: str, server: str | None, counts: str) -> None:
+    assert settings(CliOverrides(sandbox_mode=client), CliOverrides(sandbox_mode=server)) == {
+        "sandbox_mode": counts
+    }
+    as_setting = CliOverrides(settings=(("sandbox_mode", client),))
+    assert settings(as_setting, CliOverrides(sandbox_mode=server)) == {"sandbox_mode": counts}
+
+
+def test_the_policy_counts_that_asks_about_more() -> None:
+    never, untrusted = (
+        CliOverrides(approval_policy=each) for each in (AskForApproval.NEVER, AskForApproval.UNTRUSTED)
+    )
+    for one, other in ((never, untrusted), (untrusted, never)):
+        assert settings(one, other) == {"approval_policy": "untrusted"}
+
+
+def test_a_workspace_has_what_both_give() -> None:
+    def workspace(**more: str) -> CliOverrides:
+        return CliOverrides(settings=tuple((f"sandbox_workspace_write.{k}", v) for k, v in more.items()))
+
+    client = workspace(network_access="false", exclude_slash_tmp="true", writable_roots='["/a", "/b"]')
+    server = workspace(network_access="true", exclude_tmpdir_env_var="true", writable_roots='["/b", "/c"]')
+    for one, other in ((client, server), (server, client)):
+        assert settings(one, other)["sandbox_workspace_write"] == {
+            "network_access": False,
+            "exclude_slash_tmp": True,
+            "exclude_tmpdir_env_var": True,
+            "writable_roots": ["/b"],
+        }
