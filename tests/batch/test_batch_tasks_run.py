@@ -222,7 +222,7 @@ async def test_structured_output(batch: BatchWorld) -> None:
     assert done.status == 1
     assert done.results["good"]["output"] == {"n": 3}
     assert (done.results["other"]["status"], done.results["other"]["output"]) == ("failed", None)
-    assert "does not match the output schema at $.n" in done.results["other"]["error"]["message"]
+    assert "does not match the schema at $.n" in done.results["other"]["error"]["message"]
     assert batch.requests[0].body["text"]["format"]["type"] == "json_schema"
 
 
