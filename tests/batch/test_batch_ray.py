@@ -69,7 +69,7 @@ async def test_two_hundred_tasks_with_a_node_that_dies(batch: BatchWorld, cluste
     assert len(list((batch.out / "patches").iterdir())) == TASKS
     threads = {path.stem[-36:] for path in batch.out.glob("homes/*/sessions/**/*.jsonl")}
     assert {line["threadId"] for line in lines} <= threads, "threads come back"
-    [work] = (batch.root / "tmp").glob("app-server-batch-*")
+    work = batch.home / "tmp" / "batch"
     await until(lambda: len(list(work.glob("worker-????????"))) <= 1, "of those that worked on")
     async with scratch_folder(work):
         pass  # the next one on a machine removes what is left of the node that died
