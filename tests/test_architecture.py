@@ -58,6 +58,7 @@ CORE = (
     {"exec", "model", "client_files"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "launcher", "shell", "schema_match"},
+    {"file_rules"},
     {
         "errors",
         "lazy",
@@ -107,6 +108,7 @@ PURE_MODULES = {
     "app_server.core": {
         "caller",
         "errors",
+        "file_rules",
         "goals",
         "lazy",
         "pictures",
@@ -119,11 +121,11 @@ PURE_MODULES = {
         *("consent", "decide", "prefix_rules", "rules_text"),
     },
     "app_server.core.config": {
-        *("effective", "features", "kinds", "layers", "resolve", "settings_reader"),
+        *("effective", "features", "kinds", "layers", "permission_profiles", "resolve", "settings_reader"),
         *("table", "tolerance", "toml_text", "types"),
     },
     "app_server.core.context": {
-        *("environment_context", "history", "text_for_model"),
+        *("environment_context", "history", "permission_text", "text_for_model"),
     },
     "app_server.core.files": {"fuzzy", "ignore"},
     "app_server.core.http": {"address", "exchange", "sse"},
@@ -144,7 +146,7 @@ PURE_MODULES = {
             "turn_fold",
         ),
     },
-    "app_server.core.sandbox": {"plan"},
+    "app_server.core.sandbox": {"make_plan", "plan", "profile_plan", "sandbox_exec"},
     "app_server.core.skills": {"skill"},
     "app_server.core.session": {"commands", "review_texts"},
     "app_server.core.turn": {"assemble", "items", "token_counts"},
@@ -334,6 +336,7 @@ OPENS_FILES = {
     "app_server.core.patch.atomic_writer": "runs confined; from folder to folder without links",
     "app_server.core.patch.write_steps": "the same",
     "app_server.core.rollout": "transcripts in the home",
+    "app_server.core.sandbox.inspect_profile": "the kernel's list of mounts",
     "app_server.core.tools.patching": "a plan in the home, for the writer",
     "app_server.demo": "its own workspace",
     "app_server.errands.settings_draft": "a draft of the settings, in a folder of its own in the home",

@@ -144,6 +144,7 @@ def change_of(
         approval_policy=rights.approval_policy if approval_policy else UNSET,
         granular=rights.granular if approval_policy else None,
         sandbox_policy=rights.sandbox_policy if sandbox else UNSET,
+        permission_profile=rights.profile if sandbox else None,
     )
 
 

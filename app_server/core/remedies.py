@@ -27,6 +27,22 @@ NOBODY_LOGGED_IN = Problem(
 )
 
 
+def hidden_files(profile: str, reason: str) -> Problem:
+    """`reason` says why this machine has no namespaces."""
+    return Problem(
+        f"the permission profile `{profile}` hides files, and this machine refuses the namespaces that it needs:"
+        f" {reason}",
+        "allow user namespaces, or choose a profile that denies nothing inside of what it lets commands read",
+    )
+
+
+def profile_not_applied(profile: str, reason: str) -> Problem:
+    return Problem(
+        f"the permission profile `{profile}` cannot be applied here: {reason}",
+        "name folders instead, or patterns below a smaller folder",
+    )
+
+
 def key_missing(variable: str) -> Problem:
     return Problem(
         f"Missing environment variable: `{variable}`",

@@ -37,7 +37,7 @@ from app_server.startup.launch import Launch, parse_launch
 from app_server.startup.process import begin_loading, end_loading, guard_memory
 from app_server.transport.claim import claim_stdout
 from app_server.transport.stdio import StdioTransport
-from app_server_protocol.policy import WorkspaceWrite
+from app_server_protocol.policy import writable_names
 from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)
@@ -227,10 +227,9 @@ def writable_folders(launch: Launch, config: Config | None, startup: Startup | N
     if startup is None and not within(os.path.realpath(user_home), os.path.realpath(cwd)):
         found[cwd] = "commands may write in the workspace, the folder in which the server was started"
     policy = None if config is None else config.permissions.sandbox_policy
-    if isinstance(policy, WorkspaceWrite):
-        found.update(
-            (root, f"commands may write in {root}, by the settings") for root in policy.writable_roots
-        )
+    if policy is not None:
+        roots = writable_names(policy, cwd)
+        found.update((root, f"commands may write in {root}, by the settings") for root in roots)
     return found
 
 

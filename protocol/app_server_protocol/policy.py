@@ -6,7 +6,7 @@ read before pydantic is loaded; `policy_fields` has the types for fields of mode
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
-from posixpath import normpath
+from posixpath import join, normpath
 from typing import Final, Literal, Self
 
 from app_server_protocol.ids import AbsolutePath
@@ -155,17 +155,129 @@ class WorkspaceWrite(EngineStruct, omit_defaults=True):
     exclude_slash_tmp: bool = shown(False)
 
 
-SandboxPolicy = DangerFullAccess | ReadOnly | WorkspaceWrite
+class Access(StrEnum):
+    """Word of a permission profile for a place."""
+
+    READ = "read"
+    WRITE = "write"
+    DENY = "deny"
+
+
+ROOT: Final = ":root"
+MINIMAL: Final = ":minimal"
+TMPDIR: Final = ":tmpdir"
+SLASH_TMP: Final = ":slash_tmp"
+WORKSPACE_ROOTS: Final = ":workspace_roots"
+
+
+class FileRule(EngineStruct):
+    """Access of a permission profile to one place and everything below it."""
+
+    place: str
+    """An absolute path, or one of the words above."""
+    below: str = ""
+    """The path below each workspace root; empty for the roots themselves."""
+    access: Access
+
+    @property
+    def is_pattern(self) -> bool:
+        """Return whether it stands for every file whose name matches."""
+        return is_pattern(self.below or self.place)
+
+
+class PermissionProfile(EngineStruct):
+    """A permission profile: what it does not name is neither readable nor writable."""
+
+    mode: Literal["profile"] = "profile"
+    id: str
+    extends: str | None = None
+    rules: tuple[FileRule, ...] = ()
+    roots: tuple[AbsolutePath, ...] = ()
+    """Workspace roots beside the working directory."""
+    network: bool = False
+    pattern_depth: int = 3
+    """So many folders deep `**` is searched before each command."""
+    notices: tuple[str, ...] = ()
+    """Parts that are not enforceable, in words for the user."""
+
+
+SandboxPolicy = DangerFullAccess | ReadOnly | WorkspaceWrite | PermissionProfile
+StoredPolicy = DangerFullAccess | ReadOnly | WorkspaceWrite
+"""The kinds that have a shape in stored conversations, and in APIs that know no profiles."""
+
+
+def is_pattern(path: str) -> bool:
+    return any(mark in path for mark in "*?[")
+
+
+def without_profile(policy: SandboxPolicy, cwd: str) -> StoredPolicy:
+    """Return the policy itself, or of a profile the nearest one that has a shape where profiles have none."""
+    if not isinstance(policy, PermissionProfile):
+        return policy
+    written = {(rule.place, rule.below) for rule in policy.rules if rule.access is Access.WRITE}
+    if not written:
+        return ReadOnly()
+    return WorkspaceWrite(
+        writable_roots=writable_names(policy, cwd),
+        network_access=policy.network,
+        exclude_tmpdir_env_var=(TMPDIR, "") not in written,
+        exclude_slash_tmp=(SLASH_TMP, "") not in written,
+    )
+
+
+def as_profile(policy: ReadOnly | WorkspaceWrite | PermissionProfile) -> PermissionProfile:
+    """Return a policy in the form of a profile that gives the same."""
+    rules = [FileRule(place=ROOT, access=Access.READ)]
+    match policy:
+        case PermissionProfile():
+            return policy
+        case ReadOnly():
+            return PermissionProfile(id="", rules=tuple(rules))
+        case WorkspaceWrite():
+            places = [WORKSPACE_ROOTS]
+            places += [] if policy.exclude_slash_tmp else [SLASH_TMP]
+            places += [] if policy.exclude_tmpdir_env_var else [TMPDIR]
+            rules += [FileRule(place=place, access=Access.WRITE) for place in places]
+            return PermissionProfile(
+                id="", rules=tuple(rules), roots=policy.writable_roots, network=policy.network_access
+            )
+
+
+def writable_names(policy: SandboxPolicy, cwd: str) -> tuple[str, ...]:
+    """Return the folders besides `cwd` and the temporary ones that a policy lets commands write to, as it names
+    them.
+    """
+    if isinstance(policy, WorkspaceWrite):
+        return policy.writable_roots
+    if not isinstance(policy, PermissionProfile):
+        return ()
+    found: list[str] = []
+    for rule in policy.rules:
+        if rule.access is not Access.WRITE:
+            continue
+        if rule.place == WORKSPACE_ROOTS:
+            found += [join(root, rule.below).rstrip("/") for root in (cwd, *policy.roots)]
+        elif rule.place.startswith("/"):
+            found.append(rule.place)
+    return tuple(name for name in dict.fromkeys(found) if name != cwd)
 
 
 def with_roots(
     policy: SandboxPolicy, roots: Iterable[str], instead_of: Collection[str] = ()
 ) -> SandboxPolicy:
-    """`policy` with more writable roots, if it has any at all; `instead_of` are those that it was given so before."""
-    if not isinstance(policy, WorkspaceWrite):
-        return policy
-    kept = (root for root in policy.writable_roots if root not in instead_of)
-    return replace(policy, writable_roots=tuple(dict.fromkeys((*kept, *roots))))
+    """`policy` with more workspace roots, if it has any at all; `instead_of` are those that it was given so before."""
+    match policy:
+        case WorkspaceWrite():
+            return replace(policy, writable_roots=_joined(policy.writable_roots, roots, instead_of))
+        case PermissionProfile():
+            return replace(policy, roots=_joined(policy.roots, roots, instead_of))
+        case _:
+            return policy
+
+
+def _joined(own: Iterable[str], roots: Iterable[str], instead_of: Collection[str]) -> tuple[str, ...]:
+    kept = (root for root in own if root not in instead_of)
+    return tuple(dict.fromkeys((*kept, *roots)))
 
 
 def roots_beside(cwd: str, roots: Iterable[str]) -> tuple[str, ...]:

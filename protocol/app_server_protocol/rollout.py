@@ -87,6 +87,13 @@ class CompactedItem(EngineStruct, omit_defaults=True):
     replacement_history: tuple[ResponseItem, ...] | None = None
 
 
+class StoredProfile(EngineStruct):
+    """A permission profile by its name."""
+
+    id: str
+    extends: str | None = None
+
+
 class TurnContextItem(EngineStruct, omit_defaults=True):
     """The settings that a request to the model was made with."""
 
@@ -96,8 +103,10 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
     """Of `on-request`: which kinds of its questions reach the user."""
     turn_id: SkipJsonSchema[str | None] = None
     """None in files of codex 0.58."""
-    permission_profile: str | None = None
-    """The name under which the sandbox policy was chosen."""
+    active_permission_profile: SkipJsonSchema[StoredProfile | None] = None
+    """The permission profile that the sandbox policy is, if it is one. What its name means the settings say."""
+    permission_profile: SkipJsonSchema[Json] = None
+    """What it was in this turn, as codex writes it. Earlier versions stored the name here."""
     sandbox_policy: StoredSandboxPolicy
     model: str
     effort: str | None = None
@@ -107,6 +116,13 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
     mode: TurnMode | None = None
     mode_instructions: str | None = None
     """The client's own for the mode."""
+
+    @property
+    def profile_id(self) -> str | None:
+        """The name of the permission profile."""
+        if self.active_permission_profile is not None:
+            return self.active_permission_profile.id
+        return self.permission_profile if isinstance(self.permission_profile, str) else None
 
     @property
     def chosen_effort(self) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from app_server.core.config.permission_profiles import BUILT_IN
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
@@ -304,6 +305,8 @@ def _stored_permissions(
 ) -> Permissions:
     """Return what the session permitted; folders that it could write beside its own are named anew."""
     was = Permissions(stored.approval_policy, stored.sandbox_policy, stored.granular)
+    if stored.profile_id not in (None, *BUILT_IN):
+        return configured
     mode = mode_of(was)
     if mode in modes:
         return replace(modes[mode], granular=was.granular)

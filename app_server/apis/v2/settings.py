@@ -7,24 +7,25 @@ and notifications show what is in force.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import asdict
 
 from app_server.conversations.adapter import Activity, ConversationStatus
+from app_server.core.config.layers import SANDBOX_KEYS
+from app_server.core.config.permission_profiles import WORKSPACE, ProfileError, policy_named
 from app_server.core.config.types import Config, RequestOverrides
-from app_server.rpc.errors import invalid_field
+from app_server.core.errors import UNREADABLE_CONFIG
+from app_server.rpc.errors import invalid_field, invalid_request
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
-    DangerFullAccess,
-    ReadOnly,
-    SandboxMode,
+    PermissionProfile,
     SandboxPolicy,
     WorkspaceWrite,
+    without_profile,
 )
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.structs import alike, replace
@@ -32,37 +33,19 @@ from app_server_protocol.v2 import settings as wire
 from app_server_protocol.v2 import thread, thread_open
 from app_server_protocol.v2.turn import TurnStartParams
 
-PERMISSION_PROFILES: Final[Mapping[str, SandboxMode]] = {
-    ":read-only": SandboxMode.READ_ONLY,
-    ":workspace": SandboxMode.WORKSPACE_WRITE,
-    ":danger-full-access": SandboxMode.DANGER_FULL_ACCESS,
-}
 
-
-def profile_mode(name: str, *, beside: str, given: object) -> SandboxMode:
-    """Return the sandbox of a profile. `beside` is the parameter that says the same in other words, `given` its value.
-    Raises RpcError where both are given, or the name is unknown.
-    """
-    if given is not None:
+def require_one_way(permissions: str | None, *, beside: str, given: object) -> None:
+    """Raises RpcError where a profile is named beside `given`, the parameter that says the same in other words."""
+    if permissions is not None and given is not None:
         raise invalid_field(f"`permissions` cannot be combined with `{beside}`", "permissions")
-    mode = PERMISSION_PROFILES.get(name)
-    if mode is None:
-        names = ", ".join(PERMISSION_PROFILES)
-        raise invalid_field(
-            f"unknown permission profile `{name[:100]}`, expected one of {names}", "permissions"
-        )
-    return mode
 
 
-def profile_policy(mode: SandboxMode, configured: SandboxPolicy) -> SandboxPolicy:
-    """Return the policy of that kind; a writable workspace has the settings that the thread was opened with."""
-    match mode:
-        case SandboxMode.READ_ONLY:
-            return ReadOnly()
-        case SandboxMode.WORKSPACE_WRITE:
-            return configured if isinstance(configured, WorkspaceWrite) else WorkspaceWrite()
-        case SandboxMode.DANGER_FULL_ACCESS:
-            return DangerFullAccess()
+def chosen_policy(name: str, config: Config) -> SandboxPolicy:
+    """Return the policy of a profile, by the settings that a thread was opened with. Raises RpcError."""
+    try:
+        return policy_named(config.permissions.profiles, name)
+    except ProfileError as error:
+        raise invalid_request(f"{UNREADABLE_CONFIG}{error}", "config") from error
 
 
 def approval_policy(
@@ -97,14 +80,16 @@ def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
             return alike(engine.WorkspaceWrite, policy, mode="workspace-write")
 
 
-def shown_sandbox_policy(policy: engine.SandboxPolicy) -> wire.SandboxPolicy:
-    match policy:
+def shown_sandbox_policy(policy: engine.SandboxPolicy, cwd: str) -> wire.SandboxPolicy:
+    """Convert a policy; a profile is shown as the nearest of the others."""
+    nearest = without_profile(policy, cwd)
+    match nearest:
         case engine.DangerFullAccess():
             return wire.DangerFullAccessSandboxPolicy()
         case engine.ReadOnly():
             return wire.ReadOnlySandboxPolicy()
         case engine.WorkspaceWrite():
-            same = asdict(policy)
+            same = asdict(nearest)
             del same["mode"]
             return wire.WorkspaceWriteSandboxPolicy(**same)
 
@@ -131,9 +116,9 @@ def settings_change(
     sandbox = params.sandbox_policy
     policy, kinds = approval_policy(params.approval_policy)
     chosen = None if sandbox is None else sandbox_policy(sandbox)
+    require_one_way(params.permissions, beside="sandboxPolicy", given=sandbox)
     if params.permissions is not None:
-        mode = profile_mode(params.permissions, beside="sandboxPolicy", given=sandbox)
-        chosen = profile_policy(mode, config.permissions.sandbox_policy)
+        chosen = chosen_policy(params.permissions, config)
     model, effort = params.model, params.effort
     set_effort: str | Unset | None = UNSET if effort is None else _effort(effort, "effort")
     way = params.collaboration_mode
@@ -174,14 +159,21 @@ def collaboration_mode(now: Settings) -> wire.CollaborationMode:
     return wire.CollaborationMode(mode=wire.ModeKind(now.mode.kind.value), settings=settings)
 
 
+def active_profile(now: Settings) -> wire.ActivePermissionProfile | None:
+    """Return the profile in force; None where a sandbox was chosen in other words."""
+    if now.permission_profile is None:
+        return None
+    extends = now.sandbox_policy.extends if isinstance(now.sandbox_policy, PermissionProfile) else None
+    return wire.ActivePermissionProfile(id=now.permission_profile, extends=extends)
+
+
 def shown_settings(now: Settings, model_provider: str) -> wire.ThreadSettings:
-    profile = now.permission_profile
     return wire.ThreadSettings(
         cwd=now.cwd,
         approval_policy=shown_approval_policy(now.approval_policy, now.granular),
         approvals_reviewer=wire.ApprovalsReviewer.USER,
-        sandbox_policy=shown_sandbox_policy(now.sandbox_policy),
-        active_permission_profile=None if profile is None else wire.ActivePermissionProfile(id=profile),
+        sandbox_policy=shown_sandbox_policy(now.sandbox_policy, now.cwd),
+        active_permission_profile=active_profile(now),
         model=now.model,
         model_provider=model_provider,
         effort=now.effort,
@@ -195,18 +187,21 @@ ASKS = "approval_policy"
 
 
 def with_last_settings(
-    given: RequestOverrides, last: TurnContextItem | None, *, rights: bool = True
+    given: RequestOverrides, last: TurnContextItem | None, *, rights: bool = True, sandbox: bool = True
 ) -> RequestOverrides:
     """Fill what the request leaves open as it was in the thread's last turn; None: there was none. Without `rights`
-    what the thread may do is as the user has configured it.
+    what the thread may do is as the user has configured it, without `sandbox` its sandbox alone.
     """
     if last is None:
         return given
-    sandbox, profile = given.sandbox, given.permission_profile
+    mode, profile = given.sandbox, given.permission_profile
     settings = dict(given.settings)
-    if rights and sandbox is None and "sandbox_mode" not in settings:
-        sandbox, profile = last.sandbox_policy.mode, last.permission_profile
-        settings |= _workspace_settings(last.sandbox_policy)
+    as_before = mode is None and profile is None and not settings.keys() & set(SANDBOX_KEYS)
+    if rights and sandbox and as_before:
+        profile = last.profile_id
+        mode = last.sandbox_policy.mode if profile is None else None
+        if profile in (None, WORKSPACE):
+            settings |= _workspace_settings(last.sandbox_policy)
     if given.model is None and last.model and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
         settings.setdefault("model_reasoning_effort", last.chosen_effort)
     asks = given.approval_policy is not None or any(key.startswith(ASKS) for key in settings)
@@ -214,7 +209,7 @@ def with_last_settings(
     return replace(
         given,
         settings=settings,
-        sandbox=sandbox,
+        sandbox=mode,
         permission_profile=profile,
         cwd=given.cwd or (last.cwd if last.cwd.startswith("/") else None),
         approval_policy=last.approval_policy if asks_as_before else given.approval_policy,
@@ -239,8 +234,7 @@ def _workspace_settings(policy: SandboxPolicy) -> dict[str, object]:
 
 def overrides_of(params: thread_open.ThreadOptions) -> RequestOverrides:
     sandbox = params.sandbox.value if params.sandbox else None
-    if params.permissions is not None:
-        sandbox = profile_mode(params.permissions, beside="sandbox", given=sandbox).value
+    require_one_way(params.permissions, beside="sandbox", given=sandbox)
     policy, kinds = approval_policy(params.approval_policy)
     return RequestOverrides(
         settings=params.config or {},

@@ -24,6 +24,10 @@ class Rights(Struct, frozen=True):
     network: bool = False
     foreign_files: bool = False
     """In the roots, the superuser may also write files of other users."""
+    visible: frozenset[str] | None = None
+    """The only places that may be read; None: all."""
+    hidden: frozenset[str] = frozenset()
+    """Places and patterns that may not be read."""
 
     def within(self, other: Rights) -> bool:
         """Tell whether `other` includes all of these rights."""
@@ -33,7 +37,22 @@ class Rights(Struct, frozen=True):
             self.network <= other.network
             and self.foreign_files <= other.foreign_files
             and all(any(within(root, wider) for wider in other.roots) for root in self.roots)
+            and self._sees_no_more_than(other)
         )
+
+    def _sees_no_more_than(self, other: Rights) -> bool:
+        if other.visible is not None:
+            if self.visible is None:
+                return False
+            if not all(any(within(place, wider) for wider in other.visible) for place in self.visible):
+                return False
+        return all(self._hides(place) for place in other.hidden)
+
+    def _hides(self, place: str) -> bool:
+        absent = self.visible is not None and not any(
+            within(place, seen) or within(seen, place) for seen in self.visible
+        )
+        return absent or any(within(place, hidden) for hidden in self.hidden)
 
 
 EVERYTHING = Rights(confined=False)
@@ -44,7 +63,11 @@ def rights_of(plan: SandboxPlan | None) -> Rights:
     if plan is None:
         return EVERYTHING
     return Rights(
-        roots=frozenset(plan.writable_roots), network=plan.network, foreign_files=plan.foreign_files
+        roots=frozenset(plan.written),
+        network=plan.network,
+        foreign_files=plan.foreign_files,
+        visible=None if plan.view.visible is None else frozenset(plan.view.visible),
+        hidden=frozenset(() if plan.view.rules is None else plan.view.rules.denied()),
     )
 
 

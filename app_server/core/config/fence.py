@@ -7,6 +7,7 @@ are read from the disk; nothing else is. `write` holds what clients write agains
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from os.path import normpath
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,14 +18,18 @@ from app_server.core.config.settings_reader import derive_error
 from app_server.core.config.table import ABOUT_CLIENTS, every_setting
 from app_server.core.config.types import ClientFence, CliOverrides, Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights, ConfigError
-from app_server.core.real_path import real_path
+from app_server.core.file_rules import FileRules, Right, rules_of
+from app_server.core.real_path import real_path, within
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
+    PermissionProfile,
     QuestionKinds,
     ReadOnly,
     SandboxPolicy,
     WorkspaceWrite,
+    as_profile,
+    writable_names,
 )
 from app_server_protocol.structs import Json, replace
 
@@ -32,10 +37,20 @@ OPEN: Final = frozenset(key for key, _, part in every_setting() if part.open)
 """Settings that start, read and grant nothing. A setting that is not here may do so, also in a later version."""
 
 OPEN_IN_REQUESTS: Final = OPEN | {
-    *("approval_policy", "sandbox_mode", "sandbox_workspace_write", "profile", ABOUT_CLIENTS),
+    *(
+        "approval_policy",
+        "default_permissions",
+        "sandbox_mode",
+        "sandbox_workspace_write",
+        "profile",
+        ABOUT_CLIENTS,
+    ),
     *("features", "tools", "web_search", *ALIASES, *LEGACY_TOGGLES),
 }
 """Those that grant are held against the user's by their effect; what a request says about clients has none."""
+
+TEMPORARY: Final = "/:tmpdir"
+"""Stands for $TMPDIR, which is the same for both."""
 
 _NO_WIDER: Final[Mapping[AskForApproval, Sequence[AskForApproval]]] = {
     AskForApproval.NEVER: (AskForApproval.NEVER,),
@@ -66,7 +81,7 @@ def client_fence(own: Config, server: Path | None) -> ClientFence:
     chose one.
     """
     policy = own.permissions.sandbox_policy
-    roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+    roots = writable_names(policy, str(own.cwd))
     trusted = (own.cwd,) if own.permissions.trusted else ()
     folders = () if server is None else (server,)
     return ClientFence(own.permissions, tuple(map(real_path, (*folders, *roots, *trusted))))
@@ -133,7 +148,14 @@ def check_sandbox(fence: ClientFence | None, policy: SandboxPolicy, cwd: str) ->
 
 def _excess(fence: ClientFence, policy: SandboxPolicy, cwd: str) -> str | None:
     match policy, fence.permissions.sandbox_policy:
-        case (_, DangerFullAccess()) | (ReadOnly(), _):
+        case (_, DangerFullAccess()):
+            return None
+        case (PermissionProfile(), ReadOnly() | WorkspaceWrite() | PermissionProfile() as own) | (
+            ReadOnly() | WorkspaceWrite(),
+            PermissionProfile() as own,
+        ):
+            return _excess_of_profile(fence, policy, own, cwd)
+        case (ReadOnly(), _):
             return None
         case WorkspaceWrite() as asked, WorkspaceWrite() as own:
             if asked.network_access and not own.network_access:
@@ -146,6 +168,44 @@ def _excess(fence: ClientFence, policy: SandboxPolicy, cwd: str) -> str | None:
             return next((f"writing in {root[:1000]}" for root in outside), None)
         case _:
             return f"the sandbox `{policy.mode}`"
+
+
+def _excess_of_profile(
+    fence: ClientFence, policy: SandboxPolicy, own: ReadOnly | WorkspaceWrite | PermissionProfile, cwd: str
+) -> str | None:
+    """Say what a policy gives that the user's own does not, where one of them is a profile. Between two neighbouring
+    places of the rules nothing changes, so these places decide; a pattern of the user's must be there unchanged.
+    """
+    assert not isinstance(policy, DangerFullAccess)
+    asked, mine = as_profile(policy), as_profile(own)
+    if asked.network and not mine.network:
+        return "the network"
+    # The workspace is the one that is asked for, where the user lets clients choose it.
+    roots = (*mine.roots, *filter(partial(_holds, fence), asked.roots))
+    most = _rules(replace(mine, roots=roots), cwd if _holds(fence, cwd) else fence.folders[0])
+    wanted = _rules(asked, cwd)
+    lacking = [pattern for pattern in most.patterns if pattern not in wanted.patterns]
+    if most.patterns and asked.pattern_depth < mine.pattern_depth:
+        lacking = list(most.patterns)
+    if any(_reads_below(wanted, pattern.folder) for pattern in lacking):
+        return "reading files that a pattern of the configured permission profile hides"
+    for place in dict.fromkeys(("/", *(path for path, _ in (*most.places, *wanted.places)))):
+        right, limit = wanted.without_patterns(place), most.without_patterns(place)
+        if right >= Right.READ and limit < Right.READ:
+            return f"reading {place[:1000]}"
+        if right is Right.WRITE and limit is not Right.WRITE:
+            return f"writing in {place[:1000]}"
+    return None
+
+
+def _reads_below(rules: FileRules, folder: str) -> bool:
+    """Return whether anything may be read in a folder."""
+    inner = (path for path, _ in rules.places if within(path, folder))
+    return any(rules.without_patterns(path) >= Right.READ for path in (folder, *inner))
+
+
+def _rules(profile: PermissionProfile, cwd: str) -> FileRules:
+    return rules_of(profile, cwd, tmpdir=TEMPORARY, real=lambda name, access: (real_path(name),))
 
 
 def _holds(fence: ClientFence, folder: str) -> bool:

@@ -112,6 +112,12 @@ def _text_map(value: Json) -> Mapping[str, str]:
     return MappingProxyType(dict(value))
 
 
+def _table(value: Json) -> Mapping[str, Json]:
+    if not isinstance(value, Mapping):
+        raise _wrong("a table", value)
+    return value
+
+
 _LIST = {"type": "array", "items": {"type": "string"}}
 
 TEXT = Kind("string", {"type": "string"}, _text)
@@ -133,6 +139,29 @@ VARIABLES = Kind(
     _variables,
 )
 TEXT_MAP = Kind("table of strings", {"type": "object", "additionalProperties": {"type": "string"}}, _text_map)
+_ACCESS = {"enum": ["read", "write", "deny", "none"]}
+_PROFILE = {
+    "type": "object",
+    "properties": {
+        "extends": {"type": "string"},
+        "description": {"type": "string"},
+        "workspace_roots": {"type": "object", "additionalProperties": {"type": "boolean"}},
+        "filesystem": {
+            "type": "object",
+            "properties": {"glob_scan_max_depth": {"type": "integer", "minimum": 1}},
+            "additionalProperties": {
+                "anyOf": [_ACCESS, {"type": "object", "additionalProperties": _ACCESS}],
+            },
+        },
+        "network": {"type": "object", "properties": {"enabled": {"type": "boolean"}}},
+    },
+}
+PROFILES = Kind(
+    "table of tables",
+    {"type": "object", "additionalProperties": _PROFILE},
+    # Each is read when it is chosen: one that is wrong costs itself.
+    _table,
+)
 ANYTHING = Kind("anything", {}, lambda value: value)
 
 

@@ -3,7 +3,8 @@
     switches of this process < the user's file < the profile < the command line < the request's `config` map
     < its named parameters
 
-Tables are merged key by key; every other value is replaced. This module validates only dotted keys. It renames old
+Tables are merged key by key; every other value is replaced. Of `sandbox_mode` and `default_permissions` the one of the
+higher layer counts; in one layer, `default_permissions`. This module validates only dotted keys. It renames old
 feature switches in each layer before merging, so that an old name in a high layer overrides the new name in a low one.
 """
 
@@ -55,9 +56,9 @@ def combine(
 ) -> Layered:
     """Merge every layer. Raises ConfigError for an unusable dotted key or a profile that does not exist."""
     command_line, asked = cli_layer(cli), _config_map(request)
-    below = merge({"features": switches} if switches else {}, with_features(file))
-    above = merge(with_features(command_line), request_layer(request))
-    everything = merge(below, above)
+    below = overlay({"features": switches} if switches else {}, with_features(file))
+    above = overlay(with_features(command_line), request_layer(request))
+    everything = overlay(below, above)
     old = old_names(file) | old_names(command_line) | old_names(asked)
     if request.include_apply_patch_tool is not None:
         old |= old_names({"include_apply_patch_tool": request.include_apply_patch_tool})
@@ -74,7 +75,25 @@ def combine(
             f"config profile `{plain_name(name)}` not found{did_you_mean(name, set(known))}{there}"
         )
     chosen = profile_settings(profile)
-    return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
+    return Layered(overlay(overlay(below, with_features(chosen)), above), name, old | old_names(chosen))
+
+
+SANDBOX_KEYS = ("default_permissions", "sandbox_mode")
+"""Two ways to choose a sandbox, the stronger one first."""
+
+
+def overlay(low: Mapping[str, Json], high: Mapping[str, Json]) -> dict[str, Json]:
+    """Return one layer merged over others, with one way to choose a sandbox."""
+    for given, other in (SANDBOX_KEYS, SANDBOX_KEYS[::-1]):
+        if high.get(given) is not None:
+            low, high = without(low, other), without(high, other)
+            break
+    return merge(low, high)
+
+
+def without(layer: Mapping[str, Json], key: str) -> Mapping[str, Json]:
+    """Return a layer without one of its keys."""
+    return {name: value for name, value in layer.items() if name != key} if key in layer else layer
 
 
 def profile_settings(profile: Mapping[str, Json]) -> dict[str, Json]:
@@ -116,7 +135,7 @@ def cli_layer(cli: CliOverrides) -> dict[str, Json]:
     if cli.above is None:
         return layer
     of_server = cli_layer(cli.above)
-    return merge(merge(layer, of_server), stricter_rights(layer, of_server))
+    return overlay(overlay(layer, of_server), stricter_rights(layer, of_server))
 
 
 def request_layer(request: RequestOverrides) -> dict[str, Json]:
@@ -127,10 +146,12 @@ def request_layer(request: RequestOverrides) -> dict[str, Json]:
         "model_provider": request.model_provider,
         "approval_policy": request.approval_policy and str(request.approval_policy),
         "sandbox_mode": request.sandbox,
+        "default_permissions": request.permission_profile,
         "developer_instructions": request.developer_instructions,
         "compact_prompt": request.compact_prompt,
     }
-    layer.update({key: value for key, value in named.items() if value is not None})
+    given = {key: value for key, value in named.items() if value is not None}
+    layer = overlay(layer, given)
     if request.include_apply_patch_tool is not None:
         layer = merge(layer, {"features": {"apply_patch_freeform": request.include_apply_patch_tool}})
     return layer

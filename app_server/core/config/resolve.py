@@ -8,7 +8,7 @@ layer of a value no longer matters here.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from types import MappingProxyType
 
@@ -17,6 +17,14 @@ from app_server.core.config import types
 from app_server.core.config.features import FEATURES, Features
 from app_server.core.config.kinds import quote
 from app_server.core.config.layers import Layered
+from app_server.core.config.permission_profiles import (
+    NO_DEFAULT,
+    READ_ONLY,
+    WORKSPACE,
+    ProfileError,
+    policy_named,
+    profile_warnings,
+)
 from app_server.core.config.settings_reader import SettingsTable, derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, changeable_folders, trust_of
@@ -160,7 +168,8 @@ def resolve(
     warnings: list[types.SettingsWarning] = []
     providers = read_providers(settings, place.environment, warnings)
     trusted = trust_of(place.cwd, _trust_levels(settings.table("projects"), warnings))
-    sandbox_policy = _sandbox(settings, place, trusted)
+    sandbox_policy, profile, profiles = _sandbox(settings, place, trusted)
+    warnings.extend(profile_warnings(profiles, profile))
     config = settings.build(
         types.Config,
         home=place.home,
@@ -169,7 +178,11 @@ def resolve(
         model=settings.build(types.ModelSettings),
         provider=_provider(settings.get("model_provider"), providers),
         providers=providers,
-        permissions=_permissions(settings, sandbox_policy, trusted=trusted is True),
+        permissions=replace(
+            _permissions(settings, sandbox_policy, trusted=trusted is True),
+            profile=profile,
+            profiles=profiles,
+        ),
         instructions=settings.build(
             types.InstructionSettings,
             base=base_instructions or _base_instructions(settings, place, sandbox_policy),
@@ -212,28 +225,56 @@ def _provider(provider_id: str, providers: Mapping[str, types.ProviderConfig]) -
     return provider
 
 
-def _sandbox(settings: SettingsTable, place: types.SettingsPlace, trusted: bool | None) -> SandboxPolicy:
-    """Return the sandbox. By default, the workspace is writable if the user trusts it, and read-only otherwise."""
-    table = settings.table("sandbox_workspace_write")
+def _sandbox(
+    settings: SettingsTable, place: types.SettingsPlace, trusted: bool | None
+) -> tuple[SandboxPolicy, str | None, types.ProfileSettings]:
+    """Return the sandbox, the name of its profile (None where `sandbox_mode` decided), and what else can be chosen by
+    name. By default, the workspace is writable if the user trusts it, and read-only otherwise.
+    """
+    folders = _folders(
+        settings.table("sandbox_workspace_write"), "writable_roots", place.cli.writable_folders, place
+    )
+    profiles = types.ProfileSettings(
+        tables=settings.get("permissions"),
+        user_home=place.environment.get("HOME"),
+        workspace=_workspace(settings.table("sandbox_workspace_write"), place),
+        folders=folders,
+    )
+    name = settings.get("default_permissions")
+    if name is None and "sandbox_mode" in settings:
+        match settings.get("sandbox_mode"):
+            case SandboxMode.DANGER_FULL_ACCESS:
+                return DangerFullAccess(), None, profiles
+            case SandboxMode.WORKSPACE_WRITE:
+                return profiles.workspace, None, profiles
+            case _:
+                return ReadOnly(), None, profiles
+    if name is None and profiles.tables:
+        raise ProfileError(NO_DEFAULT)
+    if name is None:
+        name = WORKSPACE if trusted else READ_ONLY
+    return policy_named(profiles, name), name, profiles
+
+
+def _workspace(table: SettingsTable, place: types.SettingsPlace) -> WorkspaceWrite:
     workspace = table.build(WorkspaceWrite)
     roots = (*workspace.writable_roots, *place.cli.writable_folders)
+    return replace(workspace, writable_roots=_folders(table, "writable_roots", roots, place))
+
+
+def _folders(
+    table: SettingsTable, key: str, names: Iterable[str], place: types.SettingsPlace
+) -> tuple[str, ...]:
+    """Return folders as plain absolute paths. Raises SettingError, for the setting that has them."""
+    names = tuple(names)
     try:
-        writable = tuple(sound_path(os.path.normpath(_expanded(root, place.environment))) for root in roots)
+        folders = tuple(sound_path(os.path.normpath(_expanded(name, place.environment))) for name in names)
     except ValueError as error:
-        raise table.invalid("writable_roots", f"is wrong: {error}") from None
-    for root, path in zip(roots, writable, strict=True):
+        raise table.invalid(key, f"is wrong: {error}") from None
+    for name, path in zip(names, folders, strict=True):
         if not os.path.isabs(path):
-            raise table.invalid("writable_roots", f"must hold absolute paths, not {quote(root)}")
-    workspace = replace(workspace, writable_roots=writable)
-    if "sandbox_mode" not in settings:
-        return workspace if trusted else ReadOnly()
-    match settings.get("sandbox_mode"):
-        case SandboxMode.DANGER_FULL_ACCESS:
-            return DangerFullAccess()
-        case SandboxMode.WORKSPACE_WRITE:
-            return workspace
-        case _:
-            return ReadOnly()
+            raise table.invalid(key, f"must hold absolute paths, not {quote(name)}")
+    return folders
 
 
 def _features(switches: SettingsTable) -> Features:

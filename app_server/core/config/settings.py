@@ -104,7 +104,6 @@ def _load(
     chosen = replace(
         config.permissions,
         granular=granular,
-        profile=request.permission_profile,
         sandbox_policy=with_roots(config.permissions.sandbox_policy, roots),
         workspace_roots=roots,
     )

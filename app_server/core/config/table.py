@@ -18,6 +18,7 @@ from app_server.core.config.kinds import (
     FILE_NAMES,
     FILLED,
     FLAG,
+    PROFILES,
     SECONDS,
     TEXT,
     TEXT_MAP,
@@ -162,6 +163,13 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
             None,
             default=SandboxMode.READ_ONLY,
         ),
+        "default_permissions": Setting(
+            TEXT,
+            "a permission profile: a table of `[permissions]`, or `:read-only`, `:workspace`, `:danger-full-access`;"
+            " counts more than `sandbox_mode` beside it",
+            None,
+        ),
+        "permissions": Setting(PROFILES, "permission profiles by name: [docs/sandbox.md](sandbox.md)", None),
     },
     SettingsPart("Permissions", "sandbox_workspace_write", WorkspaceWrite): {
         "writable_roots": Setting(

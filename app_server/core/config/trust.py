@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app_server.beneath import read_named
 from app_server.core.real_path import real_path
-from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import SandboxPolicy, writable_names
 
 MAX_POINTER_BYTES = 8192
 """A `.git` file is one line with one path."""
@@ -95,5 +95,4 @@ def _one_line(path: Path) -> str | None:
 
 def changeable_folders(cwd: Path, policy: SandboxPolicy) -> tuple[str, ...]:
     """Return the folders whose links the user need not have made: where commands write, or did under another policy."""
-    roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
-    return (str(cwd), *roots, "/tmp")
+    return (str(cwd), *writable_names(policy, str(cwd)), "/tmp")

@@ -24,6 +24,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     TurnMode,
     Verbosity,
+    WorkspaceWrite,
 )
 from app_server_protocol.structs import Discreet, Json
 
@@ -207,6 +208,15 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     show_raw_reasoning: bool = False
 
 
+class ProfileSettings(Struct, frozen=True, kw_only=True):
+    """Permission profiles by name (None without `[permissions]`), read when they are chosen, and what they need."""
+
+    tables: Mapping[str, Json] | None = None
+    user_home: str | None = None
+    workspace: WorkspaceWrite = WorkspaceWrite()
+    folders: tuple[str, ...] = ()
+
+
 class PermissionSettings(Struct, frozen=True, kw_only=True):
     """Rights of commands and patches, and when the user is asked."""
 
@@ -215,7 +225,8 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
     """Which kinds of questions may be asked; None: all that the approval policy has."""
     sandbox_policy: SandboxPolicy = msgspec.field(default_factory=ReadOnly)
     profile: str | None = None
-    """The name under which a client chose the sandbox policy, if it chose it by a name."""
+    """None where `sandbox_mode` decided."""
+    profiles: ProfileSettings = ProfileSettings()
     workspace_roots: tuple[str, ...] = ()
     """Folders beside the working directory that a client named; they are among the policy's writable roots."""
     environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()

@@ -10,10 +10,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from app_server.core.context.permission_text import filesystem_lines
 from app_server_protocol.engine.settings import Settings
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
+    PermissionProfile,
     ReadOnly,
     SandboxPolicy,
     WorkspaceWrite,
@@ -70,6 +72,9 @@ def user_text(text: str) -> MessageItem:
 def _sandbox_lines(policy: SandboxPolicy) -> list[str]:
     roots: tuple[str, ...] = ()
     match policy:
+        case PermissionProfile():
+            word = "enabled" if policy.network else "restricted"
+            return [f"  <network_access>{word}</network_access>", *filesystem_lines(policy)]
         case DangerFullAccess():
             network = True
         case ReadOnly():

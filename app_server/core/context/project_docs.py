@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,9 +19,12 @@ from msgspec import Struct
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.trust import changeable_folders
 from app_server.core.config.types import Config
+from app_server.core.file_rules import rules_of
 from app_server.core.git.repository import OnRefusal, belongs_to_another, project_of
 from app_server.core.git.safe_directories import is_safe_directory
+from app_server.core.real_path import real_path
 from app_server.core.text_of_bytes import text_of_bytes
+from app_server_protocol.policy import PermissionProfile
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,19 @@ NAMES = ("AGENTS.override.md", "AGENTS.md")
 
 SEPARATOR = "\n\n--- project-doc ---\n\n"
 HOME_MAX_BYTES = 1 << 20
+
+
+MayRead = Callable[[str], bool]
+
+
+class _Readable(Struct, frozen=True):
+    """Names of documents that commands may read."""
+
+    names: Sequence[str]
+    may_read: MayRead
+
+    def in_folder(self, folder: Path) -> Sequence[str]:
+        return [name for name in self.names if self.may_read(real_path(folder / name))]
 
 
 class _Document(Struct, frozen=True):
@@ -54,17 +70,20 @@ def find_instructions(
     sources: list[str] | None = None,
     changeable: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
+    may_read: MayRead = lambda path: True,
 ) -> str | None:
     """Return the text of all documents, or None without any. The files that it is of are added to `sources`.
 
-    `changeable` are folders where commands may change links; `environment` is the user's.
+    `changeable` are folders where commands may change links; `environment` is the user's. Of the project's documents
+    those are read that commands may read, by their real paths.
     """
     found = [] if sources is None else sources
     with Beneath("/", home, changeable) as disk:
         own = _first(disk, home, NAMES, HOME_MAX_BYTES)
     if own is not None and own.text.strip():
         found.append(str(own.path))
-    project = _project_docs(home, cwd, max_bytes, (*NAMES, *fallback_names), on_refusal, environment)
+    readable = _Readable((*NAMES, *fallback_names), may_read)
+    project = _project_docs(home, cwd, max_bytes, readable, on_refusal, environment)
     found += [str(document.path) for document in project]
     texts = (own.text.strip() if own else "", "\n\n".join(document.text for document in project))
     return SEPARATOR.join(text for text in texts if text) or None
@@ -87,14 +106,25 @@ def configured_instructions(
         sources,
         changeable_folders(config.cwd, config.permissions.sandbox_policy),
         environment,
+        _readable(config),
     )
+
+
+def _readable(config: Config) -> MayRead:
+    """Return whether commands of the conversation may read what is at a real path."""
+    policy = config.permissions.sandbox_policy
+    if not isinstance(policy, PermissionProfile):
+        return lambda path: True
+    return rules_of(
+        policy, str(config.cwd), tmpdir=None, real=lambda name, access: (real_path(name),)
+    ).may_read
 
 
 def _project_docs(
     home: Path,
     cwd: Path,
     max_bytes: int,
-    names: Sequence[str],
+    names: _Readable,
     on_refusal: OnRefusal,
     environment: Mapping[str, str],
 ) -> list[_Document]:
@@ -107,7 +137,8 @@ def _project_docs(
     try:
         with Beneath(project.folders[0], home) as repository:
             for folder in project.folders:
-                found = _first(repository, folder, names, left, _Owners(project.owner, on_refusal))
+                owners = _Owners(project.owner, on_refusal)
+                found = _first(repository, folder, names.in_folder(folder), left, owners)
                 if found and found.text.strip():
                     parts.append(found)
                     left -= len(found.text.encode("utf-8", "replace"))

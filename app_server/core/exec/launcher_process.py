@@ -173,6 +173,7 @@ def build(
 
 
 def _confine(plan: SandboxPlan, confinement: Confinement) -> dict[str, Value]:
+    view = plan.view
     return {
         "namespaces": confinement.namespaces,
         "landlock": confinement.landlock,
@@ -185,6 +186,11 @@ def _confine(plan: SandboxPlan, confinement: Confinement) -> dict[str, Value]:
         "network": plan.network,
         "private_temp": plan.private_temp and confinement.namespaces,
         "foreign_files": plan.foreign_files,
+        "visible": None if view.visible is None else [_encode(path) for path in view.visible],
+        "links": [_encode(path) for path in view.links],
+        "hidden": [_encode(path) for path in view.hidden],
+        "reopened": [_encode(path) for path in view.reopened],
+        "shown": [_encode(path) for path in view.programs] if view.shows_programs else [],
     }
 
 

@@ -31,7 +31,8 @@ from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import Confinement, LauncherProcess
 from app_server.core.exec.probe_folder import ProbeFolder, probe_folder
 from app_server.core.lazy import Lazy
-from app_server.core.sandbox.plan import SANDBOX_EXEC, SandboxLayer, SandboxPlan, SandboxState, wrap
+from app_server.core.sandbox.plan import SandboxLayer, SandboxPlan, SandboxState
+from app_server.core.sandbox.sandbox_exec import SANDBOX_EXEC, wrap
 from app_server_protocol.structs import replace
 
 _LANDLOCK: Lazy[Any] = Lazy(lambda: import_module("landlock"))
@@ -58,20 +59,23 @@ def landlock_abi() -> int:
 
 
 @cache
-def landlock_rights(*, network: bool, version: int) -> dict[str, int] | None:
-    """Return what is handled, what roots and /dev are granted; None where the kernel has no Landlock.
+def landlock_rights(*, network: bool, version: int, reading: bool = False) -> dict[str, int] | None:
+    """Return what is handled, what roots, /dev and visible places are granted; None where the kernel has no Landlock.
 
-    Reading and executing are not handled: everything may be read. Devices are never made.
+    Reading and executing are handled with `reading` only; otherwise everything may be read. Devices are never made.
     """
     if version < 1:
         return None
     access = _LANDLOCK.get().FSAccess
     everything = access.all()
-    handled = everything & ~(access.EXECUTE | access.READ_FILE | access.READ_DIR)
+    reads = access.EXECUTE | access.READ_FILE | access.READ_DIR
+    handled = everything if reading else everything & ~reads
     granted = handled & ~(access.MAKE_CHAR | access.MAKE_BLOCK | access.IOCTL_DEV)
     return {
         "fs": int(handled),
         "grant": int(granted),
+        "read": int(reads) if reading else 0,
+        "list": int(access.READ_DIR) if reading else 0,
         "device": int(granted | (handled & access.IOCTL_DEV)),
         "net": TCP_BIND_CONNECT if version >= TCP_ABI and not network else 0,
         "scoped": SCOPE_ABSTRACT_AND_SIGNALS if version >= SCOPE_ABI else 0,
@@ -134,7 +138,7 @@ GAPS = {
     "metadata": "mode, owner, times and attributes of files outside the workspace can be changed",
     "signal": "other processes of the user can be signalled",
     "see": "other processes are visible",
-    "fences": "protected folders inside the workspace (.git, .codex, .agents) can be written",
+    "fences": "protected folders inside the workspace (.git, .codex, .agents, .aws) can be written",
     "secrets": "the stored credentials of the server can be read",
 }
 
@@ -239,14 +243,21 @@ class MachineSandbox:
         """Return a command as the launcher gets it, and how it is confined there. Raises SandboxUnavailable."""
         if spec.sandbox is None:
             return spec, None
+        plan, view = spec.sandbox, spec.sandbox.view
+        if view.refused is not None:
+            raise SandboxUnavailable(str(remedies.profile_not_applied(view.profile, view.refused)))
         state = await self.state()
         if state.level == "none":
             raise SandboxUnavailable(str(remedies.no_sandbox(state.reason)))
-        if state.level == "degraded" and spec.sandbox.indispensable:
-            raise SandboxUnavailable(str(remedies.unprotected(spec.sandbox.indispensable[0], state.reason)))
+        if state.level == "degraded" and plan.indispensable:
+            raise SandboxUnavailable(str(remedies.unprotected(plan.indispensable[0], state.reason)))
         if self._platform == "darwin":
-            return replace(spec, argv=wrap(spec.argv, spec.sandbox)), None
-        rights = landlock_rights(network=spec.sandbox.network, version=state.landlock_abi)
+            return replace(spec, argv=wrap(spec.argv, plan)), None
+        if view.subtracts and state.level != "full":
+            raise SandboxUnavailable(str(remedies.hidden_files(view.profile, state.reason)))
+        rights = landlock_rights(
+            network=plan.network, version=state.landlock_abi, reading=view.visible is not None
+        )
         return spec, Confinement(namespaces=state.level == "full", landlock=rights)
 
     async def _probe_again(self) -> None:

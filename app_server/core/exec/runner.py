@@ -20,11 +20,12 @@ from app_server.core.exec.lasting import PtySession, ServiceProcess, open_servic
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.probing import MachineSandbox
 from app_server.core.exec.process import USUAL_SIZE, Process, TerminalSize, run_to_end, start
-from app_server.core.exec.shell_setup import LoginShells, Programs
+from app_server.core.exec.shell_setup import LoginShells, Programs, program_folders
 from app_server.core.exec.streams import STREAM_CAP
 from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.plan import NOTHING_KEPT, KeptFolders, SandboxPlan, make_plan
+from app_server.core.sandbox.make_plan import make_approved_plan, make_plan
+from app_server.core.sandbox.plan import NOTHING_KEPT, KeptFolders, SandboxFacts, SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from app_server.places.server_places import socket_folders
 from app_server_protocol.policy import SandboxPolicy
@@ -108,7 +109,28 @@ class CommandRunner:
         `roots` are those of the conversation; without one, names are resolved now. `tmpdir` is the $TMPDIR of the
         client for whom the command is run.
         """
-        found = inspect(
+        plan = make_plan(policy, self._facts(policy, cwd, roots, tmpdir))
+        if plan is not None:
+            self.roots.written.update(plan.written)
+        return plan
+
+    def approved_plan(
+        self,
+        policy: SandboxPolicy,
+        cwd: str,
+        roots: ConversationRoots | None = None,
+        *,
+        tmpdir: str | None = None,
+    ) -> SandboxPlan | None:
+        """Make the plan for a command that the user allowed to run without the sandbox: None, unless the policy hides
+        files, which no approval changes. Reads the disk.
+        """
+        return make_approved_plan(policy, self._facts(policy, cwd, roots, tmpdir))
+
+    def _facts(
+        self, policy: SandboxPolicy, cwd: str, roots: ConversationRoots | None, tmpdir: str | None
+    ) -> SandboxFacts:
+        return inspect(
             policy,
             cwd,
             home=self.home,
@@ -116,11 +138,8 @@ class CommandRunner:
             tmpdir=tmpdir,
             sockets=socket_folders(self.home, self._runtime_folder),
             kept=self._kept,
+            programs=lambda: program_folders(self.python, self.home),
         )
-        plan = make_plan(policy, found)
-        if plan is not None:
-            self.roots.written.update(plan.writable_roots)
-        return plan
 
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran."""
@@ -190,5 +209,5 @@ class CommandRunner:
 
 
 def _concerns(spec: CommandSpec, folder: str) -> bool:
-    cwd, roots = real_path(spec.cwd), () if spec.sandbox is None else spec.sandbox.writable_roots
+    cwd, roots = real_path(spec.cwd), () if spec.sandbox is None else spec.sandbox.written
     return within(folder, cwd) or any(within(place, folder) for place in (cwd, *roots))

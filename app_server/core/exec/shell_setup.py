@@ -19,7 +19,9 @@ import secrets
 import shlex
 import shutil
 import stat
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import anyio
@@ -29,7 +31,7 @@ from msgspec import Struct
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.errors import SHORTAGES
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.own_programs import apply_patch_command
+from app_server.core.own_programs import IMPORT_FOLDERS, apply_patch_command
 from app_server.places.private_folders import FOLDER, own_folder
 from app_server_protocol.structs import replace
 
@@ -91,10 +93,27 @@ class Programs(Struct, eq=False):
 def install(home: str, python: str) -> str:
     """Return the folder with the programs, creating it if needed. Raises OSError."""
     content = script(python).encode()
-    folder = own_folder(home, FOLDER, f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
+    folder = own_folder(home, FOLDER, _name_of(content))
     for name in NAMES:
         install_file(os.path.join(folder, name), content, 0o755)
     return folder
+
+
+def _name_of(content: bytes) -> str:
+    return f"programs-{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+@lru_cache(maxsize=8)
+def program_folders(python: str, home: str) -> tuple[str, ...]:
+    """Return the real folders that commands and programs of ours need besides the system's: the interpreter with its
+    library, our packages, and what is in the home for shells.
+    """
+    interpreter = os.path.dirname(os.path.dirname(os.path.realpath(python)))
+    for_shells = (
+        os.path.join(home, FOLDER, name) for name in (_name_of(script(python).encode()), LOGIN_SHELLS)
+    )
+    folders = (sys.prefix, sys.base_prefix, interpreter, *IMPORT_FOLDERS, *for_shells)
+    return tuple(dict.fromkeys(real for each in folders if (real := os.path.realpath(each)) != "/"))
 
 
 def script(python: str) -> str:
@@ -136,7 +155,9 @@ trap -p; alias -p; set +o; printf 'umask %s\n' "$(umask)"; printf '\n%s\n' MARK
 """
 """Writes the exported variables, then a script that restores the rest. MARK is a random word."""
 
-Key = tuple[str, str, bool, frozenset[tuple[str, str]]]
+LOGIN_SHELLS = "login-shells"
+
+Key = tuple[str, str, object, frozenset[tuple[str, str]]]
 
 
 class Start(Struct, frozen=True):
@@ -232,7 +253,7 @@ class LoginShells(Struct, eq=False):
         return Start(env, self._install(content))
 
     def _install(self, content: bytes) -> str:
-        folder = own_folder(self.home, FOLDER, "login-shells")
+        folder = own_folder(self.home, FOLDER, LOGIN_SHELLS)
         place = os.path.join(folder, f"{hashlib.sha256(content).hexdigest()[:32]}.bash")
         install_file(place, content, 0o600)
         return place
@@ -244,7 +265,11 @@ def _key(spec: CommandSpec) -> Key | None:
         return None
     if "BASH_ENV" in spec.env or ("/" in spec.argv[0] and not os.path.isabs(spec.argv[0])):
         return None
-    return spec.argv[0], spec.cwd, spec.sandbox is None, frozenset(spec.env.items())
+    plan = spec.sandbox
+    if plan is not None and plan.view.programs:  # it could not read the recording
+        return None
+    view = None if plan is None else (plan.view.visible, plan.view.hidden)
+    return spec.argv[0], spec.cwd, view, frozenset(spec.env.items())
 
 
 def _environment(listed: bytes, given: Mapping[str, str]) -> dict[str, str]:

@@ -71,6 +71,7 @@ class TakenSnapshot(Struct, frozen=True):
     repository: Repository
     prefix: bytes
     worktree: WorktreeSnapshot
+    may_read: Callable[[str], bool] = lambda path: True
 
 
 class Snapshots:
@@ -88,8 +89,12 @@ class Snapshots:
         self._slow.discard(root)
         return slow
 
-    async def take(self, folder: Path, now: datetime) -> TakenSnapshot | SnapshotUnavailable:
-        """Take a snapshot of the working tree below `folder`. Never raises, except when cancelled."""
+    async def take(
+        self, folder: Path, now: datetime, may_read: Callable[[str], bool] = lambda path: True
+    ) -> TakenSnapshot | SnapshotUnavailable:
+        """Take a snapshot of the working tree below `folder`, of what may be read. Never raises, except when
+        cancelled.
+        """
         repository = await run_in_thread(find_repository, folder)
         if repository is None:
             return SnapshotUnavailable(NOT_A_REPOSITORY)
@@ -99,7 +104,7 @@ class Snapshots:
             return SnapshotUnavailable(LEADS_ELSEWHERE)
         try:
             with anyio.fail_after(TIME_LIMIT):
-                return await self._take(repository, prefix_of(repository, folder), now)
+                return await self._take(repository, prefix_of(repository, folder), now, may_read)
         except TimeoutError:
             self._slow.add(repository.root)
             return SnapshotUnavailable(TOO_SLOW)
@@ -113,7 +118,7 @@ class Snapshots:
         """Take a second snapshot at the turn's end. Returns the first with what the turn left; None if it failed."""
         try:
             with anyio.fail_after(TIME_LIMIT):
-                _, _, id = await self._commit(taken.repository, taken.prefix, now, taken)
+                _, _, id = await self._commit(taken.repository, taken.prefix, now, taken.may_read, taken)
         except TimeoutError:
             self._slow.add(taken.repository.root)
             return None
@@ -121,8 +126,10 @@ class Snapshots:
             return None
         return replace(taken.commit, turn=replace(taken.turn, after=id))
 
-    async def _take(self, repository: Repository, prefix: bytes, now: datetime) -> TakenSnapshot:
-        parent, worktree, id = await self._commit(repository, prefix, now)
+    async def _take(
+        self, repository: Repository, prefix: bytes, now: datetime, may_read: Callable[[str], bool]
+    ) -> TakenSnapshot:
+        parent, worktree, id = await self._commit(repository, prefix, now, may_read)
         names = [*worktree.untracked, *worktree.unread, *worktree.ignored]
         turn = SnapshotOfTurn(
             worktree=displayable(os.fsencode(repository.root)),
@@ -137,10 +144,15 @@ class Snapshots:
             preexisting_untracked_dirs=tuple(displayable(name[:-1]) for name in names if name.endswith(b"/")),
             turn=turn,
         )
-        return TakenSnapshot(commit, turn, repository, prefix, worktree)
+        return TakenSnapshot(commit, turn, repository, prefix, worktree, may_read)
 
     async def _commit(
-        self, repository: Repository, prefix: bytes, now: datetime, earlier: TakenSnapshot | None = None
+        self,
+        repository: Repository,
+        prefix: bytes,
+        now: datetime,
+        may_read: Callable[[str], bool],
+        earlier: TakenSnapshot | None = None,
     ) -> tuple[str | None, WorktreeSnapshot, str]:
         """Return HEAD, the working tree, and the id of the commit of it."""
         git, root = self.git, repository.root
@@ -155,6 +167,7 @@ class Snapshots:
                 prefix,
                 known=self._known.get(root) if earlier is None else earlier.worktree.known,
                 earlier=None if earlier is None else earlier.worktree,
+                may_read=may_read,
             )
             self._known.pop(root, None)
             self._known[root] = worktree.known

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -66,6 +66,10 @@ class WorktreeSnapshot(Struct, frozen=True, kw_only=True):
     """When it began, in the time of files."""
 
 
+MayRead = Callable[[str], bool]
+"""Whether commands of the turn may read what is at a real path."""
+
+
 async def write_worktree(
     git: Git,
     repository: Repository,
@@ -75,11 +79,13 @@ async def write_worktree(
     *,
     known: Known | None = None,
     earlier: WorktreeSnapshot | None = None,
+    may_read: MayRead = lambda path: True,
 ) -> WorktreeSnapshot:
     """Write the tree of the current working tree. Examines only files below `prefix`; takes the others from the index.
 
     Contents are kept in the folder `objects`; `env` says where git writes trees. `earlier` is the snapshot at the begin
-    of the turn. Raises `GitError`, `OSError` or `TimeoutError`.
+    of the turn. What may not be read is left out, like what cannot be read. Raises `GitError`, `OSError` or
+    `TimeoutError`.
     """
     written, until = _index_mtime_ns(repository), time.monotonic() + TIME_LIMIT
     commands = (UNTRACKED, IGNORED) if earlier is None else (UNTRACKED,)
@@ -90,7 +96,8 @@ async def write_worktree(
         raise GitError(f"there are more than {MAX_UNTRACKED_FILES} untracked files")
     with git.scratch_folder() as folder:
         usual = usual_bits(Path(folder))
-        reading = _Reading(git.home, repository, objects, until, known or {}, usual.st_ctime_ns)
+        at_ns = usual.st_ctime_ns
+        reading = _Reading(git.home, repository, objects, until, known or {}, at_ns, may_read)
         await run_in_thread(reading.run, parse_index(index), written, untracked, prefix, earlier)
         entries = b"".join(reading.lines)
         digest = hashlib.sha256(entries).digest()
@@ -123,8 +130,16 @@ class _Reading:
     """Reads what changed, in a thread, and collects the entries of the tree."""
 
     def __init__(
-        self, home: Path, repository: Repository, objects: Path, until: float, known: Known, at_ns: int
+        self,
+        home: Path,
+        repository: Repository,
+        objects: Path,
+        until: float,
+        known: Known,
+        at_ns: int,
+        may_read: MayRead,
     ) -> None:
+        self._may_read = may_read
         self._home, self._repository, self._objects, self._until = home, repository, objects, until
         self._known, self._at_ns = known, at_ns
         self.lines: list[bytes] = []
@@ -167,7 +182,8 @@ class _Reading:
     def _read(self, blobs: Blobs, objects: Beneath, file: WorktreeFile, staged: str | None) -> None:
         known = self._known.get(file.path)
         try:
-            if file.mode == UNKNOWN:
+            hidden = not self._may_read(os.path.join(str(self._repository.root), os.fsdecode(file.path)))
+            if hidden or file.mode == UNKNOWN:
                 object_id = None
             elif known is not None and known[0] == file.signature:
                 object_id = known[1]

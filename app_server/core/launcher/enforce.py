@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 
-from app_server.core.launcher import namespaces, seccomp
+from app_server.core.launcher import namespaces, seccomp, view
 from app_server.core.launcher.light import Any, Callable, suppress
 from app_server.core.launcher.namespaces import ShownHome
 from app_server.core.launcher.seccomp import AHEAD, REST, Filter
@@ -78,8 +79,8 @@ def keep_only(mask: int) -> None:
 
 
 RULE_PATH_BENEATH = 1
-FILE_RIGHTS = (1 << 1) | (1 << 14) | (1 << 15)
-"""WRITE_FILE, TRUNCATE, IOCTL_DEV: the handled rights that a rule for a single file may grant."""
+FILE_RIGHTS = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 14) | (1 << 15)
+"""EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE, IOCTL_DEV: the handled rights that a rule for a single file may grant."""
 
 
 class RulesetAttributes(ctypes.Structure):
@@ -95,13 +96,20 @@ class PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def apply_landlock(rights: dict[str, int], writable: list[int], devices: list[bytes]) -> None:
-    """Confine this thread and its future children; no_new_privs must be set. `writable` are descriptors of roots."""
+def apply_landlock(
+    rights: dict[str, int], writable: list[int], devices: list[bytes], visible: list[bytes]
+) -> None:
+    """Confine this thread and its future children; no_new_privs must be set. `writable` are descriptors of roots,
+    `visible` the only places that may be read where reading is handled.
+    """
     attributes = RulesetAttributes(rights["fs"], rights["net"], rights["scoped"])
     ruleset = call("landlock_create_ruleset", ctypes.byref(attributes), rights["size"], 0)
     try:
         for root in writable:
-            _allow_below(ruleset, root, rights["grant"])
+            _allow_below(ruleset, root, _for_kind(root, rights["grant"]))
+        if rights["read"]:
+            for path in visible:
+                _allow(ruleset, path, rights["read"])
         for path in devices:
             _allow(ruleset, path, rights["fs"] & FILE_RIGHTS if not os.path.isdir(path) else rights["device"])
         call("landlock_restrict_self", ruleset, 0)
@@ -112,12 +120,17 @@ def apply_landlock(rights: dict[str, int], writable: list[int], devices: list[by
 def _allow(ruleset: int, path: bytes, rights: int) -> None:
     try:
         parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     try:
-        _allow_below(ruleset, parent, rights)
+        _allow_below(ruleset, parent, _for_kind(parent, rights))
     finally:
         os.close(parent)
+
+
+def _for_kind(place: int, rights: int) -> int:
+    """Return those of the rights that a rule for this folder or file may grant."""
+    return rights if stat.S_ISDIR(os.fstat(place).st_mode) else rights & FILE_RIGHTS
 
 
 def _allow_below(ruleset: int, parent: int, rights: int) -> None:
@@ -156,6 +169,9 @@ def with_namespaces(
     socket broker; None if the kernel has no support.
     """
     roots = namespaces.open_roots(confine, shown)
+    roots += view.close(confine)
+    if confine["visible"] is not None:
+        view.enter_root(confine)
     if confine["private_temp"]:
         environment[b"TMPDIR"] = b"/dev/shm"
     if confine["foreign_files"]:
@@ -163,7 +179,7 @@ def with_namespaces(
     else:
         drop_capabilities()
     if confine["landlock"] is not None:
-        apply_landlock(confine["landlock"], roots, DEVICE_FOLDER)
+        apply_landlock(confine["landlock"], roots, DEVICE_FOLDER, view.shown_places(confine))
     for root in roots:
         os.close(root)  # no command may inherit it
     try:
@@ -180,7 +196,7 @@ def without_namespaces(confine: dict[str, Any]) -> Callable[[], None]:
         forgo_new_privileges()
         drop_capabilities()
         roots = namespaces.open_unlinked(confine["roots"])
-        apply_landlock(confine["landlock"], roots, HOST_DEVICES)
+        apply_landlock(confine["landlock"], roots, HOST_DEVICES, view.shown_places(confine))
         for root in roots:
             os.close(root)
         seccomp.install(Filter(confine["network"], namespaces=False, read_only=not roots))

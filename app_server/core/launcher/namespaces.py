@@ -178,12 +178,20 @@ def open_unlinked(paths: list[bytes]) -> list[int]:
     opened: list[int] = []
     for path in paths:
         try:
-            opened.append(open_place(path, os.O_DIRECTORY))
+            place = open_place(path)
         except OSError as error:
             if error.errno not in GONE:
                 raise
+            continue
+        if stat.S_ISDIR(kind := os.fstat(place).st_mode) or stat.S_ISREG(kind):
+            opened.append(place)
+        else:  # a link has taken its place
+            os.close(place)
     return opened
 
+
+HIDDEN_FOLDER, HIDDEN_FILE = b"/dev/.hidden-folder", b"/dev/.hidden-file"
+"""What a command finds in place of what a permission profile hides: they have no rights at all."""
 
 PER_COMMAND = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 
@@ -242,6 +250,8 @@ def prepare_mounts() -> None:
         os.symlink(target, f"/dev/{name}")
     os.mkdir("/dev/shm")
     os.mkdir("/dev/pts")
+    os.mkdir(HIDDEN_FOLDER, 0)
+    os.close(os.open(HIDDEN_FILE, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0))
     set_attributes(b"/dev", add=ATTR_RDONLY)
 
 
@@ -259,7 +269,7 @@ def enter(server_home: bytes, secrets: list[bytes]) -> ShownHome | None:
 
 
 def open_roots(confine: dict[str, Any], shown: ShownHome | None) -> list[int]:
-    """Make the roots of this command writable, except for the protected paths in them, and hide the secrets. Returns
+    """Make the roots of this command writable, also the protected paths in them, and hide the secrets. Returns
     descriptors of the roots.
     """
     current = shown is not None and shown.current(confine)
@@ -273,10 +283,6 @@ def open_roots(confine: dict[str, Any], shown: ShownHome | None) -> list[int]:
     # The secrets stay hidden, even if their files are replaced later.
     if not current and (again := show(confine["home"], confine["secrets"])) is not None:
         again.complete()
-    protected = frozenset(confine["protected"])
-    # Upper directories first, because a mount hides earlier mounts below it.
-    for path in sorted({*protected, *confine["pinned"]}, key=lambda path: path.split(b"/")):
-        pin(path, protected=path in protected)
     return roots
 
 

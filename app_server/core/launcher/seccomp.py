@@ -205,7 +205,7 @@ CONNECT, SENDMMSG, OPENAT2 = (42, 203), (307, 269), (437, 437)
 SOCKET, SOCKETPAIR, SENDTO, PRLIMIT64, SETPRIORITY = (41, 198), (53, 199), (44, 206), (302, 261), (141, 140)
 
 
-LATE = ("mount", "umount2", "open_tree", "move_mount", "mount_setattr", "pidfd_getfd")
+LATE = ("mount", "umount2", "open_tree", "move_mount", "mount_setattr", "pivot_root", "pidfd_getfd")
 """Calls that a world for a command is made with, and that the socket broker needs, besides those in `_is_late`. The
 rest is refused to whoever makes it as well, so that the kernel need not digest all of the filter while a command waits.
 """

@@ -21,7 +21,8 @@ _syscall.restype = ctypes.c_long
 NUMBERS: dict[str, tuple[int, int]] = {
     "clone": (56, 220), "capset": (126, 91), "mount": (165, 40), "umount2": (166, 39),
     "seccomp": (317, 277), "unshare": (272, 97), "open_tree": (428, 428), "move_mount": (429, 429),
-    "mount_setattr": (442, 442), "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
+    "pivot_root": (155, 41), "mount_setattr": (442, 442), "landlock_create_ruleset": (444, 444),
+    "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446), "prctl": (157, 167), "connect": (42, 203),
     "pidfd_getfd": (438, 438), "openat2": (437, 437),
 }  # fmt: skip

@@ -13,7 +13,7 @@ from app_server.core.real_path import within
 from app_server.light_dataclasses import dataclass
 from app_server_protocol.policy import AskForApproval
 
-PROTECTED_NAMES = frozenset((".git", ".codex", ".agents"))
+PROTECTED_NAMES = frozenset((".git", ".codex", ".agents", ".aws"))
 
 IGNORED_IN_NAMES = dict.fromkeys(
     (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
@@ -31,6 +31,8 @@ class WriteScope:
     roots: tuple[str, ...] = ()
     protected_paths: tuple[str, ...] = ()
     """Inside the roots, but not writable, with everything below them."""
+    reopened: tuple[str, ...] = ()
+    """Those of the roots that lie inside protected paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope 
 
 
 def may_write(real: str, scope: WriteScope) -> bool:
-    if any(within(real, protected) for protected in scope.protected_paths):
+    inner = max((root for root in scope.reopened if within(real, root)), key=len, default="")
+    if any(within(real, path) and len(path) > len(inner) for path in scope.protected_paths):
         return False
     return any(within(real, root) and not _is_protected(real, root) for root in scope.roots)
 

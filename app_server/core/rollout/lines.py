@@ -204,9 +204,9 @@ def _names_provider(fd: int) -> bool:
 def _in_our_words(value: dict[str, Json]) -> dict[str, Json]:
     """Return the settings of a turn as they are stored here, where codex since 0.159 has other words."""
     found = dict(value)
-    if isinstance(found.get("permission_profile"), dict):
-        active = found.get("active_permission_profile")
-        found["permission_profile"] = text_of(active, "id") if isinstance(active, dict) else None
+    active = found.get("active_permission_profile")
+    if active is not None and not (isinstance(active, dict) and text_of(active, "id")):
+        found["active_permission_profile"] = None
     match found.get("approval_policy"):
         case {"granular": dict() as kinds}:
             known = {name: kinds[name] for name in QuestionKinds.__struct_fields__ if name in kinds}

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 
 from app_server.beneath import Beneath
 from app_server.core.errors import raise_shortage
 from app_server.core.launcher.placeholder_dirs import is_placeholder
 from app_server.core.real_path import real_path, within
+from app_server.core.sandbox.inspect_profile import inspect_profile
 from app_server.core.sandbox.plan import NOTHING_KEPT, PROTECTED_NAMES, KeptFolders, RootFacts, SandboxFacts
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
 from app_server.places.batch_folders import known_folders
 from app_server.places.server_places import NO_SOCKETS, SocketFolders
-from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import PermissionProfile, SandboxPolicy, WorkspaceWrite
 from app_server_protocol.structs import replace
 
 MAX_POINTER = 4096
@@ -39,18 +41,25 @@ def inspect(
     tmpdir: str | None = None,
     sockets: SocketFolders = NO_SOCKETS,
     kept: KeptFolders = NOTHING_KEPT,
+    programs: Callable[[], tuple[str, ...]] = tuple,
 ) -> SandboxFacts:
     """Return the facts for a policy whose first root is `cwd`. `tmpdir` is the client's $TMPDIR; `sockets` are the
-    folders of shared servers.
+    folders of shared servers; `programs` gives the folders with this server's own programs.
     """
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
     real_home = resolved.real if resolved is not None else real_path(home)
-    if not isinstance(policy, WorkspaceWrite):
-        roots.learn(policy, cwd, tmpdir)
-        return SandboxFacts(home=real_home, superuser=superuser)
-    named = tuple(_root(root, roots, deep=True) for root in roots.roots(policy, cwd))
-    temporary = tuple(_root(root, roots, deep=False) for root in roots.temporary(policy, cwd, tmpdir))
+    profile, named, temporary = None, tuple[RootFacts, ...](), tuple[RootFacts, ...]()
+    match policy:
+        case PermissionProfile():
+            profile = inspect_profile(policy, cwd, tmpdir, roots, lambda root: _root(root, roots, deep=True))
+            named, temporary = profile.roots, profile.temporary
+        case WorkspaceWrite():
+            named = tuple(_root(root, roots, deep=True) for root in roots.roots(policy, cwd))
+            temporary = tuple(_root(root, roots, deep=False) for root in roots.temporary(policy, cwd, tmpdir))
+        case _:
+            roots.learn(policy, cwd, tmpdir)
+            return SandboxFacts(home=real_home, superuser=superuser)
     return SandboxFacts(
         home=real_home,
         home_links=resolved.links if resolved is not None else (),
@@ -58,18 +67,27 @@ def inspect(
         reserved=tuple(dict.fromkeys(map(real_path, sockets.usual))),
         roots=named,
         temporary=temporary,
-        others=(
-            *_protected_of_others(roots, [root.real for root in (*named, *temporary) if root.real]),
-            *(folder for folder in known_folders(real_home) if folder not in kept.folders),
-        ),
+        others=_others(roots, (*named, *temporary), real_home, kept),
         kept=kept,
         superuser=superuser,
+        profile=profile,
+        programs=() if profile is None else programs(),
     )
 
 
 def _is_kept(folder: str) -> bool:
     """Return whether it is a folder, and not one that keeps a command from making it."""
     return os.path.isdir(folder) and not is_placeholder(folder)
+
+
+def _others(
+    roots: ConversationRoots, named: tuple[RootFacts, ...], home: str, kept: KeptFolders
+) -> tuple[str, ...]:
+    """Return what is protected of other conversations, and the folders of batches."""
+    return (
+        *_protected_of_others(roots, [root.real for root in named if root.real]),
+        *(folder for folder in known_folders(home) if folder not in kept.folders),
+    )
 
 
 def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts:

@@ -1,25 +1,27 @@
 """Makes a sandbox plan from a policy and the facts of the disk: what a command may write, reach and read. Pure.
 
-`inspect` finds the facts; the launcher enforces the plan on Linux, and on macOS sandbox-exec by a profile, whose text
-is made here: paths are passed as parameters, so no name can break it open, and after `(deny default)` it has the least
-that shells and build tools need. Every path in a plan is absolute and canonical. A root that cannot be resolved is left
-out: an unresolved path is never granted. No root of a plan lies inside another one.
+`inspect` finds the facts; the launcher enforces the plan on Linux, sandbox-exec on macOS. Every path in a plan is
+absolute and canonical. A root that cannot be resolved is left out: an unresolved path is never granted. No root of a
+plan lies inside another one.
 """
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from app_server.beneath import SECRET_FILES
 from app_server.core import remedies
+from app_server.core.file_rules import FileRules
 from app_server.core.real_path import within
-from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import WorkspaceWrite
+from app_server_protocol.structs import replace
 
-PROTECTED_NAMES = (".git", ".codex", ".agents")
+PROTECTED_NAMES = (".git", ".codex", ".agents", ".aws")
 """Names in a writable root that control what the user's tools execute later: never writable, even if missing."""
 
 WHOLE_DISK = "the whole disk can be no root"
@@ -52,6 +54,8 @@ class RootFacts(Struct, frozen=True):
     """The real path, if a part of it is a link now."""
     incomplete: bool = False
     """There may be repositories inside that are not protected."""
+    is_file: bool = False
+    """A single file, which a permission profile lets commands write."""
 
 
 class KeptFolders(Struct, frozen=True):
@@ -68,6 +72,29 @@ class KeptFolders(Struct, frozen=True):
 
 
 NOTHING_KEPT = KeptFolders()
+
+
+class ProfileFacts(Struct, frozen=True, kw_only=True):
+    """The facts about the places that a permission profile names, by their real paths."""
+
+    rules: FileRules
+    present: tuple[str, ...]
+    """Those of the rules' places that exist."""
+    first_missing: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """For each of the others the first folder on the way to it that does not exist, or itself."""
+    links: tuple[str, ...] = ()
+    """Links by which names of the profile lead to them."""
+    roots: tuple[RootFacts, ...] = ()
+    """Places that may be written, but for the temporary ones."""
+    temporary: tuple[RootFacts, ...] = ()
+    matched: tuple[str, ...] = ()
+    """Places that patterns hide."""
+    problem: str | None = None
+    """Why that is not known."""
+    aliases: tuple[str, ...] = ()
+    """Other paths of what is denied, by a second mount."""
+    top: tuple[str, ...] = ()
+    """The folders of the disk, where all of it may be read."""
 
 
 class SandboxFacts(Struct, frozen=True):
@@ -88,6 +115,47 @@ class SandboxFacts(Struct, frozen=True):
     """Folders in which a shared server may come to have its socket; they need not be there."""
     kept: KeptFolders = NOTHING_KEPT
     superuser: bool = False
+    profile: ProfileFacts | None = None
+    programs: tuple[str, ...] = ()
+    """The folders with the interpreter and the programs of this server."""
+
+
+class FileView(Struct, frozen=True, kw_only=True):
+    """Files that a command sees of the disk, by a permission profile."""
+
+    visible: tuple[str, ...] | None = None
+    """The only places that there are, as real paths; None: the whole disk."""
+    links: tuple[str, ...] = ()
+    """Links outside of them that lead there, and are there as well."""
+    hidden: tuple[str, ...] = ()
+    """Existing files and folders that can neither be read nor written."""
+    reopened: tuple[str, ...] = ()
+    """Places inside hidden or read-only ones that may be written."""
+    programs: tuple[str, ...] = ()
+    """Folders that programs of this server see also where they are hidden or absent."""
+    shows_programs: bool = False
+    """The command is such a program."""
+    rules: FileRules | None = None
+    """The rules of a permission profile, for what the server reads in the name of the model."""
+    profile: str = ""
+    """The name of that profile."""
+    subtracts: bool = False
+    """It hides something in what may be read, or lets something only be read in what may be written: only mounts hold
+    that."""
+    refused: str | None = None
+    """Why no command may run under it."""
+
+    def may_read(self, real: str) -> bool:
+        """Return whether commands may read what is at a real path."""
+        return self.rules is None or self.rules.may_read(real)
+
+    @property
+    def hides(self) -> bool:
+        """Whether it keeps files from being read, which no approval changes."""
+        return self.rules is not None and (self.visible is not None or self.subtracts or bool(self.hidden))
+
+
+WHOLE_DISK_VIEW = FileView()
 
 
 class SandboxPlan(Struct, frozen=True):
@@ -116,6 +184,20 @@ class SandboxPlan(Struct, frozen=True):
     """
     notices: tuple[str, ...] = ()
     """Parts of the policy that cannot be granted, in words for the user."""
+    view: FileView = msgspec.field(default_factory=lambda: WHOLE_DISK_VIEW)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """All places that may be written."""
+        return (*self.writable_roots, *self.view.reopened)
+
+
+def for_own_program(plan: SandboxPlan | None, *places: str) -> SandboxPlan | None:
+    """Return the plan for a program of this server that works for the model, and reads `places` besides."""
+    if plan is None or plan.view.rules is None:
+        return plan
+    view = replace(plan.view, programs=(*plan.view.programs, *places), shows_programs=True)
+    return replace(plan, view=view)
 
 
 class SandboxState(Struct, frozen=True):
@@ -146,24 +228,13 @@ class SandboxLayer(Struct, frozen=True):
     """Why it does not hold; None if it does."""
 
 
-def make_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:
-    """Return the plan for `policy`; None for full access."""
-    match policy:
-        case DangerFullAccess():
-            return None
-        case ReadOnly():
-            return SandboxPlan(home=facts.home)
-        case WorkspaceWrite():
-            return _workspace_plan(policy, facts)
-
-
-def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
+def workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     named = (*facts.roots, *facts.temporary)
-    refused = {root: reason for root in named if (reason := _refusal(root, named, facts))}
+    refused = {root: reason for root in named if (reason := refusal(root, named, facts))}
     direct = [root for root in named if root.real is not None and root not in refused]
-    writable = tuple(_outermost([root.real for root in direct if root.real]))
+    writable = tuple(outermost([root.real for root in direct if root.real]))
     # Where a link that may be changed led into a root, nothing is granted that was not granted anyway.
-    covered = [root for root, why in refused.items() if why == BY_LINK and _inside(root.real, writable)]
+    covered = [root for root, why in refused.items() if why == BY_LINK and inside(root.real, writable)]
     kept = [*direct, *covered]
     protected = {
         *facts.others,
@@ -172,30 +243,30 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
         *facts.kept.folders,
         *(path for root in kept for path in root.protected),
     }
-    protected = {path for path in protected if _inside(path, writable) and not _below(path, protected)}
-    if _inside(facts.home, writable):
+    protected = {path for path in protected if inside(path, writable) and not below(path, protected)}
+    if inside(facts.home, writable):
         protected.add(facts.home)
     names = {os.path.join(root.real, name) for root in facts.roots for name in PROTECTED_NAMES if root.real}
     names |= {folder for folder in facts.reserved if folder not in writable}
     # Also those that exist: what was seen may be another command's empty directory, which is about to go.
-    reserved = {name for name in names if _inside(name, writable) and not _below(name, protected)}
+    reserved = {name for name in names if inside(name, writable) and not below(name, protected)}
     read_only = protected | reserved
-    pinned = {place for path in read_only for place in _between(path, writable)}
+    pinned = {place for path in read_only for place in between(path, writable)}
     return SandboxPlan(
         writable_roots=writable,
         protected=tuple(sorted(protected)),
         reserved=tuple(sorted(reserved)),
-        indispensable=tuple(path for path in facts.kept.folders if _inside(path, writable)),
-        pinned=tuple(sorted(place for place in pinned - read_only if not _below(place, read_only))),
+        indispensable=tuple(path for path in facts.kept.folders if inside(path, writable)),
+        pinned=tuple(sorted(place for place in pinned - read_only if not below(place, read_only))),
         home=facts.home,
         network=policy.network_access,
         private_temp=not any(root in kept for root in facts.temporary),
         foreign_files=facts.superuser and any(root.foreign for root in direct if root.real in writable),
-        notices=_notices(named, {root: why for root, why in refused.items() if root not in covered}, kept),
+        notices=notices(named, {root: why for root, why in refused.items() if root not in covered}, kept),
     )
 
 
-def _refusal(root: RootFacts, named: tuple[RootFacts, ...], facts: SandboxFacts) -> str | None:
+def refusal(root: RootFacts, named: tuple[RootFacts, ...], facts: SandboxFacts) -> str | None:
     """Say why a root is not granted by itself; None where it is, or where there is nothing."""
     if root.replaced is not None:
         return REPLACED
@@ -206,7 +277,7 @@ def _refusal(root: RootFacts, named: tuple[RootFacts, ...], facts: SandboxFacts)
     if not facts.kept.has_place(root.real):
         if within(root.real, facts.home):
             return IN_HOME
-        if _inside(root.real, facts.kept.folders):
+        if inside(root.real, facts.kept.folders):
             return KEPT
     if root.real in facts.sockets:
         return HAS_SOCKET
@@ -216,11 +287,11 @@ def _refusal(root: RootFacts, named: tuple[RootFacts, ...], facts: SandboxFacts)
         for other in named
         if other.real not in (None, "/", root.real) and not within(other.real, facts.home)
     ]
-    by_link = any(_inside(os.path.dirname(link), changeable) for link in root.links)
+    by_link = any(inside(os.path.dirname(link), changeable) for link in root.links)
     return BY_LINK if by_link or root.by_changeable_link else None
 
 
-def _notices(
+def notices(
     named: tuple[RootFacts, ...], refused: dict[RootFacts, str], kept: list[RootFacts]
 ) -> tuple[str, ...]:
     notices = [
@@ -232,99 +303,29 @@ def _notices(
     return tuple(dict.fromkeys(notices))
 
 
-def _outermost(paths: Iterable[str]) -> list[str]:
+def outermost(paths: Iterable[str]) -> list[str]:
     """Return those that lie in no other, each once."""
     distinct = list(dict.fromkeys(paths))
     return [path for path in distinct if not any(path != other and within(path, other) for other in distinct)]
 
 
-def _inside(path: str | None, roots: Iterable[str | None]) -> bool:
+def inside(path: str | None, roots: Iterable[str | None]) -> bool:
     return path is not None and any(root is not None and within(path, root) for root in roots)
 
 
-def _below(path: str, others: Set[str]) -> bool:
-    return any(folder in others for folder in _above(path))
+def below(path: str, others: Set[str]) -> bool:
+    return any(folder in others for folder in above(path))
 
 
-def _between(path: str, roots: Iterable[str]) -> list[str]:
+def between(path: str, roots: Iterable[str]) -> list[str]:
     """Return the directories above `path` that lie in a root and are not the root itself."""
     root = next(root for root in roots if within(path, root))
-    return [folder for folder in _above(path) if len(folder) > len(root)]
+    return [folder for folder in above(path) if len(folder) > len(root)]
 
 
-def _above(path: str) -> list[str]:
+def above(path: str) -> list[str]:
     """Return the directories above it, the nearest first, but for the whole disk."""
     found = []
     while path := path.rpartition("/")[0]:
         found.append(path)
     return found
-
-
-SANDBOX_EXEC = "/usr/bin/sandbox-exec"
-"""By its absolute path: PATH could lead elsewhere."""
-
-BASE = """\
-(version 1)
-(deny default)
-(allow process-exec)
-(allow process-fork)
-(allow signal (target same-sandbox))
-(allow process-info* (target same-sandbox))
-(allow file-read*)
-(allow file-test-existence)
-(allow file-write-data
-  (require-all (path "/dev/null") (vnode-type CHARACTER-DEVICE)))
-(allow file-ioctl (literal "/dev/null"))
-(allow pseudo-tty)
-(allow file-read* file-write* file-ioctl (literal "/dev/ptmx"))
-(allow file-read* file-write* file-ioctl
-  (require-all (regex #"^/dev/ttys[0-9]+$") (extension "com.apple.sandbox.pty")))
-(allow sysctl-read)
-(allow ipc-posix-sem)
-(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))
-(allow user-preference-read)
-"""
-
-NETWORK = """\
-(allow network-outbound)
-(allow network-inbound)
-(allow system-socket)
-(allow mach-lookup
-  (global-name "com.apple.SecurityServer")
-  (global-name "com.apple.networkd")
-  (global-name "com.apple.ocspd")
-  (global-name "com.apple.trustd.agent")
-  (global-name "com.apple.SystemConfiguration.DNSConfiguration")
-  (global-name "com.apple.SystemConfiguration.configd"))
-"""
-
-
-def profile(plan: SandboxPlan) -> tuple[str, dict[str, str]]:
-    """Return the profile's text and its parameters. Later rules win over earlier ones, so denials come last."""
-    parameters: dict[str, str] = {}
-
-    def name(kind: str, path: str) -> str:
-        key = f"{kind}_{len(parameters)}"
-        parameters[key] = path
-        return f'(param "{key}")'
-
-    text = [BASE]
-    if plan.network:
-        text.append(NETWORK)
-    text += [f"(allow file-write* (subpath {name('ROOT', root)}))\n" for root in plan.writable_roots]
-    for path in dict.fromkeys((*plan.protected, *plan.reserved)):
-        # As itself and as a folder: so a name that is missing cannot come into being either.
-        key = name("FENCE", path)
-        text.append(f"(deny file-write* (literal {key}) (subpath {key}))\n")
-    for place in plan.pinned:
-        text.append(f"(deny file-write-unlink (literal {name('PINNED', place)}))\n")  # nor renamed
-    secrets = [name("SECRET", f"{plan.home}/{secret}") for secret in plan.secrets]
-    text += [f"(deny file-read* file-write* (literal {key}) (subpath {key}))\n" for key in secrets]
-    return "".join(text), parameters
-
-
-def wrap(argv: tuple[str, ...], plan: SandboxPlan) -> tuple[str, ...]:
-    """Return the command line that runs `argv` under the profile of `plan`."""
-    text, parameters = profile(plan)
-    defined = [f"-D{key}={value}" for key, value in parameters.items()]
-    return (SANDBOX_EXEC, "-p", text, *defined, "--", *argv)

@@ -17,13 +17,15 @@ import os
 import os.path
 import stat
 from collections import deque
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from app_server.core.errors import raise_shortage
+from app_server.core.file_rules import named_places, split_pattern
 from app_server.core.launcher.placeholder_dirs import is_placeholder
 from app_server.core.real_path import within
-from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import PermissionProfile, SandboxPolicy, WorkspaceWrite, writable_names
 
 MAX_LINKS = 40
 """As the kernel has it; more than that is a loop."""
@@ -220,6 +222,13 @@ class ServerRoots:
         return ConversationRoots(self, lasting=False)
 
 
+def _profile_names(profile: PermissionProfile, cwd: str, tmpdir: str | None) -> Iterator[str]:
+    """Yield the absolute names in a profile; of a pattern, the folder before its wildcards."""
+    given = tmpdir if tmpdir and os.path.isabs(tmpdir) else None
+    for rule, name in named_places(profile, cwd, given):
+        yield split_pattern(name)[0] if rule.is_pattern else name
+
+
 class ConversationRoots:
     """The roots of one conversation."""
 
@@ -230,6 +239,8 @@ class ConversationRoots:
         self._temporary: set[str] = set()
         """The names of temporary directories, which are no roots that a client named."""
         self._repositories: dict[str, NestedRepositories] = {}
+        self._only_named: set[str] = set()
+        """Names of profiles that give no right to write."""
 
     def close(self) -> None:
         self.server.open_ones.discard(self)
@@ -239,6 +250,9 @@ class ConversationRoots:
         for name in (*self._names(policy, cwd), *self._temporary_names(tmpdir)):
             if name not in self._named:
                 self._named[name] = self._resolve(name)
+        if isinstance(policy, PermissionProfile):
+            given = {os.path.normpath(name) for name in (cwd, *writable_names(policy, cwd))}
+            self._only_named = (self._only_named | set(self._names(policy, cwd))) - given
 
     def roots(self, policy: WorkspaceWrite, cwd: str) -> tuple[NamedRoot, ...]:
         """Return the roots of a policy, the working directory first."""
@@ -253,17 +267,23 @@ class ConversationRoots:
             names.append(os.path.normpath(tmpdir))
         return tuple(self._named[name] for name in dict.fromkeys(names))
 
+    def of_profile(self, profile: PermissionProfile, cwd: str, tmpdir: str | None) -> Mapping[str, NamedRoot]:
+        """Return what each name of a profile stood for when it was given."""
+        self.learn(profile, cwd, tmpdir)
+        return {name: self._named[name] for name in _profile_names(profile, cwd, tmpdir)}
+
     def real(self, cwd: str) -> str:
         """Return what a working directory stood for when the conversation was given it; else as it is named."""
         named = self._named.get(os.path.normpath(cwd))
         return named.resolved.real if named is not None and named.resolved is not None else cwd
 
     def known(self) -> set[str]:
-        """Return the real paths of what the client named."""
+        """Return the real paths of what the client named as writable."""
+        without = self._temporary | self._only_named
         return {
             root.resolved.real
             for name, root in self._named.items()
-            if root.resolved is not None and name not in self._temporary
+            if root.resolved is not None and name not in without
         }
 
     def repositories(self, real: str, *, deep: bool) -> NestedRepositories:
@@ -275,6 +295,8 @@ class ConversationRoots:
 
     def _names(self, policy: SandboxPolicy, cwd: str) -> list[str]:
         more = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+        if isinstance(policy, PermissionProfile):
+            more = tuple(_profile_names(policy, cwd, None))
         return [os.path.normpath(os.path.join(cwd, name)) for name in ("", *more)]
 
     def _temporary_names(self, tmpdir: str | None) -> list[str]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from app_server.core.config.types import Config
 from app_server.core.context.instructions import instruction_text
+from app_server.core.context.permission_text import stored_entries, stored_profile
 from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow, find_model
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.session.services import Turn
@@ -19,7 +20,7 @@ from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Transcript
 from app_server_protocol.engine.settings import Settings
-from app_server_protocol.policy import TurnMode, known_effort
+from app_server_protocol.policy import TurnMode, known_effort, without_profile
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import TurnContextItem
 
@@ -106,8 +107,9 @@ def context_line(turn: Turn) -> TurnContextItem:
         cwd=settings.cwd,
         approval_policy=settings.approval_policy,
         granular=settings.granular,
-        permission_profile=settings.permission_profile,
-        sandbox_policy=settings.sandbox_policy,
+        active_permission_profile=stored_profile(settings),
+        permission_profile=stored_entries(settings.sandbox_policy, settings.cwd),
+        sandbox_policy=without_profile(settings.sandbox_policy, settings.cwd),
         model=settings.model,
         effort=effort,
         further_effort=None if effort == settings.effort else settings.effort,

@@ -204,7 +204,11 @@ class TurnSnapshot:
             self._tell(SnapshotUnavailable(NOT_A_REPOSITORY))
 
     async def _take(self) -> None:
-        outcome = await self._turn.services.snapshots.take(self._folder(), self._turn.services.sources.now())
+        services, settings = self._turn.services, self._turn.settings
+        commands = services.commands
+        plan = commands.runner.plan(self.policy, settings.cwd, commands.roots)
+        may_read = (lambda path: True) if plan is None else plan.view.may_read
+        outcome = await services.snapshots.take(self._folder(), services.sources.now(), may_read)
         if isinstance(outcome, SnapshotUnavailable):
             self._tell(outcome)
         else:

@@ -224,6 +224,16 @@ class ToolTurn(Struct, eq=False):
         tmpdir = temporary_folder(self.config.fence, commands.caller.environment)
         return commands.runner.plan(settings.sandbox_policy, settings.cwd, commands.roots, tmpdir=tmpdir)
 
+    def approved_plan(self) -> SandboxPlan | None:
+        """Make the plan of a command that the user allowed to run without the sandbox: None, unless the turn's policy
+        hides files. Reads the disk.
+        """
+        settings, commands = self.settings, self.commands
+        tmpdir = temporary_folder(self.config.fence, commands.caller.environment)
+        return commands.runner.approved_plan(
+            settings.sandbox_policy, settings.cwd, commands.roots, tmpdir=tmpdir
+        )
+
     async def request_approval(self, call_id: str, event: Question) -> ApprovalAnswer:
         """Ask the user. If the decision is to abort, the turn is cancelled and this never returns."""
         answer = await self.approvals.broker.request_decision(call_id, self.id, lambda: self.emit(event))

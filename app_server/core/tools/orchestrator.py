@@ -4,7 +4,7 @@
 2. The item starts. If the policy requires it, the user is asked for approval; a denial ends the flow.
 3. The command runs in the sandbox of the turn, or without one if the user approved exactly that.
 4. If the sandbox denied something and the policy allows it, the user is asked to approve a second run without the
-   sandbox: the first approval was for a run inside.
+   sandbox: the first approval was for a run inside. What a permission profile hides stays hidden in every run.
 5. The item always ends, with the same output that the model gets.
 
 An approval for the session decides later requests; it never changes where a command runs.
@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from app_server.core.approvals import decide
-from app_server.core.approvals.consent import EVERYTHING, CommandSubject, Consent
+from app_server.core.approvals.consent import CommandSubject, Consent, rights_of
 from app_server.core.approvals.planted import ProgramSearch, git_is_plain
 from app_server.core.approvals.rules_text import PrefixRule
 from app_server.core.context.text_for_model import command_result
@@ -45,6 +45,7 @@ RETRY_REASON = "command failed; retry without sandbox?"
 RULE_REASON = "a rule requires approval"
 ESCALATION_REASON = "to be run without the sandbox"
 """The reason of an escalation if the model gives none: nothing else in the request shows the escalation."""
+STAYS_HIDDEN = "files that the permission profile hides stay hidden"
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -156,14 +157,14 @@ class CommandApproval:
             return await self._run(execute, None)
         approved = await self._approve_first_run()
         if approved and self._command.escalated:
-            return await self._run(execute, None)
+            return await self._run(execute, self._turn.approved_plan())
         plan = await confinement(self._turn)
         result = await self._run(execute, plan)
         if plan is None or not result.denied or not decide.may_ask_after_denial(self._approval):
             return result
         await self._request_approval(RETRY_REASON, unconfined=True)
         self._known_to_read = False
-        return await self._run(execute, None)
+        return await self._run(execute, self._turn.approved_plan())
 
     async def _run(self, execute: Callable[[CommandSpec], Awaitable[Ran]], plan: SandboxPlan | None) -> Ran:
         self._turn.emit(CommandRunning(self._command.call_id))
@@ -212,6 +213,9 @@ class CommandApproval:
         self, reason: str | None, *, unconfined: bool, proposal: tuple[str, ...] | None = None
     ) -> None:
         command, policy = self._command, policy_rights(self._turn)
+        wider = self._turn.approved_plan() if unconfined else None
+        if wider is not None:
+            reason = f"{reason}; {STAYS_HIDDEN}" if reason else STAYS_HIDDEN
         question = ExecApprovalRequestEvent(
             call_id=command.call_id,
             command=command.argv,
@@ -221,7 +225,7 @@ class CommandApproval:
             proposed_rule=proposal,
         )
         subject = CommandSubject(command.argv, self._folder, command.escalated)
-        consent = Consent(subject, run=EVERYTHING if unconfined else policy, policy=policy)
+        consent = Consent(subject, run=rights_of(wider) if unconfined else policy, policy=policy)
         if not await has_consent(question, consent, self._turn):
             raise Rejected
         if real_path(self._folder) != self._folder:

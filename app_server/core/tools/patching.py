@@ -24,15 +24,16 @@ from app_server.core.approvals.consent import EVERYTHING, Consent, PatchSubject,
 from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult
+from app_server.core.file_rules import Right
 from app_server.core.own_programs import writer_command
 from app_server.core.patch.changes import refused_changes, shown_changes, shown_texts
 from app_server.core.patch.disk_files import DiskFiles, git_directories
 from app_server.core.patch.parse import Patch, PatchError, parse_patch
 from app_server.core.patch.planner import PatchPlan, Place, named_places
-from app_server.core.patch.safety import AskUser, Reject, WriteScope, assess
+from app_server.core.patch.safety import AskUser, Reject, Verdict, WriteScope, assess
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch
 from app_server.core.real_path import real_path, within
-from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.sandbox.plan import SandboxPlan, for_own_program
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.editor_files import (
@@ -112,7 +113,11 @@ class PatchFlow(Struct, frozen=True):
     # --- step 1
     def _judge(self, patch: Patch, places: Sequence[Place], allowed: SandboxPlan | None) -> AskUser | None:
         """Decide by the places of a patch. Raises ToolFailure for a rejected one, of which no content is shown."""
-        verdict = assess(places, self._policy, self._write_scope(places, allowed))
+        hidden = next((place for place in places if allowed and _is_hidden(place.real, allowed)), None)
+        if allowed is not None and hidden is not None:
+            verdict: Verdict = Reject(f"the permission profile `{allowed.view.profile}` hides {hidden.label}")
+        else:
+            verdict = assess(places, self._policy, self._write_scope(places, allowed))
         if not isinstance(verdict, Reject):
             return verdict
         turn, reason = self.turn, verdict.for_model()
@@ -142,11 +147,11 @@ class PatchFlow(Struct, frozen=True):
     def _write_scope(self, places: Sequence[Place], allowed: SandboxPlan | None) -> WriteScope | None:
         if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or allowed is None:
             return None
-        roots = tuple(allowed.writable_roots)
-        protected = git_directories([place.real for place in places], roots, allowed.home)
+        protected = git_directories([place.real for place in places], allowed.written, allowed.home)
         # A root that the plan has within the home was granted there on purpose.
-        home = () if any(within(root, allowed.home) for root in roots) else (allowed.home,)
-        return WriteScope(roots, (*allowed.protected, *allowed.reserved, *home, *protected))
+        home = () if any(within(root, allowed.home) for root in allowed.written) else (allowed.home,)
+        closed = (*allowed.protected, *allowed.reserved, *allowed.view.hidden, *home, *protected)
+        return WriteScope(allowed.written, closed, allowed.view.reopened)
 
     async def _request_approval(
         self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None
@@ -206,7 +211,7 @@ class PatchFlow(Struct, frozen=True):
                 cwd="/",  # every path in the document is absolute
                 env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
                 timeout_ms=TIMEOUT_MS,
-                sandbox=allowed,
+                sandbox=for_own_program(allowed, os.path.realpath(path)),
             )
             editor = self.turn.commands.editor
             with nullcontext() if editor is None else editor.changes.span():
@@ -215,6 +220,13 @@ class PatchFlow(Struct, frozen=True):
                 )
         finally:
             os.unlink(path)
+
+
+def _is_hidden(real: str, allowed: SandboxPlan) -> bool:
+    """Return whether a place is denied, or has content that no rule lets commands see: no patch tells what that is."""
+    rules = allowed.view.rules
+    right = Right.READ if rules is None else rules.right(real)
+    return right is Right.DENIED or (right is Right.ABSENT and os.path.lexists(real))
 
 
 def _spool(home: Path, document: bytes) -> str:

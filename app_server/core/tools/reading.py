@@ -17,6 +17,7 @@ from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.own_programs import reader_command
 from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable, data_url
+from app_server.core.sandbox.plan import for_own_program
 from app_server.core.threads import run_in_thread
 from app_server.core.tools import schemas
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
@@ -57,7 +58,7 @@ async def _run_reader(
             cwd="/",
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
             timeout_ms=TIMEOUT_MS,
-            sandbox=await confinement(turn),
+            sandbox=for_own_program(await confinement(turn)),
         )
         result = await turn.commands.runner.run(spec, on_output)
     except CoreError as error:

@@ -59,7 +59,7 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
 
 def exposed_by(turn: ToolTurn, plan: SandboxPlan | None) -> Iterable[str]:
     """Return the folders in which commands under this plan, or the repository, may create files."""
-    return exposed_folders(turn.settings.cwd, () if plan is None else plan.writable_roots)
+    return exposed_folders(turn.settings.cwd, () if plan is None else plan.written)
 
 
 def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
@@ -74,7 +74,7 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
 
 def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
     """Return what to tell about each configured program that commands may change. Looks at the same roots once."""
-    key = f"programs in {plan.writable_roots}"
+    key = f"programs in {plan.written}"
     if key in turn.commands.shown_once:
         return
     turn.commands.shown_once.add(key)
@@ -85,7 +85,7 @@ def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
             if not os.path.isabs(path) or not os.path.isfile(path):
                 continue
             real = real_path(path)
-            root = next((root for root in plan.writable_roots if within(real, root)), None)
+            root = next((root for root in plan.written if within(real, root)), None)
             if root is not None and not any(within(real, fence) for fence in plan.protected):
                 yield (
                     f"{owner} runs {path} outside of the sandbox, and commands may change it: move it out of {root}."

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.sandbox.plan import HAS_SOCKET, RootFacts, SandboxFacts, make_plan
+from app_server.core.sandbox.make_plan import make_plan
+from app_server.core.sandbox.plan import HAS_SOCKET, RootFacts, SandboxFacts
 from app_server.places.locks import hold
 from app_server.places.server_places import announce, socket_folders
 from app_server.places.socket_place import named_place, place_of_home, usual_folder

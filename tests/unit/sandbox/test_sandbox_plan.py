@@ -9,7 +9,8 @@ import pytest
 from app_server.core.errors import SandboxShortage
 from app_server.core.real_path import within
 from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.plan import KeptFolders, RootFacts, SandboxFacts, SandboxPlan, make_plan
+from app_server.core.sandbox.make_plan import make_plan
+from app_server.core.sandbox.plan import KeptFolders, RootFacts, SandboxFacts, SandboxPlan
 from app_server.core.sandbox.roots import ServerRoots
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 from tests.support.shortage import open_files
@@ -39,7 +40,7 @@ def test_existing_names_are_fenced_and_all_are_reserved() -> None:
     assert plan is not None
     assert plan.writable_roots == ("/real",)
     assert plan.protected == ("/real/.git",)
-    assert plan.reserved == ("/real/.agents", "/real/.codex", "/real/.git")
+    assert plan.reserved == ("/real/.agents", "/real/.aws", "/real/.codex", "/real/.git")
 
 
 def test_temporary_folders_are_roots_without_reserved_names() -> None:

@@ -13,7 +13,8 @@ import pytest
 from app_server.core.launcher import namespaces
 from app_server.core.launcher.placeholder_dirs import MARK_NS
 from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.plan import SandboxPlan, make_plan
+from app_server.core.sandbox.make_plan import make_plan
+from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import (
     MAX_LINKS,
     MAX_LOOKS,

@@ -11,8 +11,8 @@ import pytest
 from app_server.core.exec import probing
 from app_server.core.exec.command import looks_denied
 from app_server.core.exec.probing import GAPS, REFUSALS, gaps, is_refusal, layers
-from app_server.core.sandbox import plan
-from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.sandbox import sandbox_exec
+from app_server.core.sandbox.plan import SandboxPlan, SandboxState
 from app_server.light_dataclasses import dataclass, field, replace
 
 PLAN = SandboxPlan(
@@ -24,7 +24,7 @@ PLAN = SandboxPlan(
 
 
 def test_paths_are_parameters_and_never_text() -> None:
-    argv = plan.wrap(("echo", "-p"), PLAN)
+    argv = sandbox_exec.wrap(("echo", "-p"), PLAN)
     assert argv[:2] == ("/usr/bin/sandbox-exec", "-p")
     assert argv[-3:] == ("--", "echo", "-p")
     text = argv[2]
@@ -44,7 +44,7 @@ def test_paths_are_parameters_and_never_text() -> None:
 
 
 def test_the_profile_keeps_directories_above_a_fence_from_being_renamed() -> None:
-    text, parameters = plan.profile(
+    text, parameters = sandbox_exec.profile(
         SandboxPlan(writable_roots=("/ws",), protected=("/ws/d/e",), pinned=("/ws/d",))
     )
     (pinned,) = (key for key, value in parameters.items() if value == "/ws/d")
@@ -52,12 +52,12 @@ def test_the_profile_keeps_directories_above_a_fence_from_being_renamed() -> Non
 
 
 def test_the_profile_denies_by_default_and_fences_after_roots() -> None:
-    text, _ = plan.profile(PLAN)
+    text, _ = sandbox_exec.profile(PLAN)
     assert text.startswith("(version 1)\n(deny default)")
     assert text.index("(allow file-write* (subpath") < text.index("(deny file-write* (literal")
     assert text.count("(") == text.count(")")
     assert "network-outbound" not in text
-    assert "network-outbound" in plan.profile(SandboxPlan(network=True))[0]
+    assert "network-outbound" in sandbox_exec.profile(SandboxPlan(network=True))[0]
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_the_victim_is_judged_by_what_it_could_do() -> None:
 
 
 def test_only_a_weaker_sandbox_warns() -> None:
-    assert plan.SandboxState("full").warning is None
-    assert "why" in (plan.SandboxState("none", "why").warning or "")
-    assert "gap" in (plan.SandboxState("degraded", "why", ("gap",)).warning or "")
+    assert SandboxState("full").warning is None
+    assert "why" in (SandboxState("none", "why").warning or "")
+    assert "gap" in (SandboxState("degraded", "why", ("gap",)).warning or "")
 
 
 @pytest.mark.skipif(probing.landlock_abi() < 1, reason="no Landlock here")

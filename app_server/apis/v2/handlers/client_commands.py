@@ -22,8 +22,9 @@ from msgspec import Struct
 from app_server.apis.router import Route, route
 from app_server.apis.services import require_folder
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
-from app_server.apis.v2.settings import PERMISSION_PROFILES, sandbox_policy
+from app_server.apis.v2.settings import sandbox_policy
 from app_server.conversations.subscriptions import Client
+from app_server.core.config.permission_profiles import ProfileError
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, InputClosed, InputFull, LaunchError
 from app_server.core.exec.process import Process
@@ -225,7 +226,10 @@ async def command_exec_terminate(context: ClientCommandContext, params: wire.OfC
 async def _run(
     context: ClientCommandContext, params: wire.CommandExecParams, process: ClientProcess
 ) -> wire.CommandExecResponse:
-    spec = context.host.prepare(_wanted(params))
+    try:
+        spec = context.host.prepare(_wanted(params))
+    except ProfileError as error:
+        raise invalid_field(f"invalid permission profile: {error}", "permissionProfile") from error
     command = await context.host.open(
         spec,
         stdin=process.stdin,
@@ -264,19 +268,10 @@ def _wanted(params: wire.CommandExecParams) -> WantedCommand:
         cwd=params.cwd,
         policy=None if params.sandbox_policy is None else sandbox_policy(params.sandbox_policy),
         timeout_ms=None if params.disable_timeout else timeout_ms,
-        request=_profile(params),
+        request=RequestOverrides(permission_profile=params.permission_profile),
         environment=params.env,
         terminal=params.tty,
     )
-
-
-def _profile(params: wire.CommandExecParams) -> RequestOverrides:
-    if params.permission_profile is None:
-        return RequestOverrides()
-    mode = PERMISSION_PROFILES.get(params.permission_profile)
-    if mode is None:
-        raise invalid_field(f"invalid permission profile: {params.permission_profile[:100]}")
-    return RequestOverrides(sandbox=mode)
 
 
 def _check(params: wire.CommandExecParams) -> None:

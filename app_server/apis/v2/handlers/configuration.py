@@ -12,14 +12,20 @@ from pydantic import ValidationError
 from app_server.apis.router import Route, constant, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices
-from app_server.apis.v2.settings import PERMISSION_PROFILES
 from app_server.core.config.effective import LayerKind, Overridden, SettingsLayer
+from app_server.core.config.permission_profiles import (
+    READ_ONLY,
+    ListedProfile,
+    ProfileError,
+    listed_profiles,
+    policy_named,
+)
 from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import RequestOverrides
-from app_server.core.errors import InvalidSettings, VersionConflict
+from app_server.core.config.types import Config, RequestOverrides
+from app_server.core.errors import BeyondClientRights, InvalidSettings, VersionConflict
 from app_server.rpc.errors import RpcError
 from app_server_protocol.jsonrpc import INVALID_REQUEST
-from app_server_protocol.structs import Json
+from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2 import config as wire
 from app_server_protocol.v2 import settings as choices
 
@@ -54,10 +60,37 @@ async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wi
 async def permission_profile_list(
     source: UserSettings, params: choices.PermissionProfileListParams
 ) -> choices.PermissionProfileListResponse:
-    """List the three kinds of sandboxes; all can be chosen."""
-    profiles = [choices.PermissionProfileSummary(id=id, allowed=True) for id in PERMISSION_PROFILES]
+    """List the built-in profiles and the user's. One is not allowed that cannot be chosen: it has a mistake, or gives
+    more than the user leaves to clients. Raises ConfigError.
+    """
+    config = _with_any_profile(source, params.cwd)
+    profiles = [
+        choices.PermissionProfileSummary(
+            id=each.id, description=each.description, allowed=_is_allowed(source, config, each)
+        )
+        for each in listed_profiles(config.permissions.profiles)
+    ]
     page, next_cursor = page_by_position(profiles, params.cursor, params.limit)
     return choices.PermissionProfileListResponse(data=page, next_cursor=next_cursor)
+
+
+def _with_any_profile(source: UserSettings, cwd: str | None) -> Config:
+    """Return the configuration, with a built-in profile where the configured one cannot be chosen."""
+    try:
+        return source.load(RequestOverrides(cwd=cwd))
+    except ProfileError:
+        return source.load(RequestOverrides(cwd=cwd, permission_profile=READ_ONLY))
+
+
+def _is_allowed(source: UserSettings, config: Config, profile: ListedProfile) -> bool:
+    if profile.problem is not None:
+        return False
+    policy = policy_named(config.permissions.profiles, profile.id)
+    try:
+        source.check(config, replace(config.permissions, sandbox_policy=policy))
+    except BeyondClientRights:
+        return False
+    return True
 
 
 def shown_config(settings: Mapping[str, Json]) -> wire.ShownConfig:

@@ -16,6 +16,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers import threads
 from app_server.apis.v2.loaded_threads import FoundThread
+from app_server.apis.v2.reopening import reopened
 from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import overrides_of, thread_status
 from app_server.conversations.adapter import Activity, ConversationStatus
@@ -180,7 +181,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
     id, path = await _source(context, params)
     keeps = await _kept_lines(context, params, id, path)
     with threads.settings_errors():
-        config = await threads.reopened(context.config, context.reading.stored, path, overrides_of(params))
+        config = await reopened(context.config, context.reading.stored, path, overrides_of(params))
     origin = Fork(path, keeps, params.ephemeral)
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():

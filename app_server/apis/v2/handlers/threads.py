@@ -18,6 +18,7 @@ from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.apis.v2.news import AccountLimits, shown_goal, token_usage
 from app_server.apis.v2.outbound import ThreadAdapter
+from app_server.apis.v2.reopening import reopened
 from app_server.apis.v2.services import SUBSCRIPTION, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import (
     client_tools,
@@ -25,19 +26,15 @@ from app_server.apis.v2.settings import (
     overrides_of,
     shown_settings,
     thread_status,
-    with_last_settings,
 )
 from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.unused import IdleUnloader
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, ConfigError, RolloutNotFound
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.pages import PageRequest
 from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
 from app_server.core.session.handle import SessionFacts
@@ -190,23 +187,6 @@ def settings_errors() -> Iterator[None]:
     except ConfigError as error:
         text = str(error).removeprefix(UNREADABLE_CONFIG)
         raise invalid_request(f"{UNREADABLE_CONFIG}{text}", "config") from error
-
-
-async def reopened(
-    source: UserSettings, stored: StoredConversations, path: Path, given: RequestOverrides
-) -> Config:
-    """Load the settings of a stored thread; what the request leaves open is as it was in its last turn. Rights are not,
-    where they are more than the user leaves to clients; and neither they nor the folder are, where the file is none of
-    the server's own. Raises ConfigError.
-    """
-    last = await stored.last_settings(path)
-    if not await stored.has(path):
-        here = replace(given, cwd=given.cwd or str(source.cwd))
-        return source.load(with_last_settings(here, last, rights=False))
-    try:
-        return source.load(with_last_settings(given, last))
-    except BeyondClientRights:
-        return source.load(with_last_settings(given, last, rights=False))
 
 
 def in_force(facts: SessionFacts) -> dict[str, Json]:

@@ -238,7 +238,7 @@ def test_approval_policies_come_back(policy: engine.AskForApproval) -> None:
     ],
 )
 def test_sandbox_policies_come_back(policy: engine.SandboxPolicy) -> None:
-    assert settings.sandbox_policy(settings.shown_sandbox_policy(policy)) == policy
+    assert settings.sandbox_policy(settings.shown_sandbox_policy(policy, "/w")) == policy
 
 
 def test_no_sandbox_gives_more_than_was_asked_for() -> None:

@@ -1,0 +1,51 @@
+"""The settings of a stored thread that is opened again, from a request and from the thread's last turn.
+
+The permission profile of the last turn counts by its name: what the name means is said by the settings, never by the
+stored conversation.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app_server.apis.v2.settings import with_last_settings
+from app_server.core.config.permission_profiles import ProfileError
+from app_server.core.config.settings import UserSettings
+from app_server.core.config.settings_reader import plain_name
+from app_server.core.config.types import Config, RequestOverrides, SettingsWarning
+from app_server.core.errors import BeyondClientRights
+from app_server.core.rollout.stored_conversations import StoredConversations
+from app_server_protocol.structs import replace
+
+
+async def reopened(
+    source: UserSettings, stored: StoredConversations, path: Path, given: RequestOverrides
+) -> Config:
+    """Load the settings of a stored thread; what the request leaves open is as it was in its last turn. Rights are not,
+    where they are more than the user leaves to clients; and neither they nor the folder are, where the file is none of
+    the server's own. Raises ConfigError.
+    """
+    last = await stored.last_settings(path)
+    if not await stored.has(path):
+        here = replace(given, cwd=given.cwd or str(source.cwd))
+        return source.load(with_last_settings(here, last, rights=False))
+    asked = with_last_settings(given, last)
+    try:
+        return source.load(asked)
+    except BeyondClientRights:
+        return source.load(with_last_settings(given, last, rights=False))
+    except ProfileError as error:
+        if asked.permission_profile == given.permission_profile:
+            raise
+        return _without_profile(source.load(with_last_settings(given, last, sandbox=False)), asked, error)
+
+
+def _without_profile(config: Config, asked: RequestOverrides, error: ProfileError) -> Config:
+    """Add the warning that the profile of a thread's last turn cannot be chosen any more."""
+    last, now = (plain_name(name or "") for name in (asked.permission_profile, config.permissions.profile))
+    instead = f"the configured one, `{now}`, holds" if now else "the configured sandbox holds"
+    warning = SettingsWarning(
+        f"The last turn's permission profile `{last}` cannot be chosen ({error}); {instead}."
+    )
+    notices = replace(config.notices, warnings=(*config.notices.warnings, warning))
+    return replace(config, notices=notices)
