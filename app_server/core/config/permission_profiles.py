@@ -15,8 +15,9 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.core.config.kinds import quote, type_name
+from app_server.core.config.profile_settings import ProfileSettings
 from app_server.core.config.settings_reader import did_you_mean, plain_name
-from app_server.core.config.types import ProfileSettings, SettingsWarning
+from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError
 from app_server_protocol.ids import sound_path
 from app_server_protocol.policy import (

@@ -25,6 +25,7 @@ from app_server.core.config.permission_profiles import (
     policy_named,
     profile_warnings,
 )
+from app_server.core.config.profile_settings import ProfileSettings
 from app_server.core.config.settings_reader import SettingsTable, derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, changeable_folders, trust_of
@@ -227,14 +228,14 @@ def _provider(provider_id: str, providers: Mapping[str, types.ProviderConfig]) -
 
 def _sandbox(
     settings: SettingsTable, place: types.SettingsPlace, trusted: bool | None
-) -> tuple[SandboxPolicy, str | None, types.ProfileSettings]:
+) -> tuple[SandboxPolicy, str | None, ProfileSettings]:
     """Return the sandbox, the name of its profile (None where `sandbox_mode` decided), and what else can be chosen by
     name. By default, the workspace is writable if the user trusts it, and read-only otherwise.
     """
     folders = _folders(
         settings.table("sandbox_workspace_write"), "writable_roots", place.cli.writable_folders, place
     )
-    profiles = types.ProfileSettings(
+    profiles = ProfileSettings(
         tables=settings.get("permissions"),
         user_home=place.environment.get("HOME"),
         workspace=_workspace(settings.table("sandbox_workspace_write"), place),

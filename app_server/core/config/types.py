@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.config.features import Features
+from app_server.core.config.profile_settings import ProfileSettings
 from app_server.core.errors import FilePosition
 from app_server_protocol.policy import (
     AskForApproval,
@@ -24,7 +25,6 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     TurnMode,
     Verbosity,
-    WorkspaceWrite,
 )
 from app_server_protocol.structs import Discreet, Json
 
@@ -206,15 +206,6 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None
     show_raw_reasoning: bool = False
-
-
-class ProfileSettings(Struct, frozen=True, kw_only=True):
-    """Permission profiles by name (None without `[permissions]`), read when they are chosen, and what they need."""
-
-    tables: Mapping[str, Json] | None = None
-    user_home: str | None = None
-    workspace: WorkspaceWrite = WorkspaceWrite()
-    folders: tuple[str, ...] = ()
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True):

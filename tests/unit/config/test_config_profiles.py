@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config.permission_profiles import NO_NETWORK, ProfileError, listed_profiles, policy_named
+from app_server.core.config.profile_settings import ProfileSettings
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import (
     CliOverrides,
     Config,
-    ProfileSettings,
     RequestOverrides,
     SettingsPlace,
 )
