@@ -26,6 +26,7 @@ import anyio.lowlevel
 import app_server_protocol as wire
 from app_server.core import own_programs
 from app_server.core.context import instructions
+from app_server.core.model import catalogue
 from app_server.core.own_programs import APPLY_PATCH, LAUNCHER, READER, WRITER
 
 log = logging.getLogger(__name__)
@@ -111,8 +112,8 @@ async def _quiet_moment(is_quiet: Callable[[], bool], deadline: float) -> None:
 
 
 def _steps() -> Iterator[None]:
-    """Import all modules of the server and the libraries of all of them, and read the texts for models and the code of
-    programs of ours that are started later.
+    """Import all modules of the server and the libraries of all of them, and read the texts for models, the catalogue
+    of models, and the code of programs of ours that are started later.
     """
     for name in chain(server_modules(), LIBRARIES):
         __import__(name)
@@ -120,6 +121,7 @@ def _steps() -> Iterator[None]:
     own_programs.carry(read_programs())
     for text in Path(instructions.__path__[0]).glob("*.md"):
         instructions.instruction_text(text.stem)
+    catalogue.bundled()
 
 
 def _installation() -> tuple[int, int]:

@@ -280,6 +280,11 @@ def _joined(own: Iterable[str], roots: Iterable[str], instead_of: Collection[str
     return tuple(dict.fromkeys((*kept, *roots)))
 
 
+def changeable_folders(cwd: str, policy: SandboxPolicy) -> tuple[str, ...]:
+    """Return the folders whose links the user need not have made: where commands write, or did under another policy."""
+    return (cwd, *writable_names(policy, cwd), "/tmp")
+
+
 def roots_beside(cwd: str, roots: Iterable[str]) -> tuple[str, ...]:
     """Return the other folders of a workspace, each once."""
     return tuple(root for root in dict.fromkeys(map(normpath, roots)) if root != normpath(cwd))

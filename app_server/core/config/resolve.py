@@ -28,7 +28,7 @@ from app_server.core.config.permission_profiles import (
 from app_server.core.config.profile_settings import ProfileSettings
 from app_server.core.config.settings_reader import SettingsTable, derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
-from app_server.core.config.trust import TRUST_LEVELS, changeable_folders, trust_of
+from app_server.core.config.trust import TRUST_LEVELS, trust_of
 from app_server.core.errors import describe
 from app_server.core.text_of_bytes import text_of_bytes
 from app_server_protocol.ids import sound_path
@@ -40,6 +40,7 @@ from app_server_protocol.policy import (
     SandboxMode,
     SandboxPolicy,
     WorkspaceWrite,
+    changeable_folders,
 )
 from app_server_protocol.structs import replace
 
@@ -317,7 +318,7 @@ def _instructions_file(name: str | None, place: types.SettingsPlace, policy: San
     path = place.home / _expanded(name, place.environment)
     shown = str(path) if str(path).isprintable() else quote(str(path))
     try:
-        fences = changeable_folders(place.cwd, policy)
+        fences = changeable_folders(str(place.cwd), policy)
         text = text_of_bytes(read_named(path, MAX_INSTRUCTIONS_BYTES, place.home, fences)).strip()
     except FileNotFoundError as error:
         raise derive_error(f"the instructions file {shown} cannot be read: it does not exist") from error

@@ -1,4 +1,4 @@
-"""Whether the user trusts a folder, by `[projects."/path"] trust_level`, and which folders commands may change.
+"""Whether the user trusts a folder, by `[projects."/path"] trust_level`.
 
 The trust level of a repository applies to all of it and to its linked worktrees. The repository's own claims are not
 trusted: a `.git` file marks a linked worktree only if the repository that it names points back to it.
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from app_server.beneath import read_named
 from app_server.core.real_path import real_path
-from app_server_protocol.policy import SandboxPolicy, writable_names
 
 MAX_POINTER_BYTES = 8192
 """A `.git` file is one line with one path."""
@@ -91,8 +90,3 @@ def _one_line(path: Path) -> str | None:
     except OSError:
         return None
     return text if text and "\0" not in text else None
-
-
-def changeable_folders(cwd: Path, policy: SandboxPolicy) -> tuple[str, ...]:
-    """Return the folders whose links the user need not have made: where commands write, or did under another policy."""
-    return (str(cwd), *writable_names(policy, str(cwd)), "/tmp")

@@ -17,14 +17,13 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
-from app_server.core.config.trust import changeable_folders
 from app_server.core.config.types import Config
 from app_server.core.file_rules import rules_of
 from app_server.core.git.repository import OnRefusal, belongs_to_another, project_of
 from app_server.core.git.safe_directories import is_safe_directory
 from app_server.core.real_path import real_path
 from app_server.core.text_of_bytes import text_of_bytes
-from app_server_protocol.policy import PermissionProfile
+from app_server_protocol.policy import PermissionProfile, changeable_folders
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +103,7 @@ def configured_instructions(
         settings.project_doc_fallback_filenames,
         on_refusal,
         sources,
-        changeable_folders(config.cwd, config.permissions.sandbox_policy),
+        changeable_folders(str(config.cwd), config.permissions.sandbox_policy),
         environment,
         _readable(config),
     )

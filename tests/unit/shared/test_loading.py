@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core import own_programs
 from app_server.core.own_programs import APPLY_PATCH, LAUNCHER, READER, WRITER
 from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, code_of, server_modules
 from tests.support.loading import modules_loaded_by
@@ -35,6 +36,18 @@ def test_programs_are_carried_with_all_that_they_import() -> None:
     for program in (WRITER, APPLY_PATCH, READER, LAUNCHER):
         carried = {name for name, (_, code) in code_of(program).items() if code is not None}
         assert carried == {program, *reachable(graph, program)}, program
+
+
+def test_every_file_of_the_server_that_is_no_module_is_read_ahead() -> None:
+    """A new one is read in `_steps`, and named here."""
+    core = Path(own_programs.INSTALLED, "app_server/core")
+    files = {
+        str(path.relative_to(core))
+        for path in core.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {name for name in files if not name.endswith((".py", ".md"))} == {"model/models.json"}
+    assert {str(Path(name).parent) for name in files if name.endswith(".md")} == {"context/instructions"}
 
 
 EXTRAS = ("ray", "rich", "prompt_toolkit", "starlette", "uvicorn", "opentelemetry", "shtab", "httpx")
