@@ -13,11 +13,15 @@ from typing import Final
 from app_server_protocol.policy import AskForApproval, SandboxMode
 from app_server_protocol.structs import Json
 
-SANDBOXES: Final[Sequence[Json]] = (
-    SandboxMode.READ_ONLY.value,
-    SandboxMode.WORKSPACE_WRITE.value,
-    SandboxMode.DANGER_FULL_ACCESS.value,
-)
+SANDBOXES: Final[Mapping[str, Sequence[Json]]] = {
+    "default_permissions": (":read-only", ":workspace", ":danger-full-access"),
+    "sandbox_mode": (
+        SandboxMode.READ_ONLY.value,
+        SandboxMode.WORKSPACE_WRITE.value,
+        SandboxMode.DANGER_FULL_ACCESS.value,
+    ),
+}
+"""By setting, the one that counts first. A permission profile of the user's own has no order."""
 POLICIES: Final[Sequence[Json]] = (
     AskForApproval.UNTRUSTED.value,
     AskForApproval.ON_REQUEST.value,
@@ -34,9 +38,11 @@ LESS: Final = {"network_access": False, "exclude_slash_tmp": True, "exclude_tmpd
 def stricter_rights(client: Mapping[str, Json], server: Mapping[str, Json]) -> dict[str, Json]:
     """Return the settings in which the command line of the client is stricter than that of the server."""
     found: dict[str, Json] = {}
-    for key, order in (("sandbox_mode", SANDBOXES), ("approval_policy", POLICIES)):
-        if _is_before(client.get(key), server.get(key), order):
-            found[key] = client[key]
+    sandbox, (_, most) = _sandbox(client), _sandbox(server)
+    if sandbox[1] is not None and most is not None and sandbox[1] < most:
+        found[sandbox[0]] = client[sandbox[0]]
+    if _is_before(client.get("approval_policy"), server.get("approval_policy"), POLICIES):
+        found["approval_policy"] = client["approval_policy"]
     ours, theirs = client.get(WORKSPACE), server.get(WORKSPACE)
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         less: dict[str, Json] = {key: value for key, value in LESS.items() if ours.get(key) is value}
@@ -45,6 +51,16 @@ def stricter_rights(client: Mapping[str, Json], server: Mapping[str, Json]) -> d
             less["writable_roots"] = [root for root in roots if root in most]
         found[WORKSPACE] = less
     return found
+
+
+def _sandbox(layer: Mapping[str, Json]) -> tuple[str, int | None]:
+    """Return the setting that chooses the sandbox of a layer, and how much that lets commands do; None if that cannot be
+    said.
+    """
+    for key, order in SANDBOXES.items():
+        if (chosen := layer.get(key)) is not None:
+            return key, order.index(chosen) if chosen in order else None
+    return "sandbox_mode", None
 
 
 def _is_before(one: Json, other: Json, order: Sequence[Json]) -> bool:

@@ -57,3 +57,31 @@ def test_a_workspace_has_what_both_give() -> None:
             "exclude_tmpdir_env_var": True,
             "writable_roots": ["/b"],
         }
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "counts"),
+    [
+        (("sandbox_mode", "read-only"), ("default_permissions", ":workspace"), ("sandbox_mode", "read-only")),
+        (
+            ("default_permissions", ":danger-full-access"),
+            ("sandbox_mode", "read-only"),
+            ("sandbox_mode", "read-only"),
+        ),
+        (
+            ("default_permissions", ":read-only"),
+            ("sandbox_mode", "danger-full-access"),
+            ("default_permissions", ":read-only"),
+        ),
+        (("default_permissions", "own"), ("sandbox_mode", "read-only"), ("sandbox_mode", "read-only")),
+        (("sandbox_mode", "read-only"), ("default_permissions", "own"), ("default_permissions", "own")),
+    ],
+)
+def test_permission_profiles_are_compared_with_modes(
+    client: tuple[str, str], server: tuple[str, str], counts: tuple[str, str]
+) -> None:
+    def as_json(setting: tuple[str, str]) -> tuple[str, str]:
+        return setting[0], f'"{setting[1]}"'
+
+    found = settings(CliOverrides(settings=(as_json(client),)), CliOverrides(settings=(as_json(server),)))
+    assert found == {counts[0]: counts[1]}
