@@ -54,9 +54,7 @@ def stricter_rights(client: Mapping[str, Json], server: Mapping[str, Json]) -> d
 
 
 def _sandbox(layer: Mapping[str, Json]) -> tuple[str, int | None]:
-    """Return the setting that chooses the sandbox of a layer, and how much that lets commands do; None if that cannot be
-    said.
-    """
+    """Return the setting that chooses the sandbox of a layer, and its place in the order; None if it has none."""
     for key, order in SANDBOXES.items():
         if (chosen := layer.get(key)) is not None:
             return key, order.index(chosen) if chosen in order else None
