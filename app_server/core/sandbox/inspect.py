@@ -71,8 +71,20 @@ def inspect(
         kept=kept,
         superuser=superuser,
         profile=profile,
-        programs=() if profile is None else programs(),
+        programs=() if profile is None else (*programs(), *_resolver(policy)),
     )
+
+
+RESOLVER = "/etc/resolv.conf"
+
+
+def _resolver(policy: SandboxPolicy) -> tuple[str, ...]:
+    """Return the file with the addresses of name servers, to which a link in `/etc` leads on many machines, where
+    commands have the network.
+    """
+    real = real_path(RESOLVER)
+    wanted = isinstance(policy, PermissionProfile) and policy.network and os.path.isfile(real)
+    return (real,) if wanted else ()
 
 
 def _is_kept(folder: str) -> bool:

@@ -90,7 +90,7 @@ def profile_plan(profile: PermissionProfile, facts: SandboxFacts, *, approved: b
             links=() if visible is None else tuple(link for link in found.links if not inside(link, visible)),
             hidden=tuple(places.hidden),
             reopened=tuple(places.reopened),
-            programs=tuple(place for place in facts.programs if not rules.may_read(place)),
+            programs=tuple(place for place in facts.programs if not _is_shown(place, rules, visible)),
             rules=found.rules,
             profile=profile.id,
             subtracts=_subtracts(found.rules) or bool(found.rules.patterns),
@@ -220,6 +220,10 @@ def _to_pin(pinned: set[str], read_only: set[str], places: _Places) -> Iterable[
         for place in pinned - read_only - set(places.reopened)
         if not below(place, read_only) or inside(place, places.reopened)
     )
+
+
+def _is_shown(place: str, rules: FileRules, visible: tuple[str, ...] | None) -> bool:
+    return rules.may_read(place) or (visible is not None and rules.right(place) is Right.ABSENT)
 
 
 def _own(facts: SandboxFacts, rules: FileRules) -> Iterable[str]:

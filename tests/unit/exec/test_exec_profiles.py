@@ -12,6 +12,7 @@ import pytest
 from app_server.core.errors import LaunchError, SandboxUnavailable
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.own_programs import reader_command
+from app_server.core.sandbox import inspect
 from app_server.core.sandbox.plan import SandboxPlan, for_own_program
 from app_server_protocol.policy import PermissionProfile
 from app_server_protocol.structs import Json
@@ -201,6 +202,27 @@ async def test_the_profiles_of_vs_code_show_the_workspace_and_the_system_alone(
     assert (full.ws / "made").exists() == (name != "vscode-workspace-read-only")
     assert not (full.ws.parent / "x").exists()
     assert not {"home", "root", "var", "srv"} & set(text(result).splitlines())
+
+
+async def test_name_servers_are_known_where_there_is_a_network(
+    full: Bench, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (elsewhere / "resolv.conf").write_text("nameserver 127.0.0.53\n")
+    monkeypatch.setattr(inspect, "RESOLVER", str(elsewhere / "resolv.conf"))
+    script = f"cat {elsewhere}/resolv.conf; cat {elsewhere}/key"
+    assert text(await full.sh(script, policy=named(VS_CODE, "vscode-workspace-network"))).startswith(
+        "nameserver"
+    )
+    assert "127.0.0.53" not in text(await full.sh(script, policy=named(VS_CODE, "vscode-workspace")))
+
+
+async def test_login_shells_are_recorded_where_the_recording_can_be_read(full: Bench) -> None:
+    shown = full.runner.plan(named(VS_CODE, "vscode-workspace"), str(full.ws))
+    assert shown is not None
+    assert shown.view.programs == ()
+    hidden = full.runner.plan(profile({os.path.dirname(sys.prefix): "deny"}), str(full.ws))
+    assert hidden is not None
+    assert os.path.realpath(sys.prefix) in hidden.view.programs
 
 
 async def test_a_profile_begins_with_nothing(full: Bench) -> None:
