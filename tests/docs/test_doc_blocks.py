@@ -101,7 +101,8 @@ def test_what_another_test_runs_is_named_there() -> None:
 @pytest.mark.parametrize("block", of("toml"), ids=str)
 def test_a_configuration_can_be_used_as_it_stands(block: Block, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(block.text, encoding="utf-8")
-    config = load_config(SettingsPlace(home=tmp_path, cwd=tmp_path))
+    place = SettingsPlace(home=tmp_path, cwd=tmp_path, environment={"HOME": str(tmp_path)})
+    config = load_config(place)
     assert [str(each) for each in config.notices.warnings] == []
     assert config.notices.old_names == ()
 

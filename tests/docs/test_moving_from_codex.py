@@ -29,6 +29,10 @@ def loaded(folder: Path, text: str) -> Config:
             'wire_api = "chat"',
             'model_provider = "m"\n[model_providers.m]\nname = "m"\nbase_url = "http://[::1]/v1"\nwire_api = "chat"',
         ),
+        (
+            "`default_permissions`, `[permissions.NAME]`",
+            'default_permissions = "a"\n[permissions.a]\nextends = ":workspace"',
+        ),
     ],
 )
 def test_what_is_said_to_work_does(shown: str, text: str, tmp_path: Path) -> None:
@@ -36,9 +40,7 @@ def test_what_is_said_to_work_does(shown: str, text: str, tmp_path: Path) -> Non
     assert [str(each) for each in loaded(tmp_path, text).notices.warnings] == []
 
 
-@pytest.mark.parametrize(
-    "text", ['default_permissions = ":workspace"', "[permissions.a]", "[hooks]", "[agents]", "[anything]"]
-)
+@pytest.mark.parametrize("text", ["[hooks]", "[agents]", "[anything]"])
 def test_what_is_said_to_be_unknown_is_a_warning_and_gives_nothing(text: str, tmp_path: Path) -> None:
     config = loaded(tmp_path, text)
     [warning] = config.notices.warnings

@@ -31,9 +31,9 @@ def filesystem_lines(profile: PermissionProfile) -> Iterator[str]:
     yield '    <permission_profile type="managed">'
     for rule in profile.rules:
         place = join(rule.place, rule.below) if rule.below else rule.place
-        kind = "glob" if rule.is_pattern else "special" if place.startswith(":") else "path"
+        element = "glob" if rule.is_pattern else "special" if place.startswith(":") else "path"
         fixed = ' escalatable="false"' if rule.access is Access.DENY else ""
-        yield f'      <entry access="{rule.access}"{fixed}><{kind}>{_escaped(place)}</{kind}></entry>'
+        yield f'      <entry access="{rule.access}"{fixed}><{element}>{_escaped(place)}</{element}></entry>'
     yield "    </permission_profile>"
     yield "  </filesystem>"
 
