@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
@@ -27,8 +28,9 @@ from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.catalogue import find_model
-from app_server.core.model.model_client import ModelClient
+from app_server.core.model.model_client import ModelClient, Pacing
 from app_server.core.model.model_list import ModelList, list_models
+from app_server.core.model.quirks import Lessons
 from app_server.core.notify import NotifyProgram, turn_complete
 from app_server.core.opening import ProcessEnvironment
 from app_server.core.session.services import TurnCompleted
@@ -63,6 +65,8 @@ class Models(Struct, frozen=True):
     auth: AuthManager
     jitter: Callable[[], float]
     gate: RequestGate | None = None
+    lessons: Lessons = msgspec.field(default_factory=Lessons)
+    """What refusals have taught; one for all conversations."""
 
     def of(self, config: Config, telemetry: ConversationTelemetry, caller: CurrentCaller) -> ModelClient:
         return ModelClient(
@@ -71,8 +75,8 @@ class Models(Struct, frozen=True):
             env=caller.environment,
             identity=caller.caller.identity(),
             login=self.auth.with_keys(caller.api_keys, caller.first_api_keys).under(config.login),
-            rng=self.jitter,
-            gate=self.gate,
+            pacing=Pacing(self.jitter, self.gate),
+            lessons=self.lessons,
             watch=None if telemetry is NO_TELEMETRY else telemetry.api_request,
         )
 

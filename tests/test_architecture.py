@@ -131,7 +131,7 @@ PURE_MODULES = {
     "app_server.core.http": {"address", "exchange", "sse"},
     "app_server.core.mcp": {"faults", "offer"},
     "app_server.core.model": {
-        *("api_failures", "catalogue", "chat_api", "payload", "prompt", "responses_api"),
+        *("api_failures", "catalogue", "chat_reader", "chat_writer", "payload", "prompt", "responses_api"),
     },
     "app_server.core.patch": {
         *("changes", "diff", "hunks", "parse", "planner", "safety", "shell_forms"),

@@ -21,7 +21,7 @@ from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http import sse, transport
 from app_server.core.http.transport import HttpcoreResponse
 from app_server.core.model import payload, stream
-from app_server.core.model.chat_api import ChatDecoder
+from app_server.core.model.chat_reader import ChatDecoder
 from app_server.core.model.model_errors import ResponseTooLarge
 from app_server.core.model.prompt import Completed, OutputItemDone, OutputTextDelta
 from app_server.core.model.responses_api import ResponsesDecoder

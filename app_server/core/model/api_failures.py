@@ -6,16 +6,18 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Final
 
 from msgspec import Struct
 
 from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model import model_errors
+from app_server.core.model.catalogue import bundled
 from app_server.core.model.payload import count, mapping, parse_object, text_of
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
-from app_server_protocol.structs import Json
+from app_server_protocol.structs import Json, json_bytes
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:
@@ -54,15 +56,15 @@ _NO_MODEL: Final = (
     r"|\bnot a valid model\b|\b(?:no such|unknown|invalid) model\b"
 )
 """How local servers say in words only that they have no such model."""
-_TOO_LONG: Final = (
-    r"(?i)\b(?:maximum|exceed\w*|greater|longer|larger|overflow\w*|only)\b.{0,80}"
-    r"\b(?:context|model) (?:length|size|window)\b"
-    r"|\bcontext (?:length|size|window)\b.{0,80}\bexceed"
-    r"|\binput token count\b.{0,40}\bexceed"
-    r"|\bprompt is too long\b"
+_RATE: Final = r"(?i)rate limit|too many requests|per minute"
+"""Words of a limit of requests, in which a length means something else."""
+_FINAL: Final = r"(?i)\btemplate\b|jinja|tool-call-parser|tool_call_parser|out of memory|more system memory"
+"""Words of a server's own fault that another attempt does not mend."""
+_USED_UP: Final = (
+    r"(?i)insufficient_quota|available balance|insufficient (?:balance|credits?)|\bbilling\b|out of credits"
 )
-"""How local servers and gateways that have no code for it say that the conversation is too long."""
-_DELAY: Final = r"(?i)try again in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)"
+_RETRY_DELAY: Final = r"\"retryDelay\"\s*:\s*\"(\d+(?:\.\d+)?)s\""
+_DELAY: Final = r"(?i)(?:try again|retry) in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)"
 _PART: Final = r"(?i)(\d+(?:\.\d+)?)\s*([a-z]+)"
 _SECONDS: Final[Mapping[str, float]] = {
     "ms": 0.001,
@@ -70,6 +72,51 @@ _SECONDS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
     "h": 3600.0,
 }
+
+
+@cache
+def _too_long_pattern() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{each})" for each in bundled().too_long), re.IGNORECASE)
+
+
+def says_too_long(text: str) -> bool:
+    """Return whether a provider's words say that the conversation does not fit the model's window."""
+    start = text[: model_errors.LONGEST_EXCERPT]
+    return _too_long_pattern().search(start) is not None and not re.search(_RATE, start)
+
+
+def error_object(body: bytes) -> dict[str, Json]:
+    """Return the error of a refusal, be it an object, or a list of one as Google writes it; empty if there is none."""
+    parsed = parse_object(body)
+    if parsed is None and body.lstrip()[:1] == b"[":
+        parsed = parse_object(body.strip()[1:-1].strip())
+    error = (parsed or {}).get("error")
+    if isinstance(error, dict):
+        return error
+    return {**(parsed or {}), "message": error} if isinstance(error, str) else (parsed or {})
+
+
+def words_of(error: dict[str, Json], body: str) -> str:
+    """Return the provider's own words of an error, wherever it writes them."""
+    for value in (
+        error.get("message"),
+        _details(error.get("detail")),
+        mapping(error.get("metadata")).get("raw"),
+    ):
+        if text := text_of(value):
+            return text
+    return re.sub(r"<[^>]*>", " ", body).strip()
+
+
+def _details(detail: Json) -> str | None:
+    """Return the words of a list of validation errors, or of a text."""
+    if not isinstance(detail, list):
+        return text_of(detail)
+    found = []
+    for each in map(mapping, detail[:5]):
+        place = ".".join(str(part) for part in each.get("loc") or ())
+        found.append(f"{place}: {each.get('msg', '')}" if place else str(each.get("msg", "")))
+    return "; ".join(found) or None
 
 
 def reported_failure(error: Json) -> ModelError:
@@ -82,8 +129,10 @@ def reported_failure(error: Json) -> ModelError:
     known = known_failure(code if isinstance(code, str) else "", message)
     if known is not None:
         return known
-    if re.search(_TOO_LONG, message[: model_errors.LONGEST_EXCERPT]):
+    if says_too_long(message):
         return ContextWindowExceeded()
+    if isinstance(code, int) and 400 <= code < 600:
+        return request_failure(code, {}, json_bytes({"error": details})).error
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
     if delay is not None and delay > LONGEST_WAIT:
         return model_errors.wait_too_long(429, delay)
@@ -140,8 +189,8 @@ class RequestFailure(Struct, frozen=True):
 def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> RequestFailure:
     """Return the failure for a status other than 2xx. Header names are in lower case."""
     text = body.decode("utf-8", "replace")
-    details = mapping((parse_object(body) or {}).get("error"))
-    message = text_of(details.get("message")) or text
+    details = error_object(body)
+    message = words_of(details, text)
     kinds = [kind for kind in (details.get("type"), details.get("code")) if isinstance(kind, str)]
     if status == 429 and "usage_limit_reached" in kinds:
         plan, resets_at = text_of(details.get("plan_type")), count(details.get("resets_at"))
@@ -152,10 +201,14 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
             return RequestFailure(known)
     if status == 401:
         return RequestFailure(model_errors.Unauthorized())
-    if status in (408, 429) or status >= 500:
-        return _overloaded(status, headers, named=model_errors.OVERLOADED in kinds)
-    if status in (400, 413, 422) and re.search(_TOO_LONG, message[: model_errors.LONGEST_EXCERPT]):
+    if status == 413 or (status in (400, 422, 500) and says_too_long(message)):
         return RequestFailure(ContextWindowExceeded())
+    if status in (402, 429) and re.search(_USED_UP, text[: model_errors.LONGEST_EXCERPT]):
+        return RequestFailure(
+            known_failure("insufficient_quota", message) or model_errors.provider_failing("")
+        )
+    if status in (408, 429) or status >= 500:
+        return _overloaded(status, headers, message, kinds, text)
     if status == 403 and "Cloudflare" in text and "blocked" in text:
         return RequestFailure(model_errors.access_blocked(status))
     if status in (400, 404) and ("model_not_found" in kinds or re.search(_NO_MODEL, message)):
@@ -163,24 +216,44 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
     return RequestFailure(model_errors.UnexpectedStatus(status, text))
 
 
-def refuses_usage(failure: RequestFailure) -> bool:
-    """Tell whether the provider does not take the option by which Chat Completions are asked for counts of tokens."""
-    error = failure.error
-    return isinstance(error, model_errors.UnexpectedStatus) and (
-        "stream_options" in error.body or "include_usage" in error.body
-    )
+OVERLOADED_STATUS: Final = 529
+"""Status by which Anthropic and its gateways say that they are overloaded."""
 
 
-def _overloaded(status: int, headers: Mapping[str, str], *, named: bool) -> RequestFailure:
-    """`named`: by the error's own code."""
+def _overloaded(
+    status: int, headers: Mapping[str, str], message: str, kinds: list[str], text: str
+) -> RequestFailure:
+    """Return the failure of a provider that may answer later; one of its own that does not pass is final."""
+    if status >= 500 and re.search(_FINAL, message[: model_errors.LONGEST_EXCERPT]):
+        return RequestFailure(model_errors.UnexpectedStatus(status, message))
     delay = retry_after(headers)
+    if delay is None and status == 429:
+        delay = _delay_of_body(message, text) or _reset(headers)
     if delay is not None and delay > LONGEST_WAIT:
         return RequestFailure(model_errors.wait_too_long(status, delay), delay=delay)
     if status == 500:
-        return RequestFailure(model_errors.provider_failing(), again=True, delay=delay)
+        return RequestFailure(model_errors.provider_failing(message), again=True, delay=delay)
     request_id = headers.get("x-request-id") or headers.get("cf-ray")
-    failed = model_errors.retry_limit_reached(status, request_id, overloaded=named)
+    named = status == OVERLOADED_STATUS or not {model_errors.OVERLOADED, "overloaded_error"}.isdisjoint(kinds)
+    words = message if status >= 500 else ""
+    failed = model_errors.retry_limit_reached(status, request_id, words, overloaded=named)
     return RequestFailure(failed, again=True, delay=delay)
+
+
+def _delay_of_body(message: str, text: str) -> float | None:
+    """Return the seconds that a refusal asks to wait in its words, or in Google's field."""
+    found = re.search(_RETRY_DELAY, text)
+    return float(found[1]) if found else delay_in(message)
+
+
+def _reset(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds until a limit that is used up is reset, as gateways write it: `6m0s`, `850ms`."""
+    for name, left in headers.items():
+        if "ratelimit-remaining" in name and left.strip() == "0":
+            kind = headers.get(name.replace("remaining", "reset"), "")
+            if (delay := delay_in(f"try again in {kind}")) is not None:
+                return delay
+    return None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -157,6 +157,15 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True):
             return effort
         return self.ultra or next((each for each in reversed(self.efforts) if each != ULTRA), "high")
 
+    def nearest_effort(self, effort: str) -> str:
+        """Return the effort that is sent for a chosen one: itself, or else the nearest lower one, or the lowest."""
+        sent = self.sent_effort(effort)
+        if not self.efforts or sent in self.efforts or sent not in EFFORT_ORDER:
+            return sent
+        known = [each for each in EFFORT_ORDER if each in self.efforts]
+        lower = [each for each in known if EFFORT_ORDER.index(each) < EFFORT_ORDER.index(sent)]
+        return lower[-1] if lower else known[0]
+
     @property
     def reasons(self) -> bool:
         return bool(self.efforts)
@@ -216,7 +225,7 @@ class CatalogueFile(Struct, frozen=True):
 UNKNOWN: Final = ModelRow(slug="unknown", apply_patch_tool_type="function")
 """A model of which nothing is known: a whole agent that is sent no reasoning effort unless somebody chose one."""
 
-PLAIN: Final = ModelRow(slug="unknown", supports_parallel_tool_calls=False)
+PLAIN: Final = ModelRow(slug="unknown", supports_parallel_tool_calls=False, thoughts="none")
 """The same for clients of the conversation API, which codex 0.58 gives no patch tool for such a model."""
 
 

@@ -22,15 +22,13 @@ from msgspec import Struct
 from app_server.core import remedies
 from app_server.core.auth.credentials import Credentials
 from app_server.core.caller import ClientIdentity
-from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.config.types import ProviderConfig
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.lazy import Lazy
-from app_server.core.model.api_failures import RequestFailure, rate_limits, refuses_usage, request_failure
-from app_server.core.model.chat_api import ChatDecoder, chat_body
-from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, key_source
-from app_server.core.model.item_bytes import ItemBytes
+from app_server.core.model.api_failures import RequestFailure, request_failure
+from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, key_source
 from app_server.core.model.model_errors import (
     TOO_MANY_REQUESTS,
     Unauthorized,
@@ -39,9 +37,11 @@ from app_server.core.model.model_errors import (
     connection_failed,
     excerpt,
 )
-from app_server.core.model.prompt import ModelEvent, Prompt, RateLimits, RequestSettings
-from app_server.core.model.responses_api import ResponsesDecoder, responses_body
+from app_server.core.model.prompt import Prompt, RequestSettings
+from app_server.core.model.quirks import Lessons, quirks_of
+from app_server.core.model.sent_items import SentItems
 from app_server.core.model.stream import EventStream
+from app_server.core.model.wires import Asked, Wire, make_wire
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn import TokenUsage
 from app_server_protocol.structs import replace
@@ -102,6 +102,15 @@ class RequestGate(Protocol):
         ...
 
 
+class Pacing(Struct, frozen=True):
+    """When requests of a conversation are sent."""
+
+    rng: Callable[[], float]
+    """Random numbers from 0 to 1, for the waits between attempts."""
+    gate: RequestGate | None = None
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+
+
 class ModelClient:
     """The connection of one conversation to its provider."""
 
@@ -113,20 +122,21 @@ class ModelClient:
         env: Mapping[str, str],
         identity: ClientIdentity,
         login: CredentialSource | None = None,
-        rng: Callable[[], float],
-        gate: RequestGate | None = None,
+        pacing: Pacing,
+        lessons: Lessons | None = None,
         watch: OnAttempt | None = None,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.provider = provider
         self._http, self._env, self._identity = http, env, identity
-        self._rng, self._gate, self._sleep = rng, gate, sleep
+        self._rng, self._gate, self._sleep = pacing.rng, pacing.gate, pacing.sleep
         self._login = login if provider.requires_openai_auth else None
         """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
         self._watch = watch
-        self._items = ItemBytes()
-        self._counts_usage = True
-        """Whether Chat Completions are asked for counts of tokens, until the provider refuses that."""
+        self._lessons = lessons or Lessons()
+        self._wire: Wire = make_wire(provider.wire_api)
+        self._sent = SentItems()
+        self._answers = 0
+        """Answers that were asked for."""
 
     def retry_delay(self, attempt: int) -> float:
         """Return the seconds to wait before that retry, the first being 1."""
@@ -136,9 +146,11 @@ class ModelClient:
     async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
         """Yield the events of a response. Entering and iterating raise ModelError."""
         async with AsyncExitStack() as stack:
-            answer, sent = await self._open_response(stack, prompt, settings)
+            self._answers += 1
+            answer, sent, asked = await self._open_response(stack, prompt, settings)
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
-            events = self._events(answer, chunks, settings)
+            first = self._wire.first_events(answer.headers)
+            events = EventStream(chunks, self._wire.decoder(asked), first)
             try:
                 yield events
             except ModelError as error:
@@ -151,40 +163,34 @@ class ModelClient:
                 with anyio.move_on_after(DRAIN_SECONDS):
                     await events.drain()
 
-    def _events(
-        self, answer: HttpResponse, chunks: AsyncIterator[bytes], settings: RequestSettings
-    ) -> EventStream:
-        if self.provider.wire_api is WireApi.CHAT:
-            return EventStream(chunks, ChatDecoder(live=settings.live_chat), [])
-        first: list[ModelEvent] = [RateLimits(rate_limits(answer.headers))]
-        return EventStream(chunks, ResponsesDecoder(), first)
-
     async def _open_response(
         self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings
-    ) -> tuple[HttpResponse, GatedRequest]:
+    ) -> tuple[HttpResponse, GatedRequest, Asked]:
         """Return the response, which `stack` closes, and the request that it answers."""
-        body = self._body(prompt, settings)
+        asked = self._asked(prompt, settings)
+        body = self._wire.body(asked)
         login = await self._credentials()
         if self._login is not None and key_source(self.provider, self._env, login) is None:
             # What the provider would say, after all retries where it cannot be reached.
             raise self._refused(login)
         renewed = reconnected = False
-        attempt = 0
+        attempt = lessons = 0
         while True:
-            target = self._target(settings, login)
+            target = self._target(asked, login)
             async with AsyncExitStack() as opened:
                 outcome, sent = await self._send(opened, settings, target, body, attempt)
                 if not isinstance(outcome, RequestFailure | HttpFailure):
                     stack.push_async_exit(opened.pop_all())
-                    return outcome, sent
+                    return outcome, sent, asked
             if isinstance(outcome, HttpFailure):
                 if outcome.reused_connection and not reconnected:
                     reconnected = True
                     continue
                 outcome = _broken(outcome, target, self.provider.id)
-            if self._counts_usage and refuses_usage(outcome):
-                self._counts_usage = False
-                body = self._body(prompt, settings)
+            if lessons < MOST_LESSONS and self._learns(outcome, asked, body):
+                lessons += 1
+                asked = self._asked(prompt, settings)
+                body = self._wire.body(asked)
                 continue
             if isinstance(outcome.error, Unauthorized):
                 if login is not None and target.secret == login.bearer and not renewed:
@@ -225,23 +231,43 @@ class ModelClient:
             error = str(outcome.error) if isinstance(outcome, RequestFailure) else None
             self._watch(attempt, seconds, outcome.status, error)
 
-    def _body(self, prompt: Prompt, settings: RequestSettings) -> bytes:
-        if self.provider.wire_api is WireApi.CHAT:
-            asks_usage = settings.live_chat and self._counts_usage
-            return chat_body(prompt, settings, self._items, asks_usage=asks_usage)
-        return responses_body(prompt, settings, self._items, stored=is_azure(self.provider))
+    def _asked(self, prompt: Prompt, settings: RequestSettings) -> Asked:
+        """Return the request as this provider wants it, by all that was learnt until now."""
+        sent = self._sent.of(prompt.input)
+        return Asked(
+            prompt=prompt if sent is prompt.input else replace(prompt, input=sent),
+            settings=settings,
+            quirks=quirks_of(self.provider, settings.model, self._lessons.of(self.provider, settings.model)),
+            provider=self.provider.id,
+            answer=f"{self._answers}-",
+        )
 
-    def _target(self, settings: RequestSettings, login: Credentials | None) -> Endpoint:
-        chat = self.provider.wire_api is WireApi.CHAT
-        path = "chat/completions" if chat else "responses"
-        target = endpoint(self.provider, path, env=self._env, identity=self._identity, login=login)
+    def _learns(self, failure: RequestFailure, asked: Asked, body: bytes) -> bool:
+        """Return whether a refusal teaches how the request would be taken; it counts from now on."""
+        if not isinstance(failure.error, UnexpectedStatus) or failure.status is None:
+            return False
+        lesson = _REFUSALS.get().lesson_of(failure.status, failure.error.body, body, asked.quirks)
+        if lesson is None:
+            return False
+        if lesson.forgets_thoughts:
+            learnt = self._sent.forget_thoughts(asked.prompt.input)
+        elif lesson.hides_images:
+            learnt = self._sent.hide_images(asked.prompt.input)
+        else:
+            self._lessons.learn(self.provider, asked.settings.model, lesson.quirks)
+            learnt = True
+        if learnt:
+            log.info("the provider %s refused a request; it is sent again: %s", self.provider.id, lesson)
+        return learnt
+
+    def _target(self, asked: Asked, login: Credentials | None) -> Endpoint:
+        target = endpoint(self.provider, self._wire.path, env=self._env, identity=self._identity, login=login)
         headers = {
             **target.headers,
             "accept": "text/event-stream",
             "content-type": "application/json",
         }
-        if not chat:
-            headers |= {"conversation_id": settings.conversation_id, "session_id": settings.conversation_id}
+        headers |= self._wire.headers(asked)
         return Endpoint(target.url, headers, target.secret)
 
     async def _send(
@@ -311,6 +337,10 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
     return RequestFailure(error, again=not useless)
 
 
+MOST_LESSONS = 3
+"""Refusals of one request from which something is learnt."""
+
+_REFUSALS = Lazy(lambda: import_module("app_server.core.model.refusals"))
 _MASKING = Lazy(lambda: import_module("app_server.masking"))
 
 

@@ -83,11 +83,14 @@ class ResponseTooLarge(ModelError):
 
 
 def retry_limit_reached(
-    status: int, request_id: str | None = None, *, overloaded: bool = False
+    status: int, request_id: str | None = None, words: str = "", *, overloaded: bool = False
 ) -> ModelError:
-    """Tell of a provider that was overloaded or rate limited on every attempt. `overloaded`: it said so in words."""
+    """Tell of a provider that was overloaded or rate limited on every attempt, with its own words if there are any.
+    `overloaded`: it said so by a code.
+    """
     suffix = f", request id: {request_id[:100]}" if request_id else ""
-    text = f"exceeded retry limit, last status: {status_line(status)}{suffix}"
+    said = f": {excerpt(words)}" if words else ""
+    text = f"exceeded retry limit, last status: {status_line(status)}{suffix}{said}"
     by_status = LIMITED if status == TOO_MANY_REQUESTS else ErrorClass.HTTP_CONNECTION_FAILED
     error_class = ErrorClass.SERVER_OVERLOADED if overloaded else by_status
     return ModelError(text, error_class, status=status, retryable=True)
@@ -99,9 +102,11 @@ def wait_too_long(status: int, seconds: float) -> ModelError:
     return ModelError(f"exceeded retry limit, last status: {status_line(status)}. {asked}", LIMITED)
 
 
-def provider_failing() -> ModelError:
-    """Tell of a provider that returned status 500 on every attempt."""
+def provider_failing(words: str) -> ModelError:
+    """Tell of a provider that returned status 500 on every attempt, with its own words if there are any."""
     text = "The model's provider is failing or overloaded at the moment (500 Internal Server Error)."
+    if words:
+        text = f"{text} It says: {excerpt(words)}"
     return ModelError(text, ErrorClass.INTERNAL_SERVER_ERROR, retryable=True)
 
 
@@ -113,8 +118,8 @@ def access_blocked(status: int) -> ModelError:
 
 INCOMPLETE = {
     "max_output_tokens": ErrorClass.OUTPUT_LIMIT,
-    "length": ErrorClass.OUTPUT_LIMIT,
-    "content_filter": ErrorClass.REFUSED,
+    **dict.fromkeys(("length", "max_tokens", "model_length"), ErrorClass.OUTPUT_LIMIT),
+    **dict.fromkeys(("content_filter", "safety", "sensitive", "refusal", "recitation"), ErrorClass.REFUSED),
 }
 """Why a provider stopped in the middle of an answer, in its own words."""
 
@@ -123,6 +128,11 @@ def incomplete_response(reason: str) -> ModelError:
     """Tell of a provider that stopped in the middle, and why."""
     text = f"The model's answer is incomplete, reason: {excerpt(reason)}"
     return ModelError(text, INCOMPLETE.get(reason, ErrorClass.OTHER))
+
+
+def answer_broken(reason: str) -> ModelError:
+    """Tell of an answer that its provider gave up in the middle; another attempt may end differently."""
+    return StreamDisconnected(f"the provider ended its answer with the reason {excerpt(reason)}")
 
 
 def connection_failed(provider: str, origin: str, reason: str, *, retryable: bool = True) -> ModelError:

@@ -5,6 +5,7 @@ sends it; and the events of its response, the same for all APIs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -30,6 +31,14 @@ class FreeformTool(Struct, frozen=True):
     name: str
     description: str
     format: Json
+
+
+TEXT_ARGUMENT: Final[Json] = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The text itself."}},
+    "required": ["input"],
+}
+"""Arguments of a function that stands for a tool of plain text, for providers that take functions only."""
 
 
 class WebSearchTool(Struct, frozen=True):
@@ -66,6 +75,8 @@ class RequestSettings(Struct, frozen=True, kw_only=True):
     """The user's setting; None for what the model's row says."""
     sends_chosen_effort: bool = False
     """An effort that was chosen is sent whatever is known of the model."""
+    max_output_tokens: int | None = None
+    """Most tokens of an answer, as the user set them; None if the provider decides."""
     live_chat: bool = False
     """Whether a Chat Completions answer comes in deltas and with its token counts, or in whole items."""
 
@@ -114,6 +125,8 @@ class Completed(Struct, frozen=True):
     """The response is complete. No event follows."""
 
     usage: TokenUsage | None
+    finish: str | None = None
+    """Reason of an answer that was cut or filtered, in the provider's word; None for a whole answer."""
 
 
 ModelEvent = (

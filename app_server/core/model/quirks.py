@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.config.types import ProviderConfig
 from app_server.core.model.catalogue import bundled
 from app_server_protocol.structs import Json
 
@@ -91,7 +91,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether calls that are printed as text are read as calls."""
     think_tags: str = "none"
     """Whether thoughts stand in `<think>` tags: `none`, `closed`, `open`."""
-    custom_tools: bool = False
+    custom_tools: bool = True
     """Whether the Responses API of the provider takes tools of free text."""
     web_search: bool = False
     """Whether the provider searches the web by itself."""
@@ -178,11 +178,6 @@ def _for_model(quirks: Mapping[str, Json], model: str) -> dict[str, Json]:
         name: bool(re.search(value, model)) if name in _FLAGS and isinstance(value, str) else value
         for name, value in quirks.items()
     }
-
-
-def wire_of(provider: ProviderConfig) -> WireApi:
-    """Return the API that a provider is asked over: the user's choice, or else the row's, or Chat Completions."""
-    return provider.wire_api
 
 
 class Lessons:

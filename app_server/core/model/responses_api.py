@@ -8,17 +8,19 @@ The decoder skips unreadable frames and unknown events; a response over the size
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
+from app_server.core.model.answers import lenient_arguments
 from app_server.core.model.api_failures import reported_failure
 from app_server.core.model.item_bytes import SCHEMA_NAME, ItemBytes, write_items
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
 from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of, token_usage
 from app_server.core.model.prompt import (
+    TEXT_ARGUMENT,
     Completed,
     Created,
     FreeformTool,
@@ -36,10 +38,23 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
+from app_server.core.model.quirks import Quirks
+from app_server.core.model.schema_forms import in_form
 from app_server_protocol.item_origin import without_origin
 from app_server_protocol.policy import ReasoningSummary
-from app_server_protocol.responses import ResponseItem, parse_response_item
-from app_server_protocol.structs import Json, json_bytes
+from app_server_protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    FunctionCallOutputPayload,
+    InputImage,
+    MessageItem,
+    ReasoningResponseItem,
+    ResponseItem,
+    parse_response_item,
+)
+from app_server_protocol.structs import Json, json_bytes, replace
 
 log = logging.getLogger(__name__)
 
@@ -145,34 +160,84 @@ _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
 }
 
 
-def responses_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes, *, stored: bool) -> bytes:
-    """`stored`: the provider keeps the conversation and wants its own item ids back."""
-    choices = (settings, stored, prompt.parallel_tool_calls, prompt.output_schema)
-    head, tail = cache.envelope(
-        (*choices, prompt.instructions, *prompt.tools),
-        lambda: _envelope(prompt, settings, stored=stored),
-    )
-    write = _with_id if stored else _without_id
-    items = write_items(prompt, cache, ("responses", stored), write)
-    return b'%b,"input":[%b],%b' % (head, b",".join(items), tail)
+class ResponsesWriter:
+    """Writes the requests of one conversation. What a request repeats of the last one is not written again."""
+
+    def __init__(self) -> None:
+        self._items = ItemBytes()
+
+    def body(self, prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> bytes:
+        """Return the body of a request."""
+        choices = (settings, quirks, prompt.parallel_tool_calls, prompt.output_schema)
+        head, tail = self._items.envelope(
+            (*choices, prompt.instructions, *prompt.tools), lambda: _envelope(prompt, settings, quirks)
+        )
+        sent = replace(prompt, input=_sent(prompt.input, quirks))
+        items = write_items(sent, self._items, quirks, lambda item: _item_json(item, quirks))
+        return b'%b,"input":[%b],%b' % (head, b",".join(items), tail)
 
 
-def _envelope(prompt: Prompt, settings: RequestSettings, *, stored: bool) -> tuple[bytes, bytes]:
+def _sent(items: Sequence[ResponseItem], quirks: Quirks) -> Sequence[ResponseItem]:
+    """Return the items that the provider takes: nothing blank, and no thoughts of another provider."""
+    return [item for item in items if not _is_unsent(item, quirks)]
+
+
+def _is_unsent(item: ResponseItem, quirks: Quirks) -> bool:
+    match item:
+        case MessageItem(role="assistant"):
+            return not any(not isinstance(part, InputImage) and part.text.strip() for part in item.content)
+        case ReasoningResponseItem():
+            if item.origin is not None:
+                return True
+            return item.encrypted_content is None and not (quirks.store_items or quirks.content_thoughts)
+        case _:
+            return False
+
+
+def _item_json(item: ResponseItem, quirks: Quirks) -> bytes:
+    sent = without_origin(item)
+    if isinstance(sent, MessageItem) and sent.role == "developer" and quirks.role != "developer":
+        sent = sent.model_copy(update={"role": quirks.role})
+    elif isinstance(sent, FunctionCall) and quirks.arguments == "object":
+        arguments = json_bytes(lenient_arguments(sent.arguments) or {}).decode()
+        sent = sent.model_copy(update={"arguments": arguments})
+    elif not quirks.custom_tools and isinstance(sent, CustomToolCall):
+        arguments = json_bytes({"input": sent.input}).decode()
+        sent = FunctionCall(name=sent.name, arguments=arguments, call_id=sent.call_id, id=sent.id)
+    elif not quirks.custom_tools and isinstance(sent, CustomToolCallOutput):
+        payload = FunctionCallOutputPayload(content=sent.output)
+        sent = FunctionCallOutput(call_id=sent.call_id, output=payload)
+    body = sent.to_json()
+    item_id = getattr(item, "id", None) if quirks.store_items else None  # outputs have none
+    return b'%b,"id":%b}' % (body[:-1], json_bytes(item_id)) if item_id else body
+
+
+def _envelope(prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> tuple[bytes, bytes]:
     reasoning = reasoning_options(settings)
+    if reasoning is not None and quirks.reasoning_context is not None:
+        reasoning |= {"context": quirks.reasoning_context}
+    encrypted = reasoning is not None or settings.row.thoughts is None
     head = {"model": settings.model, "instructions": prompt.instructions}
     tail: dict[str, Json] = {
-        "tools": [tool_json(tool) for tool in prompt.tools],
+        "tools": [
+            tool_json(tool, quirks)
+            for tool in prompt.tools
+            if quirks.web_search or not isinstance(tool, WebSearchTool)
+        ],
         "tool_choice": "auto",
         "parallel_tool_calls": prompt.parallel_tool_calls,
         "reasoning": reasoning,
-        "store": stored,
+        "store": quirks.store_items,
         "stream": True,
-        "include": ["reasoning.encrypted_content"] if reasoning is not None else [],
+        "include": ["reasoning.encrypted_content"] if encrypted else [],
         "prompt_cache_key": settings.conversation_id,
     }
+    if settings.max_output_tokens is not None:
+        tail["max_output_tokens"] = settings.max_output_tokens
     if text := text_options(prompt, settings):
         tail["text"] = text
-    return json_bytes(head)[:-1], json_bytes(tail)[1:]
+    sent = {name: value for name, value in tail.items() if name not in quirks.omit}
+    return json_bytes(head)[:-1], json_bytes(sent)[1:]
 
 
 def reasoning_options(settings: RequestSettings) -> dict[str, Json] | None:
@@ -210,15 +275,20 @@ def text_options(prompt: Prompt, settings: RequestSettings) -> dict[str, Json]:
     return options
 
 
-def tool_json(tool: ToolSpec) -> dict[str, Json]:
+def tool_json(tool: ToolSpec, quirks: Quirks) -> dict[str, Json]:
+    """Return a tool as a request describes it."""
+    if isinstance(tool, FreeformTool) and not quirks.custom_tools:
+        tool = FunctionTool(tool.name, tool.description, TEXT_ARGUMENT)
     match tool:
         case FunctionTool():
+            strict = {} if "strict" in quirks.omit else {"strict": tool.strict}
+            schema = tool.parameters if quirks.schema != "gemini" else in_form(tool.parameters, "gemini")
             return {
                 "type": "function",
                 "name": tool.name,
                 "description": tool.description,
-                "strict": tool.strict,
-                "parameters": tool.parameters,
+                **strict,
+                "parameters": schema,
             }
         case FreeformTool():
             return {
@@ -231,12 +301,3 @@ def tool_json(tool: ToolSpec) -> dict[str, Json]:
             return {"type": "web_search"}
         case LocalShellTool():
             return {"type": "local_shell"}
-
-
-def _without_id(item: ResponseItem) -> bytes:
-    return without_origin(item).to_json()
-
-
-def _with_id(item: ResponseItem) -> bytes:
-    body, item_id = _without_id(item), getattr(item, "id", None)  # outputs have none
-    return b'%b,"id":%b}' % (body[:-1], json_bytes(item_id)) if item_id else body

@@ -13,7 +13,7 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.http.exchange import HttpFailure, HttpRequest
 from app_server.core.model.catalogue import PLAIN
 from app_server.core.model.endpoints import CredentialSource
-from app_server.core.model.model_client import ModelClient, RequestGate
+from app_server.core.model.model_client import ModelClient, Pacing, RequestGate
 from app_server.core.model.prompt import ModelEvent, Prompt, RequestSettings
 from app_server_protocol.responses import InputText, MessageItem
 from app_server_protocol.structs import Json
@@ -135,9 +135,7 @@ def client_for(
         env=env or {},
         identity=IDENTITY,
         login=login,
-        rng=lambda: 0.5,
-        gate=gate,
-        sleep=sleep,
+        pacing=Pacing(lambda: 0.5, gate, sleep),
     )
 
 

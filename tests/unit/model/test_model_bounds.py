@@ -12,7 +12,7 @@ from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import SseFrame
 from app_server.core.model import payload, stream
 from app_server.core.model.api_failures import RequestFailure, rate_limits, request_failure, retry_after
-from app_server.core.model.chat_api import ChatDecoder
+from app_server.core.model.chat_reader import ChatDecoder
 from app_server.core.model.model_errors import (
     LONGEST_DELAY,
     ResponseTooLarge,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.http.sse import SseDecoder
 from app_server.core.model import prompt
-from app_server.core.model.chat_api import ChatDecoder
+from app_server.core.model.chat_reader import ChatDecoder
 from app_server_protocol.events.turn import TokenUsage
 from app_server_protocol.responses import (
     FunctionCall,

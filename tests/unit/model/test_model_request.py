@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from app_server.core.model.catalogue import find_model
-from app_server.core.model.chat_api import chat_body
+from app_server.core.model.chat_writer import ChatWriter
 from app_server.core.model.item_bytes import ItemBytes, plain_output
 from app_server.core.model.prompt import (
     FreeformTool,
@@ -15,7 +15,8 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
-from app_server.core.model.responses_api import responses_body
+from app_server.core.model.quirks import Quirks
+from app_server.core.model.responses_api import ResponsesWriter
 from app_server_protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
 from app_server_protocol.responses import (
     CustomToolCall,
@@ -79,11 +80,11 @@ def prompt(*items: ResponseItem, tools: Sequence[ToolSpec] = (), **fields: Json)
 
 def responses(of: Prompt, how: RequestSettings | None = None, *, stored: bool = False) -> Json:
     how = how or settings()
-    return json.loads(responses_body(of, how, ItemBytes(), stored=stored))
+    return json.loads(ResponsesWriter().body(of, how, Quirks(store_items=stored)))
 
 
 def chat(of: Prompt, *, asks_usage: bool = False) -> Json:
-    return json.loads(chat_body(of, settings(), ItemBytes(), asks_usage=asks_usage))
+    return json.loads(ChatWriter().body(of, settings(live_chat=asks_usage), Quirks(), "mine"))
 
 
 def test_a_plain_request() -> None:
@@ -176,11 +177,18 @@ def test_a_schema_for_the_answer() -> None:
 def test_all_kinds_of_tools() -> None:
     tools: list[ToolSpec] = [LocalShellTool(), PATCH, WebSearchTool(), SHELL]
     kinds = [tool["type"] for tool in responses(prompt(tools=tools))["tools"]]
+    assert kinds == ["local_shell", "custom", "function"]
+    searching = ResponsesWriter().body(prompt(tools=tools), settings(), Quirks(web_search=True))
+    kinds = [tool["type"] for tool in json.loads(searching)["tools"]]
     assert kinds == ["local_shell", "custom", "web_search", "function"]
     assert responses(prompt(tools=[PATCH]))["tools"] == [
         {"type": "custom", "name": "apply_patch", "description": "Patches.", "format": {"type": "grammar"}}
     ]
-    assert [tool["function"]["name"] for tool in chat(prompt(tools=tools))["tools"]] == ["shell"]
+    assert [tool["function"]["name"] for tool in chat(prompt(tools=tools))["tools"]] == [
+        "apply_patch",
+        "shell",
+    ]
+    assert "tools" not in chat(prompt())
 
 
 def test_internal_items_are_not_sent_to_the_model() -> None:
@@ -191,7 +199,7 @@ def test_internal_items_are_not_sent_to_the_model() -> None:
         user("b"),
     ]
     assert [item["content"][0]["text"] for item in responses(prompt(*items))["input"]] == ["a", "b"]
-    assert [message["content"] for message in chat(prompt(*items))["messages"][1:]] == ["a", "b"]
+    assert [message["content"] for message in chat(prompt(*items))["messages"][1:]] == ["a\n\nb"]
 
 
 def test_item_ids_go_back_only_to_who_keeps_them() -> None:
@@ -210,7 +218,7 @@ def test_encrypted_reasoning_goes_back_unchanged() -> None:
 
 
 def test_text_that_utf8_cannot_carry_is_sent_escaped() -> None:
-    body = responses_body(prompt(user("a\ud800b")), settings(), ItemBytes(), stored=False)
+    body = ResponsesWriter().body(prompt(user("a\ud800b")), settings(), Quirks())
     assert json.loads(body)["input"][0]["content"][0]["text"] == "a\ud800b"
     assert chat(prompt(user("a\ud800b")))["messages"][1]["content"]
 
@@ -234,7 +242,8 @@ def test_an_item_is_written_once_and_only_while_it_is_sent() -> None:
 
 
 def test_what_stands_around_the_items_is_written_anew_when_anything_of_it_changes() -> None:
-    cache, how = ItemBytes(), settings("gpt-5")
+    how, quirks = settings("gpt-5"), Quirks()
+    responses_writer, chat_writer = ResponsesWriter(), ChatWriter()
     of = prompt(user("a"), tools=[SHELL])
     bodies = [
         of,
@@ -246,16 +255,16 @@ def test_what_stands_around_the_items_is_written_anew_when_anything_of_it_change
         replace(of, parallel_tool_calls=not of.parallel_tool_calls),
     ]
     for one in bodies:
-        fresh = responses_body(one, how, ItemBytes(), stored=False)
-        assert responses_body(one, how, cache, stored=False) == fresh
-        assert responses_body(one, how, cache, stored=False) == fresh
+        fresh = ResponsesWriter().body(one, how, quirks)
+        assert responses_writer.body(one, how, quirks) == fresh
+        assert responses_writer.body(one, how, quirks) == fresh
         for asks in (True, False):
-            fresh = chat_body(one, how, ItemBytes(), asks_usage=asks)
-            assert chat_body(one, how, cache, asks_usage=asks) == fresh
+            asked = replace(how, live_chat=asks)
+            fresh = ChatWriter().body(one, asked, quirks, "mine")
+            assert chat_writer.body(one, asked, quirks, "mine") == fresh
     other = replace(how, conversation_id="another")
-    assert responses_body(of, other, cache, stored=False) == responses_body(
-        of, other, ItemBytes(), stored=False
-    )
+    fresh = ResponsesWriter().body(of, other, quirks)
+    assert responses_writer.body(of, other, quirks) == fresh
 
 
 def test_command_outputs_are_plain_beside_a_freeform_patch_tool() -> None:
@@ -269,10 +278,10 @@ def test_command_outputs_are_plain_beside_a_freeform_patch_tool() -> None:
         call("c4"),
         output("c4", "aborted by user"),
     ]
-    cache = ItemBytes()
+    writer = ResponsesWriter()
 
     def outputs(tools: Sequence[ToolSpec]) -> list[str]:
-        body = responses_body(prompt(*items, tools=tools), settings("gpt-5-codex"), cache, stored=False)
+        body = writer.body(prompt(*items, tools=tools), settings("gpt-5-codex"), Quirks())
         return [item["output"] for item in json.loads(body)["input"] if "output" in item]
 
     assert outputs([SHELL]) == [STORED_OUTPUT] * 3 + ["aborted by user"]
@@ -319,13 +328,12 @@ def test_chat_messages() -> None:
         FunctionCallOutput(call_id="c2", output=seen),
         WebSearchCall(status="completed", action=SearchAction(query="q")),
     ]
-    assert chat(prompt(*items))["messages"][1:] == [
-        {"role": "developer", "content": "mind"},
+    assert chat(prompt(*items))["messages"] == [
+        {"role": "system", "content": "Be useful.\n\nmind"},
         {"role": "user", "content": [{"type": "text", "text": "look"}, image]},
-        {"role": "assistant", "content": "Let me"},
         {
             "role": "assistant",
-            "content": None,
+            "content": "Let me",
             "tool_calls": [
                 {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": '{"a":1}'}}
             ],
@@ -338,7 +346,8 @@ def test_chat_messages() -> None:
                 {"id": "c2", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
             ],
         },
-        {"role": "tool", "tool_call_id": "c2", "content": [image]},
+        {"role": "tool", "tool_call_id": "c2", "content": "x\n(the picture follows)"},
+        {"role": "user", "content": [image]},
     ]
 
 
@@ -358,7 +367,15 @@ def test_calls_of_other_apis_are_sent_as_functions() -> None:
     assert done == {"role": "tool", "tool_call_id": "c1", "content": "ok"}
 
 
-def test_reasoning_goes_back_within_its_turn() -> None:
+@pytest.mark.parametrize(
+    ("back", "then", "later"),
+    [
+        ("always", {"old", "new", "late"}, {"old", "new", "late"}),
+        ("turn", {"new", "late"}, set()),
+        ("never", set(), set()),
+    ],
+)
+def test_reasoning_goes_back_as_the_provider_wants_it(back: str, then: set[str], later: set[str]) -> None:
     items: list[ResponseItem] = [
         user("1"),
         thought("old"),
@@ -367,15 +384,21 @@ def test_reasoning_goes_back_within_its_turn() -> None:
         thought("new"),
         call("c1"),
         output("c1"),
-        said("b"),
         thought("late"),
+        said("b"),
     ]
-    noted = {m["reasoning"]: m for m in chat(prompt(*items))["messages"] if "reasoning" in m}
-    assert set(noted) == {"new", "late"}
-    assert noted["new"]["tool_calls"][0]["id"] == "c1"
-    assert noted["late"]["content"] == "b"
-    later = chat(prompt(*items, user("3")))["messages"]
-    assert not any("reasoning" in message for message in later)
+    writer, quirks = ChatWriter(), Quirks(thoughts_back=back)
+
+    def noted(*more: ResponseItem) -> dict[str, Json]:
+        body = json.loads(writer.body(prompt(*items, *more), settings(), quirks, "mine"))
+        return {each["reasoning"]: each for each in body["messages"] if "reasoning" in each}
+
+    found = noted()
+    assert set(found) == then
+    if "new" in found:
+        assert found["new"]["tool_calls"][0]["id"] == "c1"
+        assert found["late"]["content"] == "b"
+    assert set(noted(user("3"))) == later
 
 
 def test_a_chat_asks_for_token_counts_where_it_is_told_to() -> None:

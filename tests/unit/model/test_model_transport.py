@@ -12,7 +12,7 @@ from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http.connections import MAX_IDLE_CONNECTIONS
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
 from app_server.core.http.lazy_http import LazyHttp
-from app_server.core.model.model_client import ModelClient
+from app_server.core.model.model_client import ModelClient, Pacing
 from app_server.core.model.model_errors import (
     ResponseTooLarge,
     UnexpectedStatus,
@@ -39,7 +39,7 @@ async def http() -> AsyncIterator[LazyHttp]:
 
 def client_of(provider: ProviderServer, http: LazyHttp, **fields: Json) -> ModelClient:
     config = provider_config(**{"base_url": provider.url, **fields})
-    return ModelClient(config, http, env={}, identity=IDENTITY, rng=lambda: 0.0)
+    return ModelClient(config, http, env={}, identity=IDENTITY, pacing=Pacing(lambda: 0.0))
 
 
 async def asked(provider: ProviderServer, http: LazyHttp, **fields: Json) -> list[ModelEvent]:

@@ -1,0 +1,262 @@
+"""The history of a conversation as exchanges: what the user said, and whole answers of the model. Pure.
+
+History keeps each call followed by its output. Chat Completions and the Messages API know whole answers: thoughts, text
+and calls of one answer are one message, and its outputs follow in the order of the calls. Items of one answer share an
+origin; items without an origin are grouped by neighbourhood: thoughts, text and calls up to the first output.
+
+Call ids are made unique from the start of the history on, in the form that the provider takes, so that a later request
+begins as the one before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from operator import is_not
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from typing_extensions import TypeIs
+
+from app_server.core.model.payload import mapping
+from app_server_protocol import responses
+from app_server_protocol.item_origin import ItemOrigin, origin_of
+from app_server_protocol.responses import (
+    CustomToolCall,
+    FunctionCall,
+    LocalShellCall,
+    MessageItem,
+    ReasoningResponseItem,
+    ResponseItem,
+    call_key,
+)
+from app_server_protocol.structs import Json
+
+LONGEST_ID: Final = 64
+"""Characters of a call id that every provider takes."""
+
+_BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class AnsweredCall(Struct):
+    """A call of an answer with its output."""
+
+    id: str
+    """Unique in the history, in the provider's form."""
+    item: responses.CallItem
+    output: responses.OutputItem | None = None
+
+
+class Answer(Struct):
+    """One answer of the model, with the outputs of its calls."""
+
+    items: list[ResponseItem] = msgspec.field(default_factory=list)
+    """Thoughts, texts and calls in the model's order."""
+    calls: list[AnsweredCall] = msgspec.field(default_factory=list)
+    written: object = None
+    """The form in which a writer keeps the answer; None if it has changed since, or was never written."""
+
+    @property
+    def origin(self) -> ItemOrigin | None:
+        return next((found for item in self.items if (found := origin_of(item)) is not None), None)
+
+    @property
+    def text(self) -> str:
+        """Words of the assistant. White space alone counts as nothing."""
+        messages = (item for item in self.items if isinstance(item, MessageItem))
+        joined = "".join(part.text for each in messages for part in each.content if not is_image(part))
+        return joined if joined.strip() else ""
+
+    @property
+    def thoughts(self) -> list[ReasoningResponseItem]:
+        return [item for item in self.items if isinstance(item, ReasoningResponseItem)]
+
+
+class UserInput(Struct):
+    """Neighbouring messages of the user and the developer."""
+
+    messages: list[MessageItem] = msgspec.field(default_factory=list)
+
+
+Exchange = Answer | UserInput
+
+
+def is_image(part: object) -> TypeIs[responses.InputImage]:
+    return isinstance(part, responses.InputImage)
+
+
+class Exchanges:
+    """The exchanges of the last request. The next one repeats nearly all of it, and is grouped from there on."""
+
+    def __init__(self) -> None:
+        self._form: object = None
+        self._items: list[ResponseItem] = []
+        self._grouping = Grouping("plain")
+
+    def of(self, items: Sequence[ResponseItem], id_form: str, form: object) -> list[Exchange]:
+        """Return the exchanges of these items. `form` has all values that the writer's bytes depend on."""
+        known = len(self._items)
+        same = form == self._form and len(items) >= known and not any(map(is_not, self._items, items))
+        if not same:
+            known, self._form, self._items, self._grouping = 0, form, [], Grouping(id_form)
+        new = list(items[known:])
+        self._items += new
+        self._grouping.take(new)
+        return self._grouping.exchanges
+
+
+class Grouping:
+    """Groups items into exchanges, as they come."""
+
+    def __init__(self, id_form: str) -> None:
+        self.exchanges: list[Exchange] = []
+        self._ids = CallIds(id_form)
+        self._has_output = False
+        """Whether the last answer has an output."""
+        self._waiting: dict[tuple[bool, str], list[tuple[Answer, AnsweredCall]]] = {}
+        """Calls without output, by the key of their outputs."""
+
+    def take(self, items: Iterable[ResponseItem]) -> None:
+        """Add items that follow those before."""
+        for item in items:
+            match item:
+                case MessageItem() if item.role != "assistant":
+                    self._input().messages.append(item)
+                case MessageItem() | ReasoningResponseItem():
+                    self._answer(item).items.append(item)
+                case FunctionCall() | CustomToolCall() | LocalShellCall():
+                    self._call(item)
+                case responses.FunctionCallOutput() | responses.CustomToolCallOutput():
+                    self._output(item)
+                case _:
+                    pass
+
+    def _input(self) -> UserInput:
+        last = self.exchanges[-1] if self.exchanges else None
+        if not isinstance(last, UserInput):
+            last = UserInput()
+            self.exchanges.append(last)
+        return last
+
+    def _answer(self, item: ResponseItem) -> Answer:
+        """Return the answer that an item of the model is part of."""
+        last = self.exchanges[-1] if self.exchanges else None
+        if not isinstance(last, Answer) or not self._belongs(item, last):
+            last = Answer()
+            self._has_output = False
+            self.exchanges.append(last)
+        last.written = None
+        return last
+
+    def _belongs(self, item: ResponseItem, answer: Answer) -> bool:
+        mine, its = answer.origin, origin_of(item)
+        if mine is None or its is None:
+            return mine is its and not self._has_output
+        return mine.answer == its.answer
+
+    def _call(self, item: responses.CallItem) -> None:
+        answer, key = self._answer(item), call_key(item)
+        call = AnsweredCall(self._ids.of(key[1]), item)
+        answer.items.append(item)
+        answer.calls.append(call)
+        self._waiting.setdefault(key, []).append((answer, call))
+
+    def _output(self, item: responses.OutputItem) -> None:
+        self._has_output = True
+        key = isinstance(item, responses.CustomToolCallOutput), item.call_id
+        if waiting := self._waiting.get(key):
+            answer, call = waiting.pop(0)
+            answer.written, call.output = None, item
+
+
+class CallIds:
+    """Call ids in a provider's form, each given once."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._given: dict[str, int] = {}
+
+    def of(self, id: str) -> str:
+        """Return the id of the next call that was stored under `id`."""
+        count = self._given[id] = self._given.get(id, 0) + 1
+        unique = id if count == 1 else f"{id}_{count}"
+        if self._form == "nine":
+            return _hashed(unique, 9)
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", unique) or "call"
+        limit = 40 if self._form == "forty" else LONGEST_ID
+        return plain if len(plain) <= limit else f"{plain[: limit - 10]}_{_hashed(unique, 9)}"
+
+
+def _hashed(text: str, length: int) -> str:
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    letters = []
+    for _ in range(length):
+        number, rest = divmod(number, 62)
+        letters.append(_BASE62[rest])
+    return "".join(letters)
+
+
+def call_name(call: responses.CallItem) -> str:
+    """Return the name of a called tool in letters that every API takes."""
+    name = "local_shell" if isinstance(call, LocalShellCall) else call.name
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:LONGEST_ID] or "unnamed"
+
+
+def call_arguments(call: responses.CallItem) -> dict[str, Json]:
+    """Return the arguments of a call as an object; empty if the model wrote none that can be read."""
+    match call:
+        case CustomToolCall():
+            return {"input": call.input}
+        case LocalShellCall():
+            return mapping(call.action.to_value())
+        case FunctionCall():
+            return lenient_arguments(call.arguments) or {}
+
+
+def lenient_arguments(text: str) -> dict[str, Json] | None:
+    """Read the arguments that a model wrote; None for text that is no JSON object in any of the forms that occur.
+
+    Nothing and `null` are an empty object. A JSON text of a JSON text is unwrapped. Raw control characters in strings
+    are taken. An object that is repeated, or followed by a brace or a closing tag, counts once.
+    """
+    for _ in range(3):
+        stripped = text.strip()
+        if stripped in ("", "null"):
+            return {}
+        try:
+            value, end = _DECODER.raw_decode(stripped)
+        except (ValueError, RecursionError):
+            return None
+        rest = stripped[end:].strip()
+        if isinstance(value, dict):
+            return value if not rest or _repeats(rest, stripped[:end]) else None
+        if not isinstance(value, str) or rest:
+            return None
+        text = value
+    return None
+
+
+_DECODER: Final = json.JSONDecoder(strict=False)
+
+
+def _repeats(rest: str, object_text: str) -> bool:
+    """Return whether what follows an object says nothing new: the same again, braces, or closing tags."""
+    closing = r"\}+|(?:</[A-Za-z_|]+>|<\|[a-z_]+\|>)+"
+    return not rest.replace(object_text, "").strip() or re.fullmatch(closing, rest) is not None
+
+
+def output_text(output: responses.OutputItem) -> str:
+    """Return the text of an output."""
+    if isinstance(output, responses.CustomToolCallOutput):
+        return output.output
+    return output.output.content
+
+
+def output_images(output: responses.OutputItem) -> list[responses.InputImage]:
+    """Return the images of an output."""
+    if isinstance(output, responses.CustomToolCallOutput):
+        return []
+    return [part for part in output.output.content_items or () if isinstance(part, responses.InputImage)]

@@ -1,0 +1,382 @@
+"""The stream of the Chat Completions API, as servers really write it, as the events that all APIs have. Pure.
+
+Chunks contain pieces of reasoning, of text, and of tool calls, which may interleave. The reader assembles them into
+items: reasoning ends when the text begins, the text ends with the response, and the calls follow in the order in which
+they began. Reasoning after the start of the text becomes a separate item after the text. Each item has the origin of
+the answer, with what the provider wants back: the name by which thoughts came, signatures of calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from app_server.core.errors import StreamDisconnected
+from app_server.core.http.sse import SseFrame
+from app_server.core.model import payload
+from app_server.core.model.api_failures import reported_failure
+from app_server.core.model.chat_writer import DETAILS, EXTRA, FIELD
+from app_server.core.model.model_errors import CLOSED_EARLY, answer_broken, incomplete_response
+from app_server.core.model.prompt import (
+    Completed,
+    ModelEvent,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputTextDelta,
+    ReasoningContentDelta,
+)
+from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.item_origin import ItemOrigin
+from app_server_protocol.responses import (
+    FunctionCall,
+    MessageItem,
+    OutputText,
+    ReasoningResponseItem,
+    ReasoningText,
+)
+from app_server_protocol.structs import Json, replace
+
+if TYPE_CHECKING:
+    from app_server.core.model.text_calls import NamedCall, TextSieve
+
+T = TypeVar("T", MessageItem, ReasoningResponseItem, FunctionCall)
+
+LENGTH: Final = frozenset({"length", "max_tokens", "model_length"})
+FILTERED: Final = frozenset({"content_filter", "safety", "sensitive", "refusal", "recitation"})
+BROKEN: Final = frozenset(
+    {"error", "network_error", "malformed_function_call", "insufficient_system_resource", "abort"}
+)
+"""Finish reasons of an answer that is no answer; another attempt may end differently."""
+
+THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+"""Names by which servers send thoughts; the first that is not empty counts."""
+
+
+class _Call(Struct):
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = msgspec.field(default_factory=list)
+    extra: Json = None
+    index: int | None = None
+
+    def has_whole_arguments(self) -> bool:
+        try:
+            return isinstance(json.loads("".join(self.arguments)), dict)
+        except ValueError:
+            return False
+
+
+class ChatDecoder:
+    """Decodes one response. With `live`, emits deltas and token counts; otherwise only complete items."""
+
+    def __init__(
+        self, *, live: bool, origin: ItemOrigin | None = None, sieve: TextSieve | None = None
+    ) -> None:
+        """`origin`: of the answer, whose id is completed by the provider's. `sieve`: reads thoughts and calls that
+        stand in the text; None: text is text.
+        """
+        self.completed = False
+        self._live, self._origin = live, origin
+        self._sieve = sieve
+        self._events, self._size = payload.EventReader(), payload.ReplySize()
+        self._response_id: str | None = None
+        self._field: str | None = None
+        self._details: list[Json] = []
+        self._reasoning: list[str] = []
+        self._afterthought: list[str] = []
+        self._thought = False
+        self._text: list[str] = []
+        self._calls: list[_Call] = []
+        self._by_id: dict[str, _Call] = {}
+        self._by_index: dict[int, _Call] = {}
+        self._usage: TokenUsage | None = None
+        self._finish: str | None = None
+
+    def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
+        """Append the events of a chunk. Raises ModelError if it reports a failure."""
+        if self.completed:
+            return
+        if frame.data.strip() == b"[DONE]":
+            self._complete(out)
+            return
+        chunk = self._events.read_object(frame.data)
+        if chunk is None:
+            return
+        error = chunk.get("error")
+        if error or frame.event == "error":
+            raise reported_failure(error or chunk)
+        self._response_id = self._response_id or payload.text_of(chunk.get("id"))
+        choices = chunk.get("choices")
+        choice = payload.mapping(choices[0]) if isinstance(choices, list) and choices else {}
+        self._usage = _usage(chunk, choice) or self._usage
+        if choice.get("error"):
+            raise reported_failure(choice["error"])
+        self._piece(payload.mapping(choice.get("delta")) or payload.mapping(choice.get("message")), out)
+        self._finish = payload.text_of(choice.get("finish_reason")) or self._finish
+
+    def end(self, out: list[ModelEvent]) -> None:
+        """Handle the end of the stream. A response with a finish reason needs no `[DONE]` marker, nor does one whose
+        tokens were counted.
+        """
+        if self.completed:
+            return
+        if self._finish is None and (self._usage is None or not (self._text or self._calls)):
+            raise StreamDisconnected(CLOSED_EARLY)
+        self._complete(out)
+
+    # --- pieces
+    def _piece(self, delta: dict[str, Json], out: list[ModelEvent]) -> None:
+        for name in THOUGHTS:
+            if thought := _thought(delta.get(name)):
+                self._field = self._field or name
+                self._add_thought(thought, out)
+                break
+        details = delta.get(DETAILS)
+        if isinstance(details, list):
+            self._add_details(details, out)
+        for is_thought, text in _content(delta.get("content")):
+            if is_thought:
+                self._add_thought(text, out)
+            else:
+                self._take_text(text, out)
+        calls = delta.get("tool_calls")
+        for piece in calls if isinstance(calls, list) else ():
+            self._add_call(payload.mapping(piece))
+        if isinstance(old := delta.get("function_call"), dict):
+            self._add_call({"index": 0, "function": old})
+
+    def _add_details(self, details: list[Json], out: list[ModelEvent]) -> None:
+        """Keep what a gateway wants back as a list; neighbouring pieces of text are joined."""
+        for each in map(payload.mapping, details):
+            last = self._details[-1] if self._details else {}
+            text = each.get("text")
+            same = (
+                isinstance(text, str)
+                and last.get("type") == each.get("type")
+                and isinstance(last.get("text"), str)
+            )
+            if same and last.get("index") == each.get("index"):
+                merged = {**last, **{key: value for key, value in each.items() if value is not None}}
+                self._details[-1] = {**merged, "text": last["text"] + text}
+            else:
+                self._size.item(payload.PIECE_OVERHEAD)
+                self._details.append(each)
+            if isinstance(text, str):
+                self._size.piece(text)
+                if self._field is None and text:
+                    self._add_thought(text, out)
+
+    def _add_thought(self, thought: str, out: list[ModelEvent]) -> None:
+        self._size.piece(thought)
+        self._thought = True
+        if self._text:
+            self._afterthought.append(thought)
+            return
+        if not self._reasoning:
+            out.append(OutputItemAdded(ReasoningResponseItem()))
+        self._reasoning.append(thought)
+        if self._live:
+            out.append(ReasoningContentDelta(thought, 0))
+
+    def _take_text(self, text: str, out: list[ModelEvent]) -> None:
+        if self._sieve is None:
+            self._add_text(text, out)
+            return
+        self._size.piece(text)
+        for is_thought, piece in self._sieve.take(text):
+            if is_thought:
+                self._add_thought(piece, out)
+            else:
+                self._add_text(piece, out)
+
+    def _add_text(self, text: str, out: list[ModelEvent]) -> None:
+        self._size.piece(text)
+        if not self._text:
+            self._end_reasoning(out)
+            out.append(OutputItemAdded(MessageItem(role="assistant", content=())))
+        self._text.append(text)
+        if self._live:
+            out.append(OutputTextDelta(text))
+
+    # --- calls
+    def _add_call(self, piece: dict[str, Json]) -> None:
+        function = payload.mapping(piece.get("function"))
+        name = payload.text_of(function.get("name"))
+        call = self._call_of(piece, name)
+        # Some servers repeat the name in every piece, none cuts it.
+        if name is not None and not call.name:
+            self._size.piece(name)
+            call.name = name
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict | list):
+            arguments = json.dumps(arguments)
+        if arguments and isinstance(arguments, str):
+            self._size.piece(arguments)
+            call.arguments.append(arguments)
+        if (extra := piece.get(EXTRA)) is not None:
+            call.extra = extra
+
+    def _call_of(self, piece: dict[str, Json], name: str | None) -> _Call:
+        """Return the call that a piece belongs to: by its id, by its index, or the call begun last."""
+        id, index = payload.text_of(piece.get("id")), _index(piece.get("index"))
+        if id is not None and id in self._by_id:
+            return self._by_id[id]
+        at_index = None if index is None else self._by_index.get(index)
+        last = self._calls[-1] if self._calls else None
+        if id is not None:
+            # A new id with a name begins a call, also at an index that is used.
+            known = at_index if index is not None else last
+            if known is not None and not known.id and (name is None or not known.name):
+                known.id = id
+                self._by_id[id] = known
+                return known
+            return self._new_call(id, index)
+        if index is not None:
+            return at_index if at_index is not None else self._new_call("", index)
+        begins = last is None or (name is not None and last.name and last.has_whole_arguments())
+        return self._new_call("", None) if begins or last is None else last
+
+    def _new_call(self, id: str, index: int | None) -> _Call:
+        self._size.item(payload.PIECE_OVERHEAD)
+        call = _Call(id, index=index)
+        self._calls.append(call)
+        if id:
+            self._by_id[id] = call
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    # --- the end
+    def _complete(self, out: list[ModelEvent]) -> None:
+        finish = (self._finish or "stop").lower()
+        if finish in BROKEN:
+            raise answer_broken(self._finish or "")
+        named = self._end_text(out)
+        if finish in LENGTH | FILTERED and not self._text and not self._calls:
+            raise incomplete_response(finish)
+        self._end_reasoning(out)
+        if self._text:
+            out.append(OutputItemDone(self._from(_message("".join(self._text)))))
+        if self._afterthought:
+            out.append(OutputItemDone(self._from(_reasoning("".join(self._afterthought)))))
+        for n, call in enumerate([*_in_order(self._calls), *named]):
+            out.append(OutputItemDone(self._function_call(call, n)))
+        self.completed = True
+        usage = self._usage if self._live else None
+        out.append(Completed(usage, finish if finish in LENGTH | FILTERED else None))
+
+    def _end_text(self, out: list[ModelEvent]) -> list[_Call]:
+        """Show what the sieve still holds, as calls or as text."""
+        if self._sieve is None:
+            return []
+        pieces, calls = self._sieve.end(structured=bool(self._calls))
+        for is_thought, piece in pieces:
+            if is_thought:
+                self._add_thought(piece, out)
+            else:
+                self._add_text(piece, out)
+        return [_called(call) for call in calls]
+
+    def _function_call(self, call: _Call, n: int) -> FunctionCall:
+        call_id = call.id or f"call_{self._response_id or 'chat'}_{n}"
+        kept = {} if call.extra is None else {EXTRA: call.extra}
+        item = FunctionCall(name=call.name, arguments="".join(call.arguments), call_id=call_id)
+        made = self._from(item, kept, details=n == 0 and not self._thought)
+        assert isinstance(made, FunctionCall)
+        return made
+
+    def _end_reasoning(self, out: list[ModelEvent]) -> None:
+        if self._reasoning:
+            kept = {FIELD: self._field} if self._field is not None else {}
+            item = self._from(_reasoning("".join(self._reasoning)), kept, details=True)
+            out.append(OutputItemDone(item))
+            self._reasoning.clear()
+
+    def _from(self, item: T, kept: Json = None, *, details: bool = False) -> T:
+        """Return an item with the origin of this answer."""
+        if self._origin is None:
+            return item
+        values = {**(kept or {}), **({DETAILS: self._details} if details and self._details else {})}
+        answer = f"{self._origin.answer}{self._response_id or ''}"
+        return item.model_copy(update={"origin": replace(self._origin, answer=answer, kept=values)})
+
+
+def _in_order(calls: list[_Call]) -> list[_Call]:
+    """Return calls by their indices, if each has one of its own; else in the order in which they began."""
+    indices = {call.index for call in calls}
+    if None in indices or len(indices) < len(calls):
+        return calls
+    return sorted(calls, key=lambda call: call.index or 0)
+
+
+def _called(call: NamedCall) -> _Call:
+    return _Call("", call.name, [call.arguments])
+
+
+def _index(value: Json) -> int | None:
+    """Return the index of a call, which some servers write as text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value[:9])
+    return payload.count(value)
+
+
+def _content(value: Json) -> Iterator[tuple[bool, str]]:
+    """Yield the pieces of a content, each with whether it is a thought. A content is text, or a list of parts."""
+    if isinstance(value, str):
+        if value:
+            yield False, value
+        return
+    for part in value if isinstance(value, list) else ():
+        if isinstance(part, str):
+            yield False, part
+            continue
+        fields = payload.mapping(part)
+        kind = fields.get("type")
+        is_thought = kind in ("thinking", "reasoning")
+        text = _flat(fields.get(str(kind)) if is_thought else fields.get("text"))
+        if text or (is_thought and (text := _flat(fields.get("text")))):
+            yield is_thought, text
+
+
+def _flat(value: Json) -> str:
+    """Return the text of a text, or of a list of texts and parts."""
+    if isinstance(value, list):
+        return "".join(
+            _flat(payload.mapping(each).get("text") if isinstance(each, dict) else each) for each in value
+        )
+    return value if isinstance(value, str) else ""
+
+
+def _usage(chunk: dict[str, Json], choice: dict[str, Json]) -> TokenUsage | None:
+    """Return the tokens that a chunk counts, wherever the server writes them."""
+    places = (chunk.get("usage"), choice.get("usage"), payload.mapping(chunk.get("x_groq")).get("usage"))
+    for raw in places:
+        usage = payload.token_usage(raw, "prompt", "completion")
+        if usage is not None:
+            if not usage.cached_input_tokens:
+                fields = payload.mapping(raw)
+                cached = payload.count(fields.get("prompt_cache_hit_tokens")) or payload.count(
+                    fields.get("cached_tokens")
+                )
+                usage = replace(usage, cached_input_tokens=cached or 0)
+            return usage
+    return None
+
+
+def _message(text: str) -> MessageItem:
+    return MessageItem(role="assistant", content=(OutputText(text=text),))
+
+
+def _reasoning(text: str) -> ReasoningResponseItem:
+    return ReasoningResponseItem(content=(ReasoningText(text=text),))
+
+
+def _thought(value: Json) -> str | None:
+    """Return a piece of reasoning: text, or an object around it."""
+    if isinstance(value, dict):
+        return payload.text_of(value.get("text")) or payload.text_of(value.get("content"))
+    return payload.text_of(value)

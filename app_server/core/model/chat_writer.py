@@ -1,0 +1,314 @@
+"""The body of a request to the Chat Completions API. Pure.
+
+One `system` message comes first: the instructions, with all developer messages that stand before the conversation.
+Later developer messages are text of the user's message that follows, in `<instructions>` tags, since most templates of
+local models drop or refuse the role. Neighbouring messages of the user are one; an answer is one message with all its
+calls, and its outputs follow in their order. No message is blank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from app_server.core.model.answers import (
+    Answer,
+    AnsweredCall,
+    Exchange,
+    Exchanges,
+    UserInput,
+    call_arguments,
+    call_name,
+    is_image,
+    output_images,
+    output_text,
+)
+from app_server.core.model.item_bytes import SCHEMA_NAME
+from app_server.core.model.prompt import (
+    TEXT_ARGUMENT,
+    FreeformTool,
+    FunctionTool,
+    Prompt,
+    RequestSettings,
+    ToolSpec,
+)
+from app_server.core.model.quirks import Quirks
+from app_server.core.model.schema_forms import in_form
+from app_server_protocol import responses
+from app_server_protocol.responses import FunctionCall, InputImage, MessageItem
+from app_server_protocol.structs import Json, json_bytes
+
+WIRE: Final = "chat"
+
+UNSEEN: Final = "(a picture, which this model cannot see)"
+FOLLOWS: Final = "(the picture follows)"
+GOES_ON: Final = "I go on with the user's new message."
+"""Message of the assistant between outputs of tools and the user's words, for templates that demand one."""
+
+FIELD: Final = "field"
+"""Key of an origin's `kept` for the name by which thoughts came."""
+DETAILS: Final = "reasoning_details"
+EXTRA: Final = "extra_content"
+
+NO_SIGNATURE: Final = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""What Gemini takes in place of the signature of a call that it did not make."""
+
+
+class ChatWriter:
+    """Writes the requests of one conversation. What a request repeats of the last one is not written again."""
+
+    def __init__(self) -> None:
+        self._exchanges = Exchanges()
+
+    def body(self, prompt: Prompt, settings: RequestSettings, quirks: Quirks, provider: str) -> bytes:
+        """Return the body. `provider`: id of the provider, which gets its own thoughts back only."""
+        sees_images = settings.row.sees_images
+        form = (quirks, provider, settings.model, sees_images)
+        exchanges = self._exchanges.of(prompt.input, quirks.tool_ids, form)
+        writing = _Writing(quirks, provider, sees_images)
+        leading, rest = _leading(exchanges)
+        system = "\n\n".join(text for text in (prompt.instructions, *leading) if text.strip())
+        messages: list[bytes] = []
+        if system:
+            messages.append(json_bytes({"role": "system", "content": system}))
+        messages += writing.messages(rest)
+        head = b'{"model":%b,"messages":[%b],' % (json_bytes(settings.model), b",".join(messages))
+        return head + json_bytes(_options(prompt, settings, quirks))[1:]
+
+
+def _leading(exchanges: Sequence[Exchange]) -> tuple[list[str], Sequence[Exchange]]:
+    """Return the developer messages before the conversation, and the exchanges without them."""
+    first = exchanges[0] if exchanges else None
+    if not isinstance(first, UserInput):
+        return [], exchanges
+    count = next((n for n, each in enumerate(first.messages) if each.role == "user"), len(first.messages))
+    texts = [_text(each.content) for each in first.messages[:count]]
+    left = first.messages[count:]
+    return texts, [UserInput(left), *exchanges[1:]] if left else exchanges[1:]
+
+
+def _text(parts: Sequence[responses.ContentItem]) -> str:
+    return "".join(part.text for part in parts if not isinstance(part, InputImage))
+
+
+class _Writing(Struct, frozen=True):
+    quirks: Quirks
+    provider: str
+    sees_images: bool
+
+    def messages(self, exchanges: Sequence[Exchange]) -> Iterator[bytes]:
+        last_input = max((n for n, each in enumerate(exchanges) if isinstance(each, UserInput)), default=-1)
+        pictures: list[Json] = []
+        after_tool = False
+        for n, each in enumerate(exchanges):
+            if isinstance(each, UserInput):
+                parts = [*pictures, *self._input_parts(each.messages)]
+                pictures = []
+                yield from self._user(parts, after_tool=after_tool)
+                after_tool = False
+                continue
+            yield from self._user(pictures, after_tool=after_tool)
+            yield from self._kept(each, in_turn=n > last_input)
+            pictures = self._pictures(each)
+            after_tool = bool(each.calls)
+        yield from self._user(pictures, after_tool=after_tool)
+
+    def _user(self, parts: Sequence[Json], *, after_tool: bool) -> Iterator[bytes]:
+        """Yield the message of the user that has these parts; nothing without any."""
+        if not parts:
+            return
+        if after_tool and self.quirks.after_tool == "assistant":
+            yield json_bytes({"role": "assistant", "content": GOES_ON})
+        if all(part["type"] == "text" for part in parts):
+            content: Json = "\n\n".join(part["text"] for part in parts)
+        elif self.quirks.text_parts:
+            content = list(parts)
+        else:
+            content = "\n\n".join(part.get("text", UNSEEN) for part in parts)
+        yield json_bytes({"role": "user", "content": content})
+
+    def _input_parts(self, messages: Iterable[MessageItem]) -> list[Json]:
+        parts: list[Json] = []
+        for message in messages:
+            for part in message.content:
+                if is_image(part):
+                    parts.append(self._image(part))
+                elif part.text.strip():
+                    text = part.text
+                    if message.role != "user":
+                        text = f"<instructions>\n{text}\n</instructions>"
+                    parts.append({"type": "text", "text": text})
+        return parts
+
+    def _image(self, image: InputImage) -> Json:
+        if not self.sees_images:
+            return {"type": "text", "text": UNSEEN}
+        return {"type": "image_url", "image_url": {"url": image.image_url}}
+
+    def _pictures(self, answer: Answer) -> list[Json]:
+        """Return the images of an answer's outputs that go into a message of the user."""
+        if self.quirks.tool_pictures == "part" or not self.sees_images:
+            return []
+        outputs = (call.output for call in answer.calls if call.output is not None)
+        return [self._image(image) for output in outputs for image in output_images(output)]
+
+    def _kept(self, answer: Answer, *, in_turn: bool) -> list[bytes]:
+        """Return the messages of an answer, written once."""
+        back = self.quirks.thoughts_back
+        with_thoughts = back == "always" or (back == "turn" and in_turn)
+        match answer.written:
+            case (bool() as same, list() as written) if same == with_thoughts:
+                return written
+        written = list(self._answer(answer, with_thoughts=with_thoughts))
+        answer.written = (with_thoughts, written)
+        return written
+
+    def _answer(self, answer: Answer, *, with_thoughts: bool) -> Iterator[bytes]:
+        text = answer.text
+        if not text and not answer.calls:
+            return
+        message: dict[str, Json] = {
+            "role": "assistant",
+            "content": text or (None if self.quirks.null_content and answer.calls else ""),
+        }
+        if answer.calls:
+            message["tool_calls"] = [self._call(call) for call in answer.calls]
+        if with_thoughts:
+            message |= self._thoughts(answer)
+        yield json_bytes(message)
+        for call in answer.calls:
+            yield json_bytes({"role": "tool", "tool_call_id": call.id, "content": self._output(call)})
+
+    def _call(self, call: AnsweredCall) -> Json:
+        item = call.item
+        written = json_bytes(call_arguments(item)).decode()
+        if isinstance(item, FunctionCall) and self.quirks.arguments == "text" and _is_object(item.arguments):
+            written = item.arguments
+        made: dict[str, Json] = {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call_name(item), "arguments": written},
+        }
+        kept = item.origin.kept.get(EXTRA) if item.origin is not None and self._is_own(item) else None
+        if kept is not None:
+            made[EXTRA] = kept
+        elif self.quirks.thoughts_field == EXTRA and not self._is_own(item):
+            made[EXTRA] = NO_SIGNATURE
+        return made
+
+    def _is_own(self, item: responses.CallItem) -> bool:
+        """Return whether the provider made an item itself."""
+        origin = item.origin
+        return origin is not None and origin.provider == self.provider and origin.wire == WIRE
+
+    def _output(self, call: AnsweredCall) -> Json:
+        if call.output is None:
+            return "aborted"
+        images = output_images(call.output)
+        text = output_text(call.output)
+        if not images:
+            return text
+        if self.quirks.tool_pictures == "part" and self.sees_images:
+            texts = [{"type": "text", "text": text}] if text else []
+            return [*texts, *(self._image(image) for image in images)]
+        note = FOLLOWS if self.sees_images else UNSEEN
+        return f"{text}\n{note}" if text else note
+
+    def _thoughts(self, answer: Answer) -> dict[str, Json]:
+        """Return the fields by which an answer's thoughts go back to the provider that made them."""
+        origin = answer.origin
+        if origin is not None and (origin.provider != self.provider or origin.wire != WIRE):
+            return self._no_thoughts()
+        text = "".join(part.text for item in answer.thoughts for part in item.content or ())
+        details = [
+            detail
+            for item in answer.items
+            if (found := getattr(item, "origin", None)) is not None
+            for detail in found.kept.get(DETAILS) or ()
+        ]
+        fields: dict[str, Json] = {DETAILS: details} if details else {}
+        if not text:
+            return fields or self._no_thoughts()
+        name = self.quirks.thoughts_field
+        if name is None or name == EXTRA:
+            kept = None if origin is None else origin.kept.get(FIELD)
+            name = kept if isinstance(kept, str) else "reasoning"
+        return {name: text, **fields}
+
+    def _no_thoughts(self) -> dict[str, Json]:
+        name = self.quirks.thoughts_field
+        return {name: ""} if self.quirks.empty_thoughts and name is not None else {}
+
+
+def _is_object(text: str) -> bool:
+    """Return whether a text is a JSON object as it stands: providers parse the arguments of the history."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _options(prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> dict[str, Json]:
+    """Return the fields of a request besides the model and the messages."""
+    options: dict[str, Json] = {"stream": True}
+    tools = [_tool(tool, quirks) for tool in prompt.tools if isinstance(tool, FunctionTool | FreeformTool)]
+    if tools:
+        options["tools"] = tools
+    if prompt.output_schema is not None:
+        schema = {"name": SCHEMA_NAME, "strict": True, "schema": prompt.output_schema}
+        options["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if settings.live_chat:
+        options["stream_options"] = {"include_usage": True}
+    if settings.max_output_tokens is not None:
+        options[quirks.max_tokens] = settings.max_output_tokens
+    options |= _effort(settings, quirks)
+    if quirks.cache_key:
+        options |= {"prompt_cache_key": settings.conversation_id, "store": False}
+    return {name: value for name, value in options.items() if name not in quirks.omit}
+
+
+def _tool(tool: ToolSpec, quirks: Quirks) -> Json:
+    if isinstance(tool, FreeformTool):
+        return {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": TEXT_ARGUMENT},
+        }
+    assert isinstance(tool, FunctionTool)
+    function: dict[str, Json] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": in_form(tool.parameters, quirks.schema),
+    }
+    if tool.strict and "strict" not in quirks.omit:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _effort(settings: RequestSettings, quirks: Quirks) -> dict[str, Json]:
+    """Return the fields by which a reasoning effort is said; none if nobody chose one and the model has none."""
+    chosen = settings.effort or settings.row.default_reasoning_level
+    if chosen is None:
+        return {}
+    word = settings.row.nearest_effort(chosen)
+    thinks = word != "none"
+    match quirks.effort:
+        case "openrouter":
+            return {"reasoning": {"effort": word}}
+        case "together":
+            return {"reasoning": {"enabled": thinks}}
+        case "deepseek":
+            return {"thinking": {"type": "enabled" if thinks else "disabled"}, "reasoning_effort": word}
+        case "zai":
+            thinking = {"type": "enabled" if thinks else "disabled", "clear_thinking": False}
+            return {"thinking": thinking, "reasoning_effort": word}
+        case "qwen":
+            return {"enable_thinking": thinks}
+        case "template":
+            return {"chat_template_kwargs": {"enable_thinking": thinks}}
+        case "none":
+            return {}
+        case _:
+            return {"reasoning_effort": word}

@@ -1,0 +1,259 @@
+"""Thoughts and calls that stand in the text of an answer, as small models on local servers write them. Pure.
+
+`TextSieve` takes the text in pieces and gives back what can be shown. Thoughts stand in `<think>` tags at the start.
+A text that begins as a block of calls is held back until it is decided: if all of it is such blocks, each naming an
+offered tool with all required arguments, they are calls; else it is shown as text. Nothing is read as a call behind
+other words, but for one line before it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from app_server_protocol.structs import Json
+
+OPEN_TAG, CLOSE_TAG = "<think>", "</think>"
+
+MARKS: Final = ("<tool_call>", "<function=", "[TOOL_CALLS]", "```", "{", "[")
+"""Beginnings of a block of calls."""
+
+LONGEST_LINE: Final = 200
+"""Characters of the one line that may stand before a block."""
+
+MOST_HELD: Final = 64 * 1024
+"""Characters that are held back; a longer text is text."""
+
+
+class NamedCall(Struct, frozen=True):
+    """A call that was written as text."""
+
+    name: str
+    arguments: str
+    """A JSON object."""
+
+
+class Offered(Struct, frozen=True):
+    """Tools that an answer may call, by what is required of their arguments."""
+
+    tools: Mapping[str, frozenset[str]]
+
+    def call(self, name: Json, arguments: Json) -> NamedCall | None:
+        """Return the call; None if it names no offered tool or lacks arguments."""
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments)
+            except ValueError:
+                return None
+        required = self.tools.get(name) if isinstance(name, str) else None
+        if required is None or not isinstance(arguments, dict) or not required <= arguments.keys():
+            return None
+        return NamedCall(str(name), json.dumps(arguments))
+
+
+class TextSieve:
+    """Divides the text of one answer into thoughts, words and calls."""
+
+    def __init__(
+        self,
+        *,
+        think_tags: str,
+        offered: Offered | None,
+        is_quoted: Callable[[str], bool] = lambda text: False,
+    ) -> None:
+        """`think_tags`: `none`, `closed`, or `open` for answers that begin inside of their thoughts. `offered`: None if
+        no calls are read. `is_quoted`: tells whether an output of the turn has the same block.
+        """
+        self._thinking = think_tags == "open"
+        self._begun = think_tags != "closed"
+        """Whether it is known if the answer begins with thoughts."""
+        self._offered, self._is_quoted = offered, is_quoted
+        self._held = ""
+        self._holds = offered is not None
+        """Whether words are held back until it is known if they are calls."""
+
+    def take(self, text: str) -> list[tuple[bool, str]]:
+        """Return the pieces that can be shown, each with whether it is a thought."""
+        self._held += text
+        out: list[tuple[bool, str]] = []
+        if not self._begun:
+            start = self._held.lstrip()
+            if len(start) < len(OPEN_TAG) and OPEN_TAG.startswith(start):
+                return out
+            self._begun = True
+            if start.startswith(OPEN_TAG):
+                self._thinking, self._held = True, start.removeprefix(OPEN_TAG).lstrip("\n")
+        if self._thinking:
+            self._think(out)
+        if not self._thinking and self._held and not (self._holds and self._may_be_calls()):
+            self._holds = False
+            out.append((False, self._held))
+            self._held = ""
+        return out
+
+    def end(self, *, structured: bool) -> tuple[list[tuple[bool, str]], list[NamedCall]]:
+        """Return what is left, as pieces and as calls. `structured`: the answer has calls in their own fields."""
+        held, self._held = self._held, ""
+        if not held:
+            return [], []
+        if self._thinking:
+            return [(True, held)], []
+        if self._offered is not None and self._holds and not structured:
+            line, block = _divided(held)
+            calls = calls_in(block, self._offered)
+            if calls and not self._is_quoted(block.strip()):
+                return ([(False, line)] if line.strip() else []), calls
+        return [(False, held)], []
+
+    def _think(self, out: list[tuple[bool, str]]) -> None:
+        thought, tag, rest = self._held.partition(CLOSE_TAG)
+        if tag:
+            self._thinking, self._held = False, rest.lstrip()
+        else:
+            kept = next((n for n in range(len(CLOSE_TAG) - 1, 0, -1) if thought.endswith(CLOSE_TAG[:n])), 0)
+            thought, self._held = thought[: len(thought) - kept], thought[len(thought) - kept :]
+        if thought:
+            out.append((True, thought))
+
+    def _may_be_calls(self) -> bool:
+        """Return whether the text that is held may still turn out to be calls."""
+        if len(self._held) > MOST_HELD:
+            return False
+        start = self._held.lstrip()
+        if _may_begin(start):
+            return True
+        line, end, rest = start.partition("\n")
+        if len(line) > LONGEST_LINE:
+            return False
+        return not end or _may_begin(rest.lstrip())
+
+
+def _may_begin(text: str) -> bool:
+    return not text or any(text.startswith(mark) or mark.startswith(text) for mark in MARKS)
+
+
+def _divided(text: str) -> tuple[str, str]:
+    """Return the one line that may stand before a block, and the block."""
+    start = text.lstrip()
+    if any(start.startswith(mark) for mark in MARKS):
+        return "", start
+    line, _, rest = start.partition("\n")
+    return line, rest.lstrip()
+
+
+def looks_like_calls(text: str, offered: Offered) -> bool:
+    """Return whether a whole text is calls of offered tools."""
+    return len(text) <= MOST_HELD and bool(calls_in(_divided(text)[1], offered))
+
+
+def calls_in(text: str, offered: Offered) -> list[NamedCall]:
+    """Return the calls that a text consists of; none if any of it is something else."""
+    block = text.strip()
+    for read in (_tagged, _functions, _listed, _fenced, _bare, _pythonic):
+        found = read(block, offered)
+        if found:
+            return found
+    return []
+
+
+def _objects(value: Json, offered: Offered) -> list[NamedCall]:
+    """Return the calls of one object, or of a list of them; none if one is no call."""
+    found: list[NamedCall] = []
+    for each in value if isinstance(value, list) else [value]:
+        fields = each if isinstance(each, dict) else {}
+        arguments = fields.get("arguments", fields.get("parameters"))
+        call = offered.call(fields.get("name"), arguments)
+        if call is None:
+            return []
+        found.append(call)
+    return found
+
+
+def _json(text: str, offered: Offered) -> list[NamedCall]:
+    try:
+        return _objects(json.loads(text, strict=False), offered)
+    except (ValueError, RecursionError):
+        return []
+
+
+def _blocks(text: str, pattern: str) -> list[re.Match[str]]:
+    """Return the blocks that a text consists of; none if anything stands between them."""
+    found = list(re.finditer(pattern, text, re.DOTALL))
+    rest = re.sub(pattern, "", text, flags=re.DOTALL)
+    return [] if rest.strip() else found
+
+
+def _tagged(text: str, offered: Offered) -> list[NamedCall]:
+    blocks = _blocks(text, r"<tool_call>(.*?)(?:</tool_call>|$)")
+    calls = [_json(block[1].strip(), offered) or _functions(block[1].strip(), offered) for block in blocks]
+    return [call for each in calls for call in each] if all(calls) else []
+
+
+def _functions(text: str, offered: Offered) -> list[NamedCall]:
+    calls: list[NamedCall] = []
+    for block in _blocks(text, r"<function=([^>\s]+)>(.*?)</function>"):
+        parameters = _blocks(block[2], r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>")
+        call = offered.call(block[1], {each[1]: _value(each[2]) for each in parameters})
+        if call is None:
+            return []
+        calls.append(call)
+    return calls
+
+
+def _value(text: str) -> Json:
+    """Return a parameter: JSON where it is a list or an object, else the text itself."""
+    if text.lstrip()[:1] in ("[", "{"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+    return text
+
+
+def _listed(text: str, offered: Offered) -> list[NamedCall]:
+    mark = "[TOOL_CALLS]"
+    if not text.startswith(mark):
+        return []
+    rest = text.removeprefix(mark).strip()
+    named = re.fullmatch(r"([A-Za-z0-9_.-]+)(?:\[ARGS\])?\s*(\{.*\})", rest, re.DOTALL)
+    if named is not None:
+        call = offered.call(named[1], named[2])
+        return [] if call is None else [call]
+    return _json(rest, offered)
+
+
+def _fenced(text: str, offered: Offered) -> list[NamedCall]:
+    block = re.fullmatch(r"```(?:json|tool_call)?\s*\n(.*?)\n?```", text, re.DOTALL)
+    return _json(block[1].strip(), offered) if block else []
+
+
+def _bare(text: str, offered: Offered) -> list[NamedCall]:
+    return _json(text, offered) if text[:1] in ("{", "[") else []
+
+
+def _pythonic(text: str, offered: Offered) -> list[NamedCall]:
+    """Read `[name(a=1)]`, whose values are literals."""
+    if not text.startswith("["):
+        return []
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    calls: list[NamedCall] = []
+    for each in tree.elts if isinstance(tree, ast.List) else ():
+        if not isinstance(each, ast.Call) or not isinstance(each.func, ast.Name) or each.args:
+            return []
+        try:
+            arguments = {str(word.arg): ast.literal_eval(word.value) for word in each.keywords}
+        except ValueError:
+            return []
+        call = offered.call(each.func.id, arguments)
+        if call is None:
+            return []
+        calls.append(call)
+    return calls

@@ -1,0 +1,143 @@
+"""The APIs over which models are asked, and what each needs: its path, its headers, how a request is written and read.
+
+A wire belongs to one conversation, since it keeps what it has written. The module of an API is loaded with its first
+use, but for the Responses API, which nearly every conversation has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Protocol
+
+from msgspec import Struct
+
+from app_server.core.config.types import WireApi
+from app_server.core.lazy import Lazy
+from app_server.core.model.api_failures import rate_limits
+from app_server.core.model.prompt import FunctionTool, ModelEvent, Prompt, RateLimits, RequestSettings
+from app_server.core.model.quirks import Quirks
+from app_server.core.model.responses_api import ResponsesDecoder, ResponsesWriter
+from app_server.core.model.stream import WireDecoder
+from app_server_protocol.item_origin import ItemOrigin
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """One request: what is asked, of whom, and how the provider wants it."""
+
+    prompt: Prompt
+    settings: RequestSettings
+    quirks: Quirks
+    provider: str
+    """Id of the provider."""
+    answer: str
+    """Id of the answer in the conversation."""
+
+
+class Wire(Protocol):
+    """One API, for one conversation."""
+
+    path: str
+    """Path of requests below the provider's address."""
+
+    def headers(self, asked: Asked) -> Mapping[str, str]:
+        """Return headers of a request besides those of every API."""
+        ...
+
+    def body(self, asked: Asked) -> bytes:
+        """Return the body of a request."""
+        ...
+
+    def decoder(self, asked: Asked) -> WireDecoder:
+        """Return what decodes the answer."""
+        ...
+
+    def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:
+        """Return the events that the headers of an answer stand for."""
+        ...
+
+
+class ResponsesWire:
+    """The Responses API."""
+
+    path = "responses"
+
+    def __init__(self) -> None:
+        self._writer = ResponsesWriter()
+
+    def headers(self, asked: Asked) -> Mapping[str, str]:
+        id = asked.settings.conversation_id
+        return {"conversation_id": id, "session_id": id}
+
+    def body(self, asked: Asked) -> bytes:
+        return self._writer.body(asked.prompt, asked.settings, asked.quirks)
+
+    def decoder(self, asked: Asked) -> WireDecoder:
+        return ResponsesDecoder()
+
+    def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:
+        return [RateLimits(rate_limits(headers))]
+
+
+_CHAT_WRITER = Lazy(lambda: import_module("app_server.core.model.chat_writer").ChatWriter)
+_CHAT_READER = Lazy(lambda: import_module("app_server.core.model.chat_reader").ChatDecoder)
+_TEXT_CALLS = Lazy(lambda: import_module("app_server.core.model.text_calls"))
+
+
+class ChatWire:
+    """The Chat Completions API."""
+
+    path = "chat/completions"
+
+    def __init__(self) -> None:
+        self._writer = _CHAT_WRITER.get()()
+
+    def headers(self, asked: Asked) -> Mapping[str, str]:
+        name = asked.quirks.session_header
+        return {} if name is None else {name: asked.settings.conversation_id}
+
+    def body(self, asked: Asked) -> bytes:
+        body: bytes = self._writer.body(asked.prompt, asked.settings, asked.quirks, asked.provider)
+        return body
+
+    def decoder(self, asked: Asked) -> WireDecoder:
+        origin = ItemOrigin(
+            answer=asked.answer, provider=asked.provider, model=asked.settings.model, wire=WireApi.CHAT.value
+        )
+        quirks = asked.quirks
+        sieve = None
+        if quirks.text_calls or quirks.think_tags != "none":
+            text_calls = _TEXT_CALLS.get()
+            offered = text_calls.Offered(_required(asked.prompt)) if quirks.text_calls else None
+            sieve = text_calls.TextSieve(
+                think_tags=quirks.think_tags,
+                offered=offered,
+                is_quoted=lambda block: _is_quoted(block, asked.prompt),
+            )
+        decoder: WireDecoder = _CHAT_READER.get()(live=asked.settings.live_chat, origin=origin, sieve=sieve)
+        return decoder
+
+    def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:
+        return []
+
+
+def _required(prompt: Prompt) -> dict[str, frozenset[str]]:
+    """Return the offered tools with the arguments that each requires."""
+    tools = (tool for tool in prompt.tools if isinstance(tool, FunctionTool))
+    return {tool.name: frozenset(tool.parameters.get("required") or ()) for tool in tools}
+
+
+def _is_quoted(block: str, prompt: Prompt) -> bool:
+    """Return whether an output since the user's last message has this text: the model may quote a file."""
+    for item in reversed(prompt.input):
+        if getattr(item, "role", None) == "user":
+            return False
+        output = getattr(item, "output", None)
+        if output is not None and block in (output if isinstance(output, str) else output.content):
+            return True
+    return False
+
+
+def make_wire(api: WireApi) -> Wire:
+    """Return an API for a conversation."""
+    return ChatWire() if api is WireApi.CHAT else ResponsesWire()
