@@ -105,7 +105,7 @@ def words_of(error: dict[str, Json], body: str) -> str:
     ):
         if text := text_of(value):
             return text
-    return re.sub(r"<[^>]*>", " ", body).strip()
+    return "" if body.lstrip()[:1] == "{" else re.sub(r"<[^>]*>", " ", body).strip()
 
 
 def _details(detail: Json) -> str | None:
@@ -132,7 +132,11 @@ def reported_failure(error: Json) -> ModelError:
     if says_too_long(message):
         return ContextWindowExceeded()
     if isinstance(code, int) and 400 <= code < 600:
-        return request_failure(code, {}, json_bytes({"error": details})).error
+        failed = request_failure(code, {}, json_bytes({"error": details}))
+        if not failed.again:
+            return failed.error
+        delay, code = failed.delay, "server_is_overloaded" if code == OVERLOADED_STATUS else code
+        return model_errors.response_failed(model_errors.excerpt(message), code, delay)
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
     if delay is not None and delay > LONGEST_WAIT:
         return model_errors.wait_too_long(429, delay)

@@ -256,18 +256,18 @@ class ChatDecoder:
         if finish in BROKEN:
             raise answer_broken(self._finish or "")
         named = self._end_text(out)
-        if finish in LENGTH | FILTERED and not self._text and not self._calls:
-            raise incomplete_response(finish)
         self._end_reasoning(out)
         if self._text:
             out.append(OutputItemDone(self._from(_message("".join(self._text)))))
+        if finish in LENGTH | FILTERED:
+            # Calls that the provider cut off are not run.
+            raise incomplete_response(finish)
         if self._afterthought:
             out.append(OutputItemDone(self._from(_reasoning("".join(self._afterthought)))))
         for n, call in enumerate([*_in_order(self._calls), *named]):
             out.append(OutputItemDone(self._function_call(call, n)))
         self.completed = True
-        usage = self._usage if self._live else None
-        out.append(Completed(usage, finish if finish in LENGTH | FILTERED else None))
+        out.append(Completed(self._usage if self._live else None))
 
     def _end_text(self, out: list[ModelEvent]) -> list[_Call]:
         """Show what the sieve still holds, as calls or as text."""

@@ -150,7 +150,8 @@ class ModelClient:
             answer, sent, asked = await self._open_response(stack, prompt, settings)
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
             first = self._wire.first_events(answer.headers)
-            events = EventStream(chunks, self._wire.decoder(asked), first)
+            is_document = _content_type(answer) == "application/json"
+            events = EventStream(chunks, self._wire.decoder(asked), first, is_document=is_document)
             try:
                 yield events
             except ModelError as error:
@@ -304,8 +305,8 @@ class ModelClient:
             answer = await opened.enter_async_context(self._http.send(request))
         except HttpFailure as failure:
             return failure
-        content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if 200 <= answer.status < 300 and content_type not in ("application/json", "text/html"):
+        content_type = _content_type(answer)
+        if 200 <= answer.status < 300 and content_type != "text/html":
             return answer
         beginning = _without_secrets(await _beginning(answer), target)
         if 200 <= answer.status < 300:
@@ -354,6 +355,10 @@ def _without_secrets(answer: bytes, target: Endpoint) -> bytes:
             text = text.replace(value, masking.MASK)
     masked: str = masking.masked_text(text)
     return masked.encode()
+
+
+def _content_type(answer: HttpResponse) -> str:
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _beginning(answer: HttpResponse) -> bytes:

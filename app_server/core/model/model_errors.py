@@ -145,6 +145,7 @@ _REPORTED = {
     "rate_limit_exceeded": ErrorClass.RATE_LIMIT_EXCEEDED,
     "slow_down": ErrorClass.RATE_LIMIT_EXCEEDED,
     OVERLOADED: ErrorClass.SERVER_OVERLOADED,
+    "overloaded_error": ErrorClass.SERVER_OVERLOADED,
 }
 
 

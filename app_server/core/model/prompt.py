@@ -75,6 +75,8 @@ class RequestSettings(Struct, frozen=True, kw_only=True):
     """The user's setting; None for what the model's row says."""
     sends_chosen_effort: bool = False
     """An effort that was chosen is sent whatever is known of the model."""
+    wants_answer: bool = False
+    """Whether an answer without text and calls is a failure."""
     max_output_tokens: int | None = None
     """Most tokens of an answer, as the user set them; None if the provider decides."""
     live_chat: bool = False
@@ -125,8 +127,6 @@ class Completed(Struct, frozen=True):
     """The response is complete. No event follows."""
 
     usage: TokenUsage | None
-    finish: str | None = None
-    """Reason of an answer that was cut or filtered, in the provider's word; None for a whole answer."""
 
 
 ModelEvent = (

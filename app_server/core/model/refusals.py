@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from app_server.core.model.payload import mapping, parse_object, text_of
+from app_server.core.model.api_failures import error_object, words_of
+from app_server.core.model.payload import mapping, text_of
 from app_server.core.model.quirks import Quirks
 from app_server.core.model.schema_forms import DROPPED
 from app_server_protocol.structs import Json
@@ -38,12 +39,11 @@ def lesson_of(status: int, body: str, request: bytes, quirks: Quirks) -> Lesson 
     """Return what a refusal teaches; None if nothing. `request` is the body that was refused."""
     if status not in (400, 404, 422):
         return None
-    text = body[:READ]
+    error = error_object(body.encode("utf-8", "replace"))
+    param = text_of(error.get("param")) or _place(error.get("detail"))
+    text = f"{words_of(error, body)} {error.get('code') or ''} {param}"[:READ]
     if status == 404:
         return _images(text)
-    parsed = parse_object(text.encode("utf-8", "replace")) or {}
-    error = mapping(parsed.get("error"))
-    param = text_of(error.get("param")) or _place(parsed.get("detail"))
     for read in (_thoughts, _images, _form):
         lesson = read(text)
         if lesson is not None and _changes(lesson, quirks):
@@ -99,7 +99,7 @@ _FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
         {"custom_tools": False},
     ),
     (r"(?i)web_search", {"web_search": False}),
-    (r"(?i)tool_?call_?_?id.{0,120}(?:length (?:of )?9|9 characters|a-z, A-Z, 0-9)", {"tool_ids": "nine"}),
+    (r"(?i)tool.?call.?id.{0,120}(?:length (?:of )?9|9 characters|a-z, A-Z, 0-9)", {"tool_ids": "nine"}),
     (
         r"(?i)(?:call_id|tool_calls).{0,160}(?:maximum length|too long|string_above_max_length)",
         {"tool_ids": "forty"},

@@ -50,6 +50,7 @@ from app_server_protocol.responses import (
     FunctionCallOutputPayload,
     InputImage,
     MessageItem,
+    OutputText,
     ReasoningResponseItem,
     ResponseItem,
     parse_response_item,
@@ -61,15 +62,29 @@ log = logging.getLogger(__name__)
 Payload = dict[str, Json]
 
 
+ENDS: Final = frozenset({"response.completed", "response.done", "response.incomplete"})
+"""Events that end an answer, with all of its items."""
+
+
 class ResponsesDecoder:
-    """One answer's frames."""
+    """Decodes one answer. Servers that leave out events are understood by those that they send: an item counts as
+    complete by its own event, by the end of its text, or by the end of the answer, which names all items.
+    """
 
     def __init__(self) -> None:
         self.completed = False
         self._events, self._size = EventReader(), ReplySize()
+        self._done: set[str] = set()
+        """Ids of complete items."""
+        self._count = 0
+        """Number of complete items."""
+        self._open: ResponseItem | None = None
+        """The message that was begun and is not complete."""
+        self._text: list[str] = []
+        """Deltas of its text."""
 
     def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
-        """Appends the event of a frame. Raises ModelError if it reports a failure."""
+        """Append the events of a frame. Raises ModelError if it reports a failure."""
         if self.completed or frame.data == b"[DONE]":
             return
         payload = self._events.read_object(frame.data)
@@ -77,24 +92,80 @@ class ResponsesDecoder:
             return
         kind = payload.get("type") or frame.event
         if kind == "response.output_text.delta":
-            delta = payload.get("delta")
-            if isinstance(delta, str):
-                out.append(OutputTextDelta(delta))
+            self._delta(payload.get("delta"), out)
+            return
+        if payload.get("object") == "response" and "output" in payload:
+            kind, payload = "response.completed", {"response": payload}
+        elif not kind and payload.get("error"):
+            kind = "error"
+        if isinstance(kind, str) and kind in ENDS:
+            self._end(payload, frame, out)
             return
         read = _READERS.get(kind) if isinstance(kind, str) else None
-        if read is None:
-            return
-        event = read(payload)
+        event = None if read is None else read(payload)
         if event is not None:
-            if isinstance(event, OutputItemDone):
-                self._size.item(len(frame.data))
-            self.completed = isinstance(event, Completed)
-            out.append(event)
+            self._take(event, len(frame.data), out)
 
     def end(self, out: list[ModelEvent]) -> None:
-        """Handles the end of the stream. Raises if the response is incomplete."""
+        """Handle the end of the stream. Raises if the response is incomplete."""
         if not self.completed:
             raise StreamDisconnected(CLOSED_EARLY)
+
+    def _delta(self, delta: Json, out: list[ModelEvent]) -> None:
+        if isinstance(delta, str):
+            self._text.append(delta)
+            out.append(OutputTextDelta(delta))
+
+    def _take(self, event: ModelEvent, size: int, out: list[ModelEvent]) -> None:
+        match event:
+            case OutputItemDone():
+                self._size.item(size)
+                self._note(event.item)
+            case OutputItemAdded():
+                self._finish_text(out)
+                self._open = event.item
+            case _:
+                pass
+        out.append(event)
+
+    def _note(self, item: ResponseItem) -> None:
+        self._count += 1
+        self._done.add(_identity(item))
+        if isinstance(item, MessageItem):
+            self._open, self._text = None, []
+
+    def _finish_text(self, out: list[ModelEvent]) -> None:
+        """Complete a message whose text came in deltas alone."""
+        text = "".join(self._text)
+        if text:
+            id = self._open.id if isinstance(self._open, MessageItem) else None
+            item = MessageItem(role="assistant", content=(OutputText(text=text),), id=id)
+            self._note(item)
+            out.append(OutputItemDone(item))
+
+    def _end(self, payload: Payload, frame: SseFrame, out: list[ModelEvent]) -> None:
+        """Complete the items that only the end of the answer names, and the answer."""
+        response = mapping(payload.get("response"))
+        output = response.get("output")
+        named = [
+            item for raw in (output if isinstance(output, list) else ()) if (item := _item({"item": raw}))
+        ]
+        for n, item in enumerate(named):
+            known = _identity(item) in self._done if _identity(item) else n < self._count
+            if not known:
+                self._take(OutputItemDone(item), len(frame.data), out)
+        self._finish_text(out)
+        reason = text_of(mapping(response.get("incomplete_details")).get("reason"))
+        is_incomplete = payload.get("type") == "response.incomplete" or response.get("status") == "incomplete"
+        if is_incomplete:
+            raise incomplete_response(reason or "unknown")
+        self.completed = True
+        out.append(_completed(payload))
+
+
+def _identity(item: ResponseItem) -> str:
+    """Return the provider's id of an item; empty if it has none."""
+    return getattr(item, "id", None) or getattr(item, "call_id", None) or ""
 
 
 def _of_item(kind: type[OutputItemAdded | OutputItemDone], payload: Payload) -> ModelEvent | None:
@@ -141,11 +212,6 @@ def _error(payload: Payload) -> ModelEvent:
     raise reported_failure(payload.get("error") or {key: payload.get(key) for key in ("code", "message")})
 
 
-def _incomplete(payload: Payload) -> ModelEvent:
-    details = mapping(mapping(payload.get("response")).get("incomplete_details"))
-    raise incomplete_response(text_of(details.get("reason")) or "unknown")
-
-
 _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
     "response.created": lambda payload: Created(),
     "response.output_item.added": partial(_of_item, OutputItemAdded),
@@ -153,9 +219,7 @@ _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
     "response.reasoning_summary_text.delta": partial(_delta, ReasoningSummaryTextDelta, "summary_index"),
     "response.reasoning_summary_part.added": _summary_part,
     "response.reasoning_text.delta": partial(_delta, ReasoningContentDelta, "content_index"),
-    "response.completed": _completed,
     "response.failed": _failed,
-    "response.incomplete": _incomplete,
     "error": _error,
 }
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
-from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge
+from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge, excerpt
 from app_server.core.model.payload import MAX_ANSWER_BYTES
 from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.threads import PIECE_BYTES, PIECE_STEPS, YieldBudget
@@ -32,8 +32,17 @@ class WireDecoder(Protocol):
 class EventStream:
     """Non-empty batches in order. Ends after `Completed`, or raises after all events before the failure."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], decoder: WireDecoder, first: list[ModelEvent]) -> None:
+    def __init__(
+        self,
+        chunks: AsyncIterator[bytes],
+        decoder: WireDecoder,
+        first: list[ModelEvent],
+        *,
+        is_document: bool = False,
+    ) -> None:
+        """`is_document`: the answer is one JSON document instead of events, as servers write it that do not stream."""
         self._chunks, self._decoder = chunks, decoder
+        self._document = bytearray() if is_document else None
         self._first = first
         self._sse = SseDecoder()
         self._pieces: Iterator[bytes] = iter(())
@@ -84,11 +93,22 @@ class EventStream:
                 self._decoder.decode(frame, events)
         elif self._closed:
             self._ended = True
-            self._decoder.end(events)
+            try:
+                self._decoder.end(events)
+            except StreamDisconnected as error:
+                if self._document is None:
+                    raise
+                quoted = excerpt(self._document.decode("utf-8", "replace"))
+                text = f"The provider answered with JSON instead of an event stream: {quoted}"
+                raise ModelError(text) from error
 
     async def _feed(self) -> None:
         """Make frames of the next piece of the answer, or of its end."""
         piece = next(self._pieces, None) or await self._read()
+        if self._document is not None:
+            self._document += piece or b""
+            self._frames = iter([SseFrame("", bytes(self._document))] if piece is None else [])
+            return
         try:
             self._frames = iter(self._sse.close() if piece is None else self._sse.feed(piece))
         except EventTooLong as error:

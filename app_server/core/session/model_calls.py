@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from app_server.core.config.types import Config
+from app_server.core.config.types import Config, WireApi
 from app_server.core.context.instructions import instruction_text
 from app_server.core.context.permission_text import stored_entries, stored_profile
 from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow, find_model
@@ -77,6 +77,8 @@ def shape_of(turn: Turn) -> RequestShape:
             summary=settings.summary,
             verbosity=config.model.verbosity,
             supports_reasoning_summaries=config.model.supports_reasoning_summaries,
+            wants_answer=followed or config.provider.wire_api is not WireApi.RESPONSES,
+            max_output_tokens=config.model.max_output_tokens,
             live_chat=followed or config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
             conversation_id=turn.services.conversation.id,
         ),

@@ -58,6 +58,19 @@ EVENT_KINDS: Mapping[type, str] = {
 """As the Responses API names them, for telemetry."""
 
 
+class EmptyAnswer(ModelError):
+    """The model ended its answer twice without text or a call."""
+
+    def __init__(self) -> None:
+        super().__init__("The model ended its answer without text or a call.")
+
+
+def _says_something(item: responses.ResponseItem | CallRun) -> bool:
+    if not isinstance(item, responses.MessageItem):
+        return False
+    return any(isinstance(part, responses.OutputText) and part.text.strip() for part in item.content)
+
+
 class ModelReply(Struct):
     """Parts of one attempt's reply that have come so far."""
 
@@ -68,6 +81,11 @@ class ModelReply(Struct):
     def calls(self) -> bool:
         """Whether the model waits for outputs."""
         return any(isinstance(entry, CallRun) for entry in self.entries)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the model neither said nor called anything. Thoughts alone count as nothing."""
+        return not any(isinstance(entry, CallRun) or _says_something(entry) for entry in self.entries)
 
     def items(self, now: float) -> list[responses.ResponseItem]:
         """Return everything in the model's order, each call followed by its output."""
@@ -108,10 +126,18 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
         """Request until it is answered; `prompt` is asked anew for each attempt. Raises ModelError when given up; the
         history then has the calls of the last attempt and, with `keeps_messages`, its whole messages."""
         retries, most = 0, self.model.provider.stream_max_retries
+        asked_again = False
         while True:
             self.outbox.record(self.context_line)
             try:
-                return await self._attempt(prompt())
+                reply = await self._attempt(prompt())
+                if not self._lacks_answer(reply):
+                    return reply
+                if asked_again:
+                    raise EmptyAnswer
+                asked_again = True
+                log.info("the answer of turn %s is empty; the model is asked once more", self.emitter.turn_id)
+                continue
             except ModelError as error:
                 final = not error.retryable or retries >= most
                 self._keep_done(messages=final and keeps_messages)
@@ -124,6 +150,10 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 self.emitter.emit(AttemptFailed(turn_error(error), retries, most))
                 delay = error.retry_after
             await anyio.sleep(self.model.retry_delay(retries) if delay is None else delay)
+
+    def _lacks_answer(self, reply: ModelReply) -> bool:
+        """Whether a turn would end with nothing said: small models answer so now and then."""
+        return self.settings.wants_answer and self.tools is not None and reply.is_empty
 
     def hand_over(self, reply: ModelReply) -> list[responses.ResponseItem]:
         """Return the items of an answer for who records them now: until then an interrupt keeps them."""

@@ -17,11 +17,13 @@ from app_server.core.model.prompt import (
     Completed,
     Created,
     ModelEvent,
+    OutputItemDone,
     OutputTextDelta,
     RateLimits,
 )
 from app_server.core.turn.emitter import turn_error
 from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.responses import MessageItem, OutputText
 from app_server_protocol.structs import Json, replace
 from tests.unit.model.scripted import (
     COMPLETED,
@@ -42,7 +44,8 @@ from tests.unit.model.scripted import (
 
 FINE = answer(CREATED, text_delta("a"), COMPLETED)
 NO_LIMITS = RateLimits(RateLimitSnapshot())
-EVENTS: list[ModelEvent] = [NO_LIMITS, Created(), OutputTextDelta("a"), Completed(None)]
+WHOLE_MESSAGE = OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="a"),)))
+EVENTS: list[ModelEvent] = [NO_LIMITS, Created(), OutputTextDelta("a"), WHOLE_MESSAGE, Completed(None)]
 
 
 class Login:
@@ -115,7 +118,7 @@ async def test_events_of_one_chunk_come_together() -> None:
     )
     async with client_for(http).stream(prompt(), SETTINGS) as batches:
         sizes = [len(batch) async for batch in batches]
-    assert sizes == [1, 2, 2]
+    assert sizes == [1, 2, 3]  # the message, complete, and the end come with the last piece
 
 
 async def test_limits_come_first() -> None:

@@ -187,7 +187,7 @@ def test_failures_by_code() -> None:
         ("try again in 2 seconds", 2.0),
         ("Try Again In 35 seconds", 35.0),
         ("try again in 1m30s", 90.0),
-        ("try again in 6m0s.", 360.0),
+        ("try again in 1m59s.", 119.0),
         ("try again in 3 moons", None),
         ("try again later", None),
         ("", None),

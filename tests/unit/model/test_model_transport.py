@@ -17,9 +17,10 @@ from app_server.core.model.model_errors import (
     ResponseTooLarge,
     UnexpectedStatus,
 )
-from app_server.core.model.prompt import Completed, Created, ModelEvent, OutputTextDelta
+from app_server.core.model.prompt import Completed, Created, ModelEvent, OutputItemDone, OutputTextDelta
 from app_server.demo.scripted_model import LAST_CHUNK as END
 from app_server.demo.scripted_model import chunk
+from app_server_protocol.responses import MessageItem, OutputText
 from app_server_protocol.structs import Json
 from tests.support.loading import modules_loaded_by
 from tests.support.waiting import until
@@ -27,7 +28,8 @@ from tests.unit.model.provider_server import ProviderServer, Then, head, provide
 from tests.unit.model.scripted import COMPLETED, CREATED, IDENTITY, ask, provider_config, text_delta
 
 ANSWER = CREATED + text_delta("grüße 😀") + COMPLETED
-EVENTS: list[ModelEvent] = [Created(), OutputTextDelta("grüße 😀"), Completed(None)]
+WHOLE_MESSAGE = OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="grüße 😀"),)))
+EVENTS: list[ModelEvent] = [Created(), OutputTextDelta("grüße 😀"), WHOLE_MESSAGE, Completed(None)]
 
 
 @pytest.fixture

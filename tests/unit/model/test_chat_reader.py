@@ -179,10 +179,17 @@ def test_nothing_counts_after_the_closing_mark() -> None:
     ]
 
 
-def test_an_answer_that_was_cut_short_keeps_what_there_is() -> None:
-    assert read(piece(content="so far"), piece("length"), DONE)[1] == message("so far")
-    with pytest.raises(ModelError, match="content_filter"):
-        read(piece("content_filter"), DONE)
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter"])
+def test_an_answer_that_was_cut_short_gives_its_words_and_fails(reason: str) -> None:
+    decoder, events = ChatDecoder(live=False), list[prompt.ModelEvent]()
+    cut = piece(content="so far", tool_calls=[call_piece(0, '{"a"', id="c", name="shell")])
+    frames = SseDecoder().feed(cut + piece(reason) + DONE)
+    for frame in frames[:-1]:
+        decoder.decode(frame, events)
+    with pytest.raises(ModelError, match=reason) as caught:
+        decoder.decode(frames[-1], events)
+    assert not caught.value.retryable
+    assert events[1:] == [message("so far")]
 
 
 def test_an_error_chunk_fails_the_answer() -> None:

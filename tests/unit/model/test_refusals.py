@@ -1,0 +1,103 @@
+"""Refusals of providers, and what they teach."""
+
+import json
+
+import pytest
+
+from app_server.core.model.quirks import Quirks
+from app_server.core.model.refusals import lesson_of
+from app_server_protocol.structs import Json
+
+REQUEST = (
+    b'{"model":"m","stream_options":{},"store":false,"parallel_tool_calls":true,"reasoning_effort":"low"}'
+)
+
+
+def error(message: str, param: str | None = None) -> str:
+    return json.dumps({"error": {"message": message, "param": param}})
+
+
+@pytest.mark.parametrize(
+    ("body", "quirks"),
+    [
+        (error("Unsupported parameter: 'store'", "store"), {"omit": ("store",)}),
+        (
+            error("Unrecognized request argument supplied: parallel_tool_calls"),
+            {"omit": ("parallel_tool_calls",)},
+        ),
+        (
+            json.dumps(
+                {"detail": [{"loc": ["body", "stream_options"], "msg": "extra fields not permitted"}]}
+            ),
+            {"omit": ("stream_options",)},
+        ),
+        (error("unknown variant `developer`, expected one of `system`, `user`"), {"role": "system"}),
+        (error("Unexpected role 'user' after role 'tool'"), {"after_tool": "assistant"}),
+        (error('Only `type:"function"` tools are supported'), {"custom_tools": False}),
+        (
+            error("Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."),
+            {"tool_ids": "nine"},
+        ),
+        (
+            error(
+                "Invalid 'messages[2].tool_calls[0].id': string too long. Expected one with maximum length 40"
+            ),
+            {"tool_ids": "forty"},
+        ),
+        (error("messages[1].content must be a string"), {"text_parts": False}),
+        (error("Can only get item pairs from a mapping."), {"arguments": "object"}),
+        (error("Invalid reasoning.context: expected all_turns"), {"reasoning_context": "all_turns"}),
+    ],
+)
+def test_a_refusal_teaches_a_form(body: str, quirks: Json) -> None:
+    lesson = lesson_of(400, body, REQUEST, Quirks())
+    assert lesson is not None
+    assert lesson.quirks == quirks
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "invalid_encrypted_content",
+        "Function call is missing a thought_signature in functionCall parts",
+        "Invalid `signature` in `thinking` block",
+    ],
+)
+def test_thoughts_are_forgotten(message: str) -> None:
+    lesson = lesson_of(400, error(message), REQUEST, Quirks())
+    assert lesson is not None
+    assert lesson.forgets_thoughts
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "Image input is not supported by this model"),
+        (404, "No endpoints found that support image input"),
+    ],
+)
+def test_images_are_hidden(status: int, message: str) -> None:
+    lesson = lesson_of(status, error(message), REQUEST, Quirks())
+    assert lesson is not None
+    assert lesson.hides_images
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, error("Unsupported parameter: 'store'")),
+        (404, error("Unsupported parameter: 'store'")),
+        (400, error("You are too late")),
+        (400, error("Unsupported parameter: 'verbosity'")),
+        (400, "<html>store</html>"),
+        (400, ""),
+    ],
+)
+def test_other_refusals_teach_nothing(status: int, body: str) -> None:
+    assert lesson_of(status, body, REQUEST, Quirks()) is None
+
+
+def test_what_is_known_is_not_learnt_again() -> None:
+    known = Quirks(omit=("store",), role="system")
+    assert lesson_of(400, error("Unsupported parameter: 'store'", "store"), REQUEST, known) is None
+    assert lesson_of(400, error("unknown variant `developer`"), REQUEST, known) is None
