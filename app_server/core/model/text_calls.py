@@ -12,6 +12,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Final
 
 from msgspec import Struct
@@ -56,6 +57,18 @@ class Offered(Struct, frozen=True):
         return NamedCall(str(name), json.dumps(arguments))
 
 
+class Phase(Enum):
+    """Where in an answer a block of calls may begin."""
+
+    START = "start"
+    LINE = "line"
+    """In the one line before a block."""
+    SECOND = "second"
+    """Behind that line."""
+    TEXT = "text"
+    """Nowhere any more."""
+
+
 class TextSieve:
     """Divides the text of one answer into thoughts, words and calls."""
 
@@ -73,27 +86,21 @@ class TextSieve:
         self._begun = think_tags != "closed"
         """Whether it is known if the answer begins with thoughts."""
         self._offered, self._is_quoted = offered, is_quoted
+        self._phase = Phase.TEXT if offered is None else Phase.START
         self._held = ""
-        self._holds = offered is not None
-        """Whether words are held back until it is known if they are calls."""
+        self._line = 0
+        """Characters of the line that were shown."""
 
     def take(self, text: str) -> list[tuple[bool, str]]:
         """Return the pieces that can be shown, each with whether it is a thought."""
         self._held += text
         out: list[tuple[bool, str]] = []
-        if not self._begun:
-            start = self._held.lstrip()
-            if len(start) < len(OPEN_TAG) and OPEN_TAG.startswith(start):
-                return out
-            self._begun = True
-            if start.startswith(OPEN_TAG):
-                self._thinking, self._held = True, start.removeprefix(OPEN_TAG).lstrip("\n")
+        if not self._begun and not self._begins():
+            return out
         if self._thinking:
             self._think(out)
-        if not self._thinking and self._held and not (self._holds and self._may_be_calls()):
-            self._holds = False
-            out.append((False, self._held))
-            self._held = ""
+        if not self._thinking and (shown := self._words()):
+            out.append((False, shown))
         return out
 
     def end(self, *, structured: bool) -> tuple[list[tuple[bool, str]], list[NamedCall]]:
@@ -101,14 +108,21 @@ class TextSieve:
         held, self._held = self._held, ""
         if not held:
             return [], []
-        if self._thinking:
-            return [(True, held)], []
-        if self._offered is not None and self._holds and not structured:
-            line, block = _divided(held)
-            calls = calls_in(block, self._offered)
-            if calls and not self._is_quoted(block.strip()):
-                return ([(False, line)] if line.strip() else []), calls
-        return [(False, held)], []
+        if self._offered is not None and self._phase is not Phase.TEXT and not (self._thinking or structured):
+            calls = calls_in(held, self._offered)
+            if calls and not self._is_quoted(held.strip()):
+                return [], calls
+        return [(self._thinking, held)], []
+
+    def _begins(self) -> bool:
+        """Return whether it is decided if the answer begins with thoughts."""
+        start = self._held.lstrip()
+        if len(start) < len(OPEN_TAG) and OPEN_TAG.startswith(start):
+            return False
+        self._begun = True
+        if start.startswith(OPEN_TAG):
+            self._thinking, self._held = True, start.removeprefix(OPEN_TAG).lstrip("\n")
+        return True
 
     def _think(self, out: list[tuple[bool, str]]) -> None:
         thought, tag, rest = self._held.partition(CLOSE_TAG)
@@ -120,35 +134,25 @@ class TextSieve:
         if thought:
             out.append((True, thought))
 
-    def _may_be_calls(self) -> bool:
-        """Return whether the text that is held may still turn out to be calls."""
-        if len(self._held) > MOST_HELD:
-            return False
-        start = self._held.lstrip()
-        if _may_begin(start):
-            return True
-        line, end, rest = start.partition("\n")
-        if len(line) > LONGEST_LINE:
-            return False
-        return not end or _may_begin(rest.lstrip())
+    def _words(self) -> str:
+        """Take the words that can be shown from what is held."""
+        shown = ""
+        while self._held and self._phase is not Phase.TEXT:
+            if self._phase is Phase.LINE:
+                line, end, self._held = self._held.partition("\n")
+                self._line += len(line)
+                shown += line + end
+                self._phase = Phase.TEXT if self._line > LONGEST_LINE else Phase.SECOND if end else Phase.LINE
+            elif _may_begin(self._held.lstrip()) and len(self._held) <= MOST_HELD:
+                return shown
+            else:
+                self._phase = Phase.LINE if self._phase is Phase.START else Phase.TEXT
+        shown, self._held = shown + self._held, ""
+        return shown
 
 
 def _may_begin(text: str) -> bool:
     return not text or any(text.startswith(mark) or mark.startswith(text) for mark in MARKS)
-
-
-def _divided(text: str) -> tuple[str, str]:
-    """Return the one line that may stand before a block, and the block."""
-    start = text.lstrip()
-    if any(start.startswith(mark) for mark in MARKS):
-        return "", start
-    line, _, rest = start.partition("\n")
-    return line, rest.lstrip()
-
-
-def looks_like_calls(text: str, offered: Offered) -> bool:
-    """Return whether a whole text is calls of offered tools."""
-    return len(text) <= MOST_HELD and bool(calls_in(_divided(text)[1], offered))
 
 
 def calls_in(text: str, offered: Offered) -> list[NamedCall]:

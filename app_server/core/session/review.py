@@ -51,7 +51,9 @@ class ReviewTask(SessionTask, TurnSteps):
         self._request = request
         self._context_line = context_line(turn)
         """The conversation goes on with its own settings, also where it is resumed after this."""
-        self._shape = replace(shape_of(self.turn), instructions=instruction_text("review"))
+        shape = shape_of(self.turn)
+        settings_of_review = replace(shape.settings, wants_answer=False)  # no words: nothing was found
+        self._shape = replace(shape, settings=settings_of_review, instructions=instruction_text("review"))
         # It neither searches the web nor looks at pictures.
         features = conversation.config.features.switched(off=("web_search_request", "view_image_tool"))
         self._tools = build_tools(replace(conversation.config, features=features), self._shape.model, None)
