@@ -156,6 +156,10 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 """Modules and folders that decide and never act; nor does anything that they import."""
 
 LATE_IMPORTS = {
+    "app_server.core.model.chat_reader": "of one of the APIs of models",
+    "app_server.core.model.chat_writer": "the same",
+    "app_server.core.model.refusals": "for requests that a provider refused",
+    "app_server.core.model.text_calls": "for models of local servers",
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.cli": "when Ctrl-C is handled",
     "app_server.places.locks": "for a server that is slow to answer its proxy",

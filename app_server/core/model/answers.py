@@ -50,7 +50,7 @@ class AnsweredCall(Struct):
     output: responses.OutputItem | None = None
 
 
-class Answer(Struct):
+class ModelAnswer(Struct):
     """One answer of the model, with the outputs of its calls."""
 
     items: list[ResponseItem] = msgspec.field(default_factory=list)
@@ -81,7 +81,7 @@ class UserInput(Struct):
     messages: list[MessageItem] = msgspec.field(default_factory=list)
 
 
-Exchange = Answer | UserInput
+Exchange = ModelAnswer | UserInput
 
 
 def is_image(part: object) -> TypeIs[responses.InputImage]:
@@ -116,7 +116,7 @@ class Grouping:
         self._ids = CallIds(id_form)
         self._has_output = False
         """Whether the last answer has an output."""
-        self._waiting: dict[tuple[bool, str], list[tuple[Answer, AnsweredCall]]] = {}
+        self._waiting: dict[tuple[bool, str], list[tuple[ModelAnswer, AnsweredCall]]] = {}
         """Calls without output, by the key of their outputs."""
 
     def take(self, items: Iterable[ResponseItem]) -> None:
@@ -141,17 +141,17 @@ class Grouping:
             self.exchanges.append(last)
         return last
 
-    def _answer(self, item: ResponseItem) -> Answer:
+    def _answer(self, item: ResponseItem) -> ModelAnswer:
         """Return the answer that an item of the model is part of."""
         last = self.exchanges[-1] if self.exchanges else None
-        if not isinstance(last, Answer) or not self._belongs(item, last):
-            last = Answer()
+        if not isinstance(last, ModelAnswer) or not self._belongs(item, last):
+            last = ModelAnswer()
             self._has_output = False
             self.exchanges.append(last)
         last.written = None
         return last
 
-    def _belongs(self, item: ResponseItem, answer: Answer) -> bool:
+    def _belongs(self, item: ResponseItem, answer: ModelAnswer) -> bool:
         mine, its = answer.origin, origin_of(item)
         if mine is None or its is None:
             return mine is its and not self._has_output

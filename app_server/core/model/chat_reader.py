@@ -8,17 +8,14 @@ the answer, with what the provider wants back: the name by which thoughts came, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
-
-import msgspec
-from msgspec import Struct
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model import payload
 from app_server.core.model.api_failures import reported_failure
+from app_server.core.model.chat_calls import CallPieces, ChatCall
 from app_server.core.model.chat_writer import DETAILS, EXTRA, FIELD
 from app_server.core.model.model_errors import CLOSED_EARLY, answer_broken, incomplete_response
 from app_server.core.model.prompt import (
@@ -41,7 +38,7 @@ from app_server_protocol.responses import (
 from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:
-    from app_server.core.model.text_calls import NamedCall, TextSieve
+    from app_server.core.model.text_calls import TextSieve
 
 T = TypeVar("T", MessageItem, ReasoningResponseItem, FunctionCall)
 
@@ -54,20 +51,6 @@ BROKEN: Final = frozenset(
 
 THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 """Names by which servers send thoughts; the first that is not empty counts."""
-
-
-class _Call(Struct):
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = msgspec.field(default_factory=list)
-    extra: Json = None
-    index: int | None = None
-
-    def has_whole_arguments(self) -> bool:
-        try:
-            return isinstance(json.loads("".join(self.arguments)), dict)
-        except ValueError:
-            return False
 
 
 class ChatDecoder:
@@ -90,9 +73,7 @@ class ChatDecoder:
         self._afterthought: list[str] = []
         self._thought = False
         self._text: list[str] = []
-        self._calls: list[_Call] = []
-        self._by_id: dict[str, _Call] = {}
-        self._by_index: dict[int, _Call] = {}
+        self._calls = CallPieces(self._size)
         self._usage: TokenUsage | None = None
         self._finish: str | None = None
 
@@ -124,7 +105,7 @@ class ChatDecoder:
         """
         if self.completed:
             return
-        if self._finish is None and (self._usage is None or not (self._text or self._calls)):
+        if self._finish is None and (self._usage is None or not (self._text or self._calls.calls)):
             raise StreamDisconnected(CLOSED_EARLY)
         self._complete(out)
 
@@ -145,9 +126,9 @@ class ChatDecoder:
                 self._take_text(text, out)
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else ():
-            self._add_call(payload.mapping(piece))
+            self._calls.take(payload.mapping(piece))
         if isinstance(old := delta.get("function_call"), dict):
-            self._add_call({"index": 0, "function": old})
+            self._calls.take({"index": 0, "function": old})
 
     def _add_details(self, details: list[Json], out: list[ModelEvent]) -> None:
         """Keep what a gateway wants back as a list; neighbouring pieces of text are joined."""
@@ -202,54 +183,6 @@ class ChatDecoder:
         if self._live:
             out.append(OutputTextDelta(text))
 
-    # --- calls
-    def _add_call(self, piece: dict[str, Json]) -> None:
-        function = payload.mapping(piece.get("function"))
-        name = payload.text_of(function.get("name"))
-        call = self._call_of(piece, name)
-        # Some servers repeat the name in every piece, none cuts it.
-        if name is not None and not call.name:
-            self._size.piece(name)
-            call.name = name
-        arguments = function.get("arguments")
-        if isinstance(arguments, dict | list):
-            arguments = json.dumps(arguments)
-        if arguments and isinstance(arguments, str):
-            self._size.piece(arguments)
-            call.arguments.append(arguments)
-        if (extra := piece.get(EXTRA)) is not None:
-            call.extra = extra
-
-    def _call_of(self, piece: dict[str, Json], name: str | None) -> _Call:
-        """Return the call that a piece belongs to: by its id, by its index, or the call begun last."""
-        id, index = payload.text_of(piece.get("id")), _index(piece.get("index"))
-        if id is not None and id in self._by_id:
-            return self._by_id[id]
-        at_index = None if index is None else self._by_index.get(index)
-        last = self._calls[-1] if self._calls else None
-        if id is not None:
-            # A new id with a name begins a call, also at an index that is used.
-            known = at_index if index is not None else last
-            if known is not None and not known.id and (name is None or not known.name):
-                known.id = id
-                self._by_id[id] = known
-                return known
-            return self._new_call(id, index)
-        if index is not None:
-            return at_index if at_index is not None else self._new_call("", index)
-        begins = last is None or (name is not None and last.name and last.has_whole_arguments())
-        return self._new_call("", None) if begins or last is None else last
-
-    def _new_call(self, id: str, index: int | None) -> _Call:
-        self._size.item(payload.PIECE_OVERHEAD)
-        call = _Call(id, index=index)
-        self._calls.append(call)
-        if id:
-            self._by_id[id] = call
-        if index is not None:
-            self._by_index[index] = call
-        return call
-
     # --- the end
     def _complete(self, out: list[ModelEvent]) -> None:
         finish = (self._finish or "stop").lower()
@@ -264,24 +197,24 @@ class ChatDecoder:
             raise incomplete_response(finish)
         if self._afterthought:
             out.append(OutputItemDone(self._from(_reasoning("".join(self._afterthought)))))
-        for n, call in enumerate([*_in_order(self._calls), *named]):
+        for n, call in enumerate([*self._calls.in_order(), *named]):
             out.append(OutputItemDone(self._function_call(call, n)))
         self.completed = True
         out.append(Completed(self._usage if self._live else None))
 
-    def _end_text(self, out: list[ModelEvent]) -> list[_Call]:
+    def _end_text(self, out: list[ModelEvent]) -> list[ChatCall]:
         """Show what the sieve still holds, as calls or as text."""
         if self._sieve is None:
             return []
-        pieces, calls = self._sieve.end(structured=bool(self._calls))
+        pieces, calls = self._sieve.end(structured=bool(self._calls.calls))
         for is_thought, piece in pieces:
             if is_thought:
                 self._add_thought(piece, out)
             else:
                 self._add_text(piece, out)
-        return [_called(call) for call in calls]
+        return [ChatCall("", call.name, [call.arguments]) for call in calls]
 
-    def _function_call(self, call: _Call, n: int) -> FunctionCall:
+    def _function_call(self, call: ChatCall, n: int) -> FunctionCall:
         call_id = call.id or f"call_{self._response_id or 'chat'}_{n}"
         kept = {} if call.extra is None else {EXTRA: call.extra}
         item = FunctionCall(name=call.name, arguments="".join(call.arguments), call_id=call_id)
@@ -303,25 +236,6 @@ class ChatDecoder:
         values = {**(kept or {}), **({DETAILS: self._details} if details and self._details else {})}
         answer = f"{self._origin.answer}{self._response_id or ''}"
         return item.model_copy(update={"origin": replace(self._origin, answer=answer, kept=values)})
-
-
-def _in_order(calls: list[_Call]) -> list[_Call]:
-    """Return calls by their indices, if each has one of its own; else in the order in which they began."""
-    indices = {call.index for call in calls}
-    if None in indices or len(indices) < len(calls):
-        return calls
-    return sorted(calls, key=lambda call: call.index or 0)
-
-
-def _called(call: NamedCall) -> _Call:
-    return _Call("", call.name, [call.arguments])
-
-
-def _index(value: Json) -> int | None:
-    """Return the index of a call, which some servers write as text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        return int(value[:9])
-    return payload.count(value)
 
 
 def _content(value: Json) -> Iterator[tuple[bool, str]]:

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.model.answers import (
-    Answer,
     AnsweredCall,
     Exchange,
     Exchanges,
+    ModelAnswer,
     UserInput,
     call_arguments,
     call_name,
@@ -148,14 +148,14 @@ class _Writing(Struct, frozen=True):
             return {"type": "text", "text": UNSEEN}
         return {"type": "image_url", "image_url": {"url": image.image_url}}
 
-    def _pictures(self, answer: Answer) -> list[Json]:
+    def _pictures(self, answer: ModelAnswer) -> list[Json]:
         """Return the images of an answer's outputs that go into a message of the user."""
         if self.quirks.tool_pictures == "part" or not self.sees_images:
             return []
         outputs = (call.output for call in answer.calls if call.output is not None)
         return [self._image(image) for output in outputs for image in output_images(output)]
 
-    def _kept(self, answer: Answer, *, in_turn: bool) -> list[bytes]:
+    def _kept(self, answer: ModelAnswer, *, in_turn: bool) -> list[bytes]:
         """Return the messages of an answer, written once."""
         back = self.quirks.thoughts_back
         with_thoughts = back == "always" or (back == "turn" and in_turn)
@@ -166,7 +166,7 @@ class _Writing(Struct, frozen=True):
         answer.written = (with_thoughts, written)
         return written
 
-    def _answer(self, answer: Answer, *, with_thoughts: bool) -> Iterator[bytes]:
+    def _answer(self, answer: ModelAnswer, *, with_thoughts: bool) -> Iterator[bytes]:
         text = answer.text
         if not text and not answer.calls:
             return
@@ -217,7 +217,7 @@ class _Writing(Struct, frozen=True):
         note = FOLLOWS if self.sees_images else UNSEEN
         return f"{text}\n{note}" if text else note
 
-    def _thoughts(self, answer: Answer) -> dict[str, Json]:
+    def _thoughts(self, answer: ModelAnswer) -> dict[str, Json]:
         """Return the fields by which an answer's thoughts go back to the provider that made them."""
         origin = answer.origin
         if origin is not None and (origin.provider != self.provider or origin.wire != WIRE):

@@ -38,10 +38,10 @@ from app_server.core.model.model_errors import (
     excerpt,
 )
 from app_server.core.model.prompt import Prompt, RequestSettings
-from app_server.core.model.quirks import Lessons, quirks_of
-from app_server.core.model.sent_items import SentItems
+from app_server.core.model.quirks import Lessons
+from app_server.core.model.request_form import MOST_LESSONS, RequestForm
 from app_server.core.model.stream import EventStream
-from app_server.core.model.wires import Asked, Wire, make_wire
+from app_server.core.model.wires import ModelRequest
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn import TokenUsage
 from app_server_protocol.structs import replace
@@ -132,11 +132,7 @@ class ModelClient:
         self._login = login if provider.requires_openai_auth else None
         """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
         self._watch = watch
-        self._lessons = lessons or Lessons()
-        self._wire: Wire = make_wire(provider.wire_api)
-        self._sent = SentItems()
-        self._answers = 0
-        """Answers that were asked for."""
+        self._form = RequestForm(provider, lessons or Lessons())
 
     def retry_delay(self, attempt: int) -> float:
         """Return the seconds to wait before that retry, the first being 1."""
@@ -146,12 +142,12 @@ class ModelClient:
     async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
         """Yield the events of a response. Entering and iterating raise ModelError."""
         async with AsyncExitStack() as stack:
-            self._answers += 1
+            self._form.begin_answer()
             answer, sent, asked = await self._open_response(stack, prompt, settings)
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
-            first = self._wire.first_events(answer.headers)
+            first = self._form.wire.first_events(answer.headers)
             is_document = _content_type(answer) == "application/json"
-            events = EventStream(chunks, self._wire.decoder(asked), first, is_document=is_document)
+            events = EventStream(chunks, self._form.wire.decoder(asked), first, is_document=is_document)
             try:
                 yield events
             except ModelError as error:
@@ -166,10 +162,10 @@ class ModelClient:
 
     async def _open_response(
         self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings
-    ) -> tuple[HttpResponse, GatedRequest, Asked]:
+    ) -> tuple[HttpResponse, GatedRequest, ModelRequest]:
         """Return the response, which `stack` closes, and the request that it answers."""
-        asked = self._asked(prompt, settings)
-        body = self._wire.body(asked)
+        asked = self._form.request(prompt, settings)
+        body = self._form.wire.body(asked)
         login = await self._credentials()
         if self._login is not None and key_source(self.provider, self._env, login) is None:
             # What the provider would say, after all retries where it cannot be reached.
@@ -188,10 +184,10 @@ class ModelClient:
                     reconnected = True
                     continue
                 outcome = _broken(outcome, target, self.provider.id)
-            if lessons < MOST_LESSONS and self._learns(outcome, asked, body):
+            if lessons < MOST_LESSONS and self._form.learns(outcome, asked, body):
                 lessons += 1
-                asked = self._asked(prompt, settings)
-                body = self._wire.body(asked)
+                asked = self._form.request(prompt, settings)
+                body = self._form.wire.body(asked)
                 continue
             if isinstance(outcome.error, Unauthorized):
                 if login is not None and target.secret == login.bearer and not renewed:
@@ -232,43 +228,16 @@ class ModelClient:
             error = str(outcome.error) if isinstance(outcome, RequestFailure) else None
             self._watch(attempt, seconds, outcome.status, error)
 
-    def _asked(self, prompt: Prompt, settings: RequestSettings) -> Asked:
-        """Return the request as this provider wants it, by all that was learnt until now."""
-        sent = self._sent.of(prompt.input)
-        return Asked(
-            prompt=prompt if sent is prompt.input else replace(prompt, input=sent),
-            settings=settings,
-            quirks=quirks_of(self.provider, settings.model, self._lessons.of(self.provider, settings.model)),
-            provider=self.provider.id,
-            answer=f"{self._answers}-",
+    def _target(self, asked: ModelRequest, login: Credentials | None) -> Endpoint:
+        target = endpoint(
+            self.provider, self._form.wire.path, env=self._env, identity=self._identity, login=login
         )
-
-    def _learns(self, failure: RequestFailure, asked: Asked, body: bytes) -> bool:
-        """Return whether a refusal teaches how the request would be taken; it counts from now on."""
-        if not isinstance(failure.error, UnexpectedStatus) or failure.status is None:
-            return False
-        lesson = _REFUSALS.get().lesson_of(failure.status, failure.error.body, body, asked.quirks)
-        if lesson is None:
-            return False
-        if lesson.forgets_thoughts:
-            learnt = self._sent.forget_thoughts(asked.prompt.input)
-        elif lesson.hides_images:
-            learnt = self._sent.hide_images(asked.prompt.input)
-        else:
-            self._lessons.learn(self.provider, asked.settings.model, lesson.quirks)
-            learnt = True
-        if learnt:
-            log.info("the provider %s refused a request; it is sent again: %s", self.provider.id, lesson)
-        return learnt
-
-    def _target(self, asked: Asked, login: Credentials | None) -> Endpoint:
-        target = endpoint(self.provider, self._wire.path, env=self._env, identity=self._identity, login=login)
         headers = {
             **target.headers,
             "accept": "text/event-stream",
             "content-type": "application/json",
         }
-        headers |= self._wire.headers(asked)
+        headers |= self._form.wire.headers(asked)
         return Endpoint(target.url, headers, target.secret)
 
     async def _send(
@@ -338,10 +307,6 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
     return RequestFailure(error, again=not useless)
 
 
-MOST_LESSONS = 3
-"""Refusals of one request from which something is learnt."""
-
-_REFUSALS = Lazy(lambda: import_module("app_server.core.model.refusals"))
 _MASKING = Lazy(lambda: import_module("app_server.masking"))
 
 

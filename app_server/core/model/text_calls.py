@@ -58,7 +58,7 @@ class Offered(Struct, frozen=True):
 
 
 class Phase(Enum):
-    """Where in an answer a block of calls may begin."""
+    """Place in an answer at which a block of calls may begin."""
 
     START = "start"
     LINE = "line"

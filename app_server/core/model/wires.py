@@ -22,7 +22,7 @@ from app_server.core.model.stream import WireDecoder
 from app_server_protocol.item_origin import ItemOrigin
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ModelRequest(Struct, frozen=True, kw_only=True):
     """One request: what is asked, of whom, and how the provider wants it."""
 
     prompt: Prompt
@@ -40,15 +40,15 @@ class Wire(Protocol):
     path: str
     """Path of requests below the provider's address."""
 
-    def headers(self, asked: Asked) -> Mapping[str, str]:
+    def headers(self, asked: ModelRequest) -> Mapping[str, str]:
         """Return headers of a request besides those of every API."""
         ...
 
-    def body(self, asked: Asked) -> bytes:
+    def body(self, asked: ModelRequest) -> bytes:
         """Return the body of a request."""
         ...
 
-    def decoder(self, asked: Asked) -> WireDecoder:
+    def decoder(self, asked: ModelRequest) -> WireDecoder:
         """Return what decodes the answer."""
         ...
 
@@ -65,14 +65,14 @@ class ResponsesWire:
     def __init__(self) -> None:
         self._writer = ResponsesWriter()
 
-    def headers(self, asked: Asked) -> Mapping[str, str]:
+    def headers(self, asked: ModelRequest) -> Mapping[str, str]:
         id = asked.settings.conversation_id
         return {"conversation_id": id, "session_id": id}
 
-    def body(self, asked: Asked) -> bytes:
+    def body(self, asked: ModelRequest) -> bytes:
         return self._writer.body(asked.prompt, asked.settings, asked.quirks)
 
-    def decoder(self, asked: Asked) -> WireDecoder:
+    def decoder(self, asked: ModelRequest) -> WireDecoder:
         return ResponsesDecoder()
 
     def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:
@@ -92,15 +92,15 @@ class ChatWire:
     def __init__(self) -> None:
         self._writer = _CHAT_WRITER.get()()
 
-    def headers(self, asked: Asked) -> Mapping[str, str]:
+    def headers(self, asked: ModelRequest) -> Mapping[str, str]:
         name = asked.quirks.session_header
         return {} if name is None else {name: asked.settings.conversation_id}
 
-    def body(self, asked: Asked) -> bytes:
+    def body(self, asked: ModelRequest) -> bytes:
         body: bytes = self._writer.body(asked.prompt, asked.settings, asked.quirks, asked.provider)
         return body
 
-    def decoder(self, asked: Asked) -> WireDecoder:
+    def decoder(self, asked: ModelRequest) -> WireDecoder:
         origin = ItemOrigin(
             answer=asked.answer, provider=asked.provider, model=asked.settings.model, wire=WireApi.CHAT.value
         )

@@ -152,7 +152,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
             await anyio.sleep(self.model.retry_delay(retries) if delay is None else delay)
 
     def _lacks_answer(self, reply: ModelReply) -> bool:
-        """Whether a turn would end with nothing said: small models answer so now and then."""
+        """Return whether a turn would end with nothing said, as small models answer now and then."""
         return self.settings.wants_answer and self.tools is not None and reply.is_empty
 
     def hand_over(self, reply: ModelReply) -> list[responses.ResponseItem]:

@@ -1,0 +1,68 @@
+"""Requests in the form that a provider takes: its wire and its quirks, and what its refusals have taught."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+
+from app_server.core.config.types import ProviderConfig
+from app_server.core.lazy import Lazy
+from app_server.core.model.api_failures import RequestFailure
+from app_server.core.model.model_errors import UnexpectedStatus
+from app_server.core.model.prompt import Prompt, RequestSettings
+from app_server.core.model.quirks import Lessons, quirks_of
+from app_server.core.model.sent_items import SentItems
+from app_server.core.model.wires import ModelRequest, Wire, make_wire
+from app_server_protocol.structs import replace
+
+log = logging.getLogger(__name__)
+
+MOST_LESSONS = 3
+"""Refusals of one request from which something is learnt."""
+
+_REFUSALS = Lazy(lambda: import_module("app_server.core.model.refusals"))
+
+
+class RequestForm:
+    """The form of the requests of one conversation."""
+
+    def __init__(self, provider: ProviderConfig, lessons: Lessons) -> None:
+        self.wire: Wire = make_wire(provider.wire_api)
+        self._provider, self._lessons = provider, lessons
+        self._sent = SentItems()
+        self._answers = 0
+
+    def begin_answer(self) -> None:
+        """Count another answer: its items are told apart from those of others by its number."""
+        self._answers += 1
+
+    def request(self, prompt: Prompt, settings: RequestSettings) -> ModelRequest:
+        """Return the request as this provider wants it, by all that was learnt until now."""
+        sent = self._sent.of(prompt.input)
+        return ModelRequest(
+            prompt=prompt if sent is prompt.input else replace(prompt, input=sent),
+            settings=settings,
+            quirks=quirks_of(
+                self._provider, settings.model, self._lessons.of(self._provider, settings.model)
+            ),
+            provider=self._provider.id,
+            answer=f"{self._answers}-",
+        )
+
+    def learns(self, failure: RequestFailure, asked: ModelRequest, body: bytes) -> bool:
+        """Return whether a refusal teaches how the request would be taken; it counts from now on."""
+        if not isinstance(failure.error, UnexpectedStatus) or failure.status is None:
+            return False
+        lesson = _REFUSALS.get().lesson_of(failure.status, failure.error.body, body, asked.quirks)
+        if lesson is None:
+            return False
+        if lesson.forgets_thoughts:
+            learnt = self._sent.forget_thoughts(asked.prompt.input)
+        elif lesson.hides_images:
+            learnt = self._sent.hide_images(asked.prompt.input)
+        else:
+            self._lessons.learn(self._provider, asked.settings.model, lesson.quirks)
+            learnt = True
+        if learnt:
+            log.info("the provider %s refused a request; it is sent again: %s", self._provider.id, lesson)
+        return learnt
