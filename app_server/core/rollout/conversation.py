@@ -20,18 +20,25 @@ from msgspec.json import Decoder
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.codex_words import GOAL_KINDS, goal_in, meta_in_our_words, with_whole_name
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, is_damaged, item_of_line
 from app_server.core.rollout.journal import NOTHING, Leftover, leftover_of
 from app_server.core.rollout.lines import (
-    GOAL_KINDS,
-    goal_in,
     parse_event_msg,
     raw_lines,
     usage_in,
     without_collector,
 )
-from app_server.core.rollout.record import REVERTED, StoredRecord, TakenBack, read_record, text_of
+from app_server.core.rollout.record import (
+    REVERTED,
+    StoredRecord,
+    TakenBack,
+    read_record,
+    text_of,
+    turns_taken_back,
+)
+from app_server.core.rollout.reverts import counted_reverts
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.segments import opened_whole
 from app_server.core.rollout.stored_events import ALWAYS
@@ -123,6 +130,8 @@ def read_rollout(
     `RolloutUnreadable`; its text never has anything of the file. Slow for long files: use a thread."""
     with opened_whole(path) as fd, without_collector():
         found = _collected(_Collector(path.name, messages=messages, turns=turns), fd, keeps)
+        if found.counts_turns:
+            found.taken_back = counted_reverts(fd, found.lines)
         if found.taken_back or (turns and found.turns is None and found.meta is not None):
             again = _Collector(path.name, messages=messages, turns=turns, before=found)
             found = _collected(again, fd, found.lines)
@@ -168,6 +177,8 @@ class _Collector:
         self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
         self.lines = self.damaged = 0
         self.taken_back: TakenBack = TakenBack() if before is None else before.taken_back
+        self.counts_turns = False
+        """Whether a line takes back a number of turns."""
         self.meta: SessionMetaLine | None = None
         self.items: list[HistoryLine] = []
         self.goal: Json = None
@@ -189,7 +200,7 @@ class _Collector:
     def _collect(self, number: int, record: StoredRecord) -> None:
         match record.kind:
             case "response_item" if record.name in ITEM_NAMES:
-                self._pending.append(record)
+                self._pending.append(with_whole_name(record) if record.name == "function_call" else record)
                 if len(self._pending) >= BATCH:
                     self.validate_batch()
             case "event_msg":
@@ -198,11 +209,11 @@ class _Collector:
                 self._turn_context = record
             case "compacted":
                 self.validate_batch()
-                compacted = _validated(CompactedItem, record)
+                compacted = _validated(CompactedItem, record.value())
                 self.items += () if compacted is None else (compacted,)
                 self.damaged += compacted is None
             case "session_meta" if self.meta is None:
-                self.meta = _validated(SessionMetaLine, record)
+                self.meta = _validated(SessionMetaLine, meta_in_our_words(record.value() or {}))
                 if self.meta is not None and number == 0 and self.turns is None:
                     self._begin_turns(self.meta)
 
@@ -218,7 +229,9 @@ class _Collector:
         elif record.name in GOAL_KINDS:
             self.goal = record.value()
         elif record.name == REVERTED:
-            self.taken_back.take(record.value() or {}, number)
+            payload = record.value() or {}
+            self.counts_turns = self.counts_turns or bool(turns_taken_back(payload))
+            self.taken_back.take(payload, number)
         shown = record.name in MESSAGE_NAMES and not record.is_repetition
         if self._wants_messages and (shown or record.name == ITEM_COMPLETED):
             self._messages.append(record)
@@ -279,9 +292,9 @@ def _all_items(records: Sequence[StoredRecord]) -> list[responses.KnownItem] | N
     return values if len(values) == len(records) else None
 
 
-def _validated(kind: type[LineKind], record: StoredRecord) -> LineKind | None:
+def _validated(kind: type[LineKind], value: Json) -> LineKind | None:
     try:
-        return read(kind, record.value())
+        return read(kind, value)
     except ValidationError:
         return None
 

@@ -7,30 +7,26 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from pydantic import ValidationError
 
 from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.codex_words import GOAL_KINDS, goal_in, settings_in_our_words
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.record import (
     RawLine,
     StoredRecord,
-    TakenBack,
-    find_reverts,
     read_record,
     text_of,
 )
 from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from app_server_protocol.base import tag_of
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.events.turn import TokenUsageInfo
-from app_server_protocol.policy import AskForApproval, QuestionKinds
 from app_server_protocol.reading import read
 from app_server_protocol.rollout import PAGINATED, TurnContextItem
 from app_server_protocol.structs import Json, replace
@@ -109,12 +105,6 @@ def lines_from_the_end(fd: int, mark: bytes, most: int = MOST_BYTES) -> Iterator
             at = begin
 
 
-def counting_lines(fd: int) -> Iterator[RawLine]:
-    """Yield the lines of a file but for those that were taken back."""
-    taken_back = find_reverts(raw_lines(fd), TakenBack()) or TakenBack()
-    return (raw for raw in raw_lines(fd) if raw.number not in taken_back)
-
-
 def paginated_thread(path: Path, fd: int) -> str | None:
     """Return the thread of a file of the paginated form; None for another form."""
     first = next(raw_lines(fd), None)
@@ -140,8 +130,7 @@ def _next_ordinal(fd: int) -> int:
     return sum(1 for _ in raw_lines(fd)) if found is None else found + 1
 
 
-GOAL_KINDS: Final = (GOAL_UPDATED, GOAL_CLEARED)
-_GOAL_MARK: Final = b'"goal_'
+_GOAL_MARK: Final = b"goal_"
 
 
 def last_goal(path: Path) -> Goal | None:
@@ -150,17 +139,6 @@ def last_goal(path: Path) -> Goal | None:
         records = _records(fd, _GOAL_MARK)
         found = next((each for each in records if each.name in GOAL_KINDS), None)
         return goal_in(None if found is None else found.value())
-
-
-def goal_in(payload: Json) -> Goal | None:
-    """Return the goal that the payload of such a line says."""
-    match payload:
-        case {"goal": dict() as goal} if goal.keys() >= {*Goal.__struct_fields__}:
-            with suppress(msgspec.ValidationError):
-                return msgspec.convert(goal, Goal, strict=False)
-        case _:
-            pass
-    return None
 
 
 def usage_in(counts: Sequence[StoredRecord]) -> TokenUsageInfo | None:
@@ -184,7 +162,7 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
     with opened(path) as fd:
         for value in turn_contexts(fd):
             try:
-                last = read(TurnContextItem, _in_our_words(value))
+                last = read(TurnContextItem, settings_in_our_words(value))
             except ValidationError:
                 continue
             if _names_provider(fd):
@@ -199,26 +177,6 @@ def _names_provider(fd: int) -> bool:
     if record is None or record.kind != "session_meta":
         return True
     return bool(text_of(record.value() or {}, "model_provider"))
-
-
-def _in_our_words(value: dict[str, Json]) -> dict[str, Json]:
-    """Return the settings of a turn as they are stored here, where codex since 0.159 has other words."""
-    found = dict(value)
-    active = found.get("active_permission_profile")
-    if active is not None and not (isinstance(active, dict) and text_of(active, "id")):
-        found["active_permission_profile"] = None
-    match found.get("approval_policy"):
-        case {"granular": dict() as kinds}:
-            known = {name: kinds[name] for name in QuestionKinds.__struct_fields__ if name in kinds}
-            found |= {"approval_policy": AskForApproval.ON_REQUEST.value, "granular": known}
-        case _:
-            pass
-    match found.get("collaboration_mode"):
-        case {"mode": "plan" as mode, "settings": dict() as settings}:
-            found |= {"mode": mode, "mode_instructions": text_of(settings, "developer_instructions")}
-        case _:
-            pass
-    return found
 
 
 def turn_contexts(fd: int, most: int = MOST_BYTES) -> Iterator[dict[str, Json]]:

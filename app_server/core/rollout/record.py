@@ -174,8 +174,18 @@ def parse_journal_line(line: bytes) -> JournalLine | None:
 
 
 REVERTED: Final = "thread_rolled_back"
-MARK: Final = REVERTED.encode()
+REVERT_MARK: Final = REVERTED.encode()
 """In lines that may take others back."""
+
+
+def turns_taken_back(payload: Mapping[str, Json]) -> int:
+    """Return how many turns such a line takes back that does not say which lines count, as codex wrote it up to 0.158;
+    0 for another one.
+    """
+    turns = payload.get("num_turns")
+    if "kept_lines" in payload or isinstance(turns, bool) or not isinstance(turns, int):
+        return 0
+    return max(turns, 0)
 
 
 def revert_line(keeps: int, turns: int) -> StoredEvent:
@@ -193,16 +203,20 @@ class TakenBack:
         """In order; they do not overlap."""
 
     def take(self, payload: Mapping[str, Json], number: int) -> bool:
-        """Take a line of this number. Returns False where it says nothing, or what cannot be: the first line of a file
-        has what the conversation is, and always counts.
+        """Take a line of this number. Returns False where it does not say which lines count, or what cannot be: the
+        first line of a file has what the conversation is, and always counts.
         """
         keeps = payload.get("kept_lines")
         if not isinstance(keeps, int) or isinstance(keeps, bool) or not 1 <= keeps <= number:
             return False
+        self.cut(keeps, number)
+        return True
+
+    def cut(self, keeps: int, number: int) -> None:
+        """Take back the lines behind the first `keeps` ones, up to the line with this number."""
         while self._ranges and self._ranges[-1].stop >= keeps:
             keeps = min(keeps, self._ranges.pop().start)
         self._ranges.append(range(keeps, number + 1))
-        return True
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
@@ -210,14 +224,3 @@ class TakenBack:
     def __contains__(self, number: int) -> bool:
         at = bisect_right(self._ranges, number, key=lambda each: each.start) - 1
         return at >= 0 and number in self._ranges[at]
-
-
-def find_reverts(lines: Iterable[RawLine], known: TakenBack) -> TakenBack | None:
-    """Find which lines do not count, if these lines say so of more than is known."""
-    found = None
-    for raw in lines:
-        record = read_record(raw.data) if raw.whole and MARK in raw.data else None
-        if record is not None and record.kind == "event_msg" and record.name == REVERTED:
-            found = found or TakenBack(known)
-            found.take(record.value() or {}, raw.number)
-    return found

@@ -23,10 +23,12 @@ from pydantic import ValidationError
 
 from app_server.core.patch import parse
 from app_server.core.patch.shell_forms import PatchCall, find_patch
+from app_server.core.rollout.codex_words import with_whole_name
 from app_server.core.rollout.conversation import with_outputs
 from app_server.core.rollout.journal import NOTHING, leftover_of
-from app_server.core.rollout.lines import counting_lines, usage_in
+from app_server.core.rollout.lines import usage_in
 from app_server.core.rollout.record import StoredRecord, parse_object, read_record, text_of
+from app_server.core.rollout.reverts import counting_lines
 from app_server.core.rollout.segments import opened_whole
 from app_server.core.rollout.stored_events import kept_item
 from app_server.core.rollout.turn_events import TurnReader
@@ -72,7 +74,7 @@ class _ItemCollector(Struct):
         match record.kind:
             case "response_item":
                 if record.name in CALLS or record.name in OUTPUTS:
-                    self._history(record.value() or {})
+                    self._history(with_whole_name(record).value() or {})
                 return
             case "session_meta" | "turn_context":
                 cwd = (record.value() or {}).get("cwd")

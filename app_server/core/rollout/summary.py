@@ -27,9 +27,10 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout import disk
 from app_server.core.rollout.disk import opened
 from app_server.core.rollout.item_lines import ITEM_COMPLETED, said_in
-from app_server.core.rollout.lines import counting_lines, raw_lines, turn_contexts
+from app_server.core.rollout.lines import raw_lines, turn_contexts
 from app_server.core.rollout.pages import StoredHead, ThreadSummary
 from app_server.core.rollout.record import StoredRecord, parse_object, read_record, text_of
+from app_server.core.rollout.reverts import counting_lines
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.segments import head_lines, opened_whole
 from app_server_protocol.ids import SessionOrigin

@@ -22,17 +22,15 @@ from app_server.core.rollout.pages import TurnCut, TurnNotFound
 from app_server.core.rollout.record import (
     RawLine,
     TakenBack,
-    find_reverts,
     lines_behind,
     read_record,
-    text_of,
 )
+from app_server.core.rollout.reverts import LOOKS_BACK, find_reverts, first_line_of_turn
 from app_server.core.rollout.segments import opened_whole
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
 from app_server_protocol.engine.items import UserMessage
-from app_server_protocol.rollout import ENVIRONMENT_HEAD
 from app_server_protocol.structs import replace
 
 KEPT = 8
@@ -175,7 +173,7 @@ class TurnIndexes:
         with self._lock:
             index = self._known(fd, key, status.st_size, conversation_id)
             behind = raw_lines(fd, index.lines, index.size, status.st_size)
-            reverts = find_reverts(behind, index.taken_back)
+            reverts = find_reverts(behind, index.taken_back, fd)
             if reverts is not None:
                 index = TurnIndex.empty(conversation_id, reverts)
             rest: list[RawLine] = []
@@ -211,10 +209,6 @@ def _sample(fd: int, size: int) -> bytes:
     return os.pread(fd, min(SAMPLE_BYTES, size), 0) + os.pread(fd, size - start, start)
 
 
-LOOKS_BACK = 8
-"""So many lines before a turn's first may belong to it."""
-
-
 def find_cut(
     path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool
 ) -> TurnCut:
@@ -233,25 +227,5 @@ def find_cut(
 
 
 def _first_line(fd: int, place: TurnPlace) -> int:
-    """Return the number of the first line of a turn, with what was recorded for it before it began: what the model was
-    sent of a new environment, and in files without identity the user's words.
-    """
-    before: deque[RawLine] = deque(raw_lines(fd, 0, 0, place.begin), maxlen=LOOKS_BACK)
-    number, words_may_come = place.number, place.implicit
-    while before and number > 1:
-        text = _users_text(before[-1].data)
-        if text is None or not (words_may_come or text.startswith(ENVIRONMENT_HEAD)):
-            break
-        words_may_come = words_may_come and text.startswith(ENVIRONMENT_HEAD)
-        number = before.pop().number
-    return number
-
-
-def _users_text(line: bytes) -> str | None:
-    """Return what a message in the name of the user says; None where the line has another kind."""
-    record = read_record(line)
-    match None if record is None or record.kind != "response_item" else record.value():
-        case {"type": "message", "role": "user", "content": list(parts)}:
-            return "".join(text_of(part, "text") or "" for part in parts if isinstance(part, dict))
-        case _:
-            return None
+    before = deque(raw_lines(fd, 0, 0, place.begin), maxlen=LOOKS_BACK)
+    return first_line_of_turn(before, place.number, implicit=place.implicit)

@@ -18,7 +18,8 @@ from typing import Final
 from app_server.core.rollout.journal import NOTHING, leftover_of
 from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import ItemRow, Page, PageRequest, choose, with_rows
-from app_server.core.rollout.record import RawLine, TakenBack, find_reverts, read_record
+from app_server.core.rollout.record import RawLine, TakenBack, read_record
+from app_server.core.rollout.reverts import find_reverts
 from app_server.core.rollout.segments import opened_whole
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import StoredTurns
@@ -60,7 +61,8 @@ class TurnHistory:
         """
         if self._fd is None:
             return WholeHistory((), ItemIds())
-        taken_back, count = find_reverts(raw_lines(self._fd), TakenBack()) or TakenBack(), 0
+        taken_back = find_reverts(raw_lines(self._fd), TakenBack(), self._fd) or TakenBack()
+        count = 0
         turns = StoredTurns(self._conversation_id, taken_back)
         for raw in raw_lines(self._fd):
             count = raw.number + 1

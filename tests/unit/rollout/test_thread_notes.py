@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout import summary
+from app_server.core.rollout.codex_words import goal_in
 from app_server.core.rollout.conversation import read_rollout
-from app_server.core.rollout.lines import goal_in, last_goal
+from app_server.core.rollout.lines import last_goal
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.summary import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
 from app_server.core.rollout.writer import RolloutWriter

@@ -10,12 +10,12 @@ import pytest
 
 from app_server.core.errors import ConversationError, RolloutUnreadable
 from app_server.core.rollout import turn_index
-from app_server.core.rollout.lines import counting_lines, raw_lines
+from app_server.core.rollout.lines import raw_lines
 from app_server.core.rollout.pages import TurnCut, TurnNotFound
-from app_server.core.rollout.record import REVERTED, RawLine, TakenBack, find_reverts, read_record
+from app_server.core.rollout.record import REVERTED, RawLine, TakenBack, read_record
+from app_server.core.rollout.reverts import LOOKS_BACK, counting_lines, find_reverts
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_index import (
-    LOOKS_BACK,
     SAMPLE_BYTES,
     TurnIndex,
     TurnIndexes,
@@ -232,7 +232,7 @@ def test_a_torn_line_takes_nothing_back(tmp_path: Path) -> None:
 
 def test_only_such_lines_take_others_back() -> None:
     def found(*payloads: Json, known: TakenBack | None = None) -> TakenBack | None:
-        return find_reverts(raw(META, begin("a"), *payloads), known or TakenBack())
+        return find_reverts(raw(META, begin("a"), *payloads), known or TakenBack(), fd=-1)
 
     assert found() is None
     assert found(said(REVERTED), words_before(REVERTED)) is None
