@@ -57,6 +57,8 @@ class ClientProfile:
     """Sent capabilities, whatever is in them, as clients of the thread API do."""
     opted_out: frozenset[str] = frozenset()
     """Methods of notifications that it does not want."""
+    strict_parameters: bool = False
+    """Wants a request refused whose parameters are misspelt or unknown, or name a folder that is not there."""
     asked_last: bool = False
     """Leaves answers to others: it is asked where nobody else is there."""
 
@@ -69,7 +71,9 @@ class ClientProfile:
         self.names_capabilities = capabilities is not None
         self.elicitation = given.get("elicitation") is True
         self.experimental_api = given.get("experimentalApi") is True
-        self.asked_last = isinstance(extensions, dict) and extensions.get("questions") == "last"
+        if isinstance(extensions, dict):
+            self.asked_last = extensions.get("questions") == "last"
+            self.strict_parameters = extensions.get("parameters") == "strict"
         if isinstance(opted_out, list):
             self.opted_out = frozenset(name for name in opted_out if isinstance(name, str))
 

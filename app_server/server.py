@@ -376,4 +376,12 @@ def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize
     if early is not None:
         services.handshake.accept(early.name, early.version, early.capabilities)
     client = services.handshake.client
-    return MethodRouter(conversations, threads, IN_BOTH_APIS, client, services.require_running)
+
+    def tell_ignored(notice: str, conversation: str | None, over_threads: bool) -> None:
+        from app_server.apis.v1.ignored import warn_in_conversation  # noqa: PLC0415 - for a client that errs
+        from app_server.apis.v2.services import tell_ignored  # noqa: PLC0415
+
+        if over_threads or not warn_in_conversation(services, notice, conversation):
+            tell_ignored(services, notice)
+
+    return MethodRouter(conversations, threads, IN_BOTH_APIS, client, services.require_running, tell_ignored)

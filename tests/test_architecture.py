@@ -206,6 +206,7 @@ LATE_IMPORTS = {
     "app_server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
     "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
+    "app_server.apis.v2.services": "for a client that speaks it, or errs",
     "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
     "app_server.apis.v2.handlers": "each with the first method of its family",
     "app_server.apis.v2.questions": "with the first question to the client",

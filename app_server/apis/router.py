@@ -8,6 +8,7 @@ kept in order.
 
 from __future__ import annotations
 
+import json
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -23,6 +24,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol, to_rpc_error
+from app_server.apis.ignored_parameters import ParameterCheck
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
@@ -107,6 +109,12 @@ FindRoute = Callable[[str], Route | None]
 """Finds the route of a method in one API."""
 
 
+TellIgnored = Callable[[str, str | None, bool], None]
+"""Tells the client of parameters that were ignored: the notice, the id of the conversation that the request was about
+or opened, and whether the client asked over the thread API.
+"""
+
+
 class HandlerModules(Struct, frozen=True):
     """The modules with the handlers of one API."""
 
@@ -157,10 +165,13 @@ class MethodRouter:
         in_both: Collection[str],
         client: ClientProfile,
         require_running: Callable[[str], None] = lambda method: None,
+        tell_ignored: TellIgnored = lambda notice, conversation, threads: None,
     ) -> None:
         """The routes of an API are loaded when the client first speaks it. Clients that name capabilities are served
         methods `in_both` by the thread API. `require_running` raises RpcError for methods that are not served any more.
         """
+        self._parameters = ParameterCheck(lambda: client.strict_parameters)
+        self._tell_ignored = tell_ignored
         self._conversations, self._threads = Lazy(conversations), Lazy(threads)
         self._in_both = in_both
         self._client, self._require_running = client, require_running
@@ -181,17 +192,33 @@ class MethodRouter:
         if route.row.experimental and not self._client.experimental_api:
             raise experimental(request.method)
         self._require_running(request.method)
-        return await route.handle(params)
+        notice = self._parameters.check(request.method, request.params, params)
+        reply = await route.handle(params)
+        if notice is not None:
+            conversation = _conversation(request.params, reply.result)
+            self._tell_ignored(notice, conversation, self._speaks_threads(request.method))
+        return reply
 
     def _route(self, method: str) -> Route | None:
-        threads = "/" in method or (method in self._in_both and self._client.names_capabilities)
-        return (self._threads if threads else self._conversations).get()(method)
+        return (self._threads if self._speaks_threads(method) else self._conversations).get()(method)
+
+    def _speaks_threads(self, method: str) -> bool:
+        return "/" in method or (method in self._in_both and self._client.names_capabilities)
 
     async def receive_notification(self, method: str, params: Json) -> None:
         """Ignore the notification: nothing depends on `initialized`, and newer clients send others."""
 
     def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
         return to_rpc_error(error, method)
+
+
+def _conversation(params: Json, result: bytes) -> str | None:
+    """Return the id of the conversation that a request of the conversation API names, or that it opened."""
+    for where in (params, json.loads(result)):
+        id = where.get("conversationId") if isinstance(where, dict) else None
+        if isinstance(id, str):
+            return id
+    return None
 
 
 def parsed(

@@ -4,6 +4,7 @@ builds the contexts of its handlers from them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -24,7 +25,7 @@ from app_server.machine import Machine
 from app_server.rpc.connection import Connection
 from app_server.rpc.errors import RpcError, invalid_params, invalid_request
 from app_server_protocol.engine.settings import UNSET, SettingsChange
-from app_server_protocol.jsonrpc import INVALID_REQUEST
+from app_server_protocol.jsonrpc import INVALID_REQUEST, shortened
 from app_server_protocol.structs import Json
 from app_server_protocol.table import Fields, S, ServerNotification
 
@@ -149,9 +150,18 @@ def change_of(
 
 
 def require_folder(client: Client, cwd: str | None) -> None:
-    """Raises RpcError where neither the request nor its client's connection has a working directory."""
+    """Raises RpcError where neither the request nor its client's connection has a working directory, and, for a client
+    that wants that, where the one of the request is no folder; others are warned by the conversation.
+    """
     if not client.has_folder and (cwd is None or not cwd.startswith("/")):
         raise invalid_params("this connection has no working directory: `cwd` needs an absolute path", "cwd")
+    require_existing_folder(client, cwd)
+
+
+def require_existing_folder(client: Client, cwd: str | None) -> None:
+    """Raises RpcError where a client wants to be refused a folder that is not there, and names one."""
+    if client.profile.strict_parameters and cwd is not None and not os.path.isdir(cwd):
+        raise invalid_params(f"`cwd`: there is no folder {shortened(cwd)}", "cwd")
 
 
 def require_client_rights(config: UserSettings, method: str) -> None:

@@ -187,11 +187,14 @@ class AppServer:
 
 
 async def _initialize(connection: ServerConnection, options: ConnectOptions) -> wire.InitializeResponse:
-    """Say who the client is; and, where no handler speaks for a person, that others answer questions first."""
+    """Say who the client is, and that wrong parameters are its errors; and, where no handler speaks for a person, that
+    others answer questions first.
+    """
     info = options.get("client") or wire.ClientInfo(name="app-server-client", version=__version__)
-    capabilities: Json = {"experimentalApi": True}
+    extensions = {"parameters": "strict"}
     if options.get("on_approval") is None:
-        capabilities["extensions"] = {"questions": "last"}
+        extensions["questions"] = "last"
+    capabilities: Json = {"experimentalApi": True, "extensions": extensions}
     params: Json = {"clientInfo": info.to_value(), "capabilities": capabilities}
     with anyio.move_on_after(STARTS_WITHIN):
         response = read(wire.InitializeResponse, await connection.request_raw(INITIALIZE, params))

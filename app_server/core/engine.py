@@ -327,7 +327,8 @@ def assemble_session(
     )
     telemetry.conversation_starts(config)
     about_settings = joined(config.notices.warnings)
-    warnings = () if about_settings is None else (about_settings,)
+    missing = None if os.path.isdir(config.cwd) else str(remedies.working_directory_missing(str(config.cwd)))
+    warnings = [each for each in (missing, about_settings) if each is not None]
     for warning in (*warnings, *conversation.instructions.refusals, *rules.problems):
         outbox.emit("", WarningEvent(message=warning))
     for old, present in config.notices.old_names:

@@ -116,6 +116,13 @@ def lines_unreadable(path: Path, count: int) -> Problem:
     )
 
 
+def working_directory_missing(path: str) -> Problem:
+    return Problem(
+        f"The working directory {path} is no folder: commands and patches fail in it",
+        "name one that is there as `cwd`, or make it",
+    )
+
+
 def other_protocol(method: str, protocol: str, advice: str) -> Problem:
     return Problem(f"`{method}` is a method of {protocol}, which is not spoken here", advice)
 

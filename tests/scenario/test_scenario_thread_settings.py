@@ -171,3 +171,51 @@ async def test_the_roots_of_a_workspace_have_its_working_directory(world: MakeWo
         thread = await start(w.client)
         with pytest.raises(Refused, match=refused):
             await turn(w.client, thread, runtimeWorkspaceRoots=roots)
+
+
+async def test_misspelt_parameters_and_a_missing_folder_are_told_once(world: MakeWorld) -> None:
+    def notices(w: World) -> list[str]:
+        said = [m["params"] for m in w.client.received() if m.get("method") in ("configWarning", "warning")]
+        return [each.get("summary") or each["message"] for each in said]
+
+    async with world(script(says("ok"), says("ok"))) as w:
+        missing = str(w.workspace / "missing")
+        thread = await start(w.client, approval_policy="never", sandbx="read-only", cwd=missing)
+        await say(w.client, thread, sumary="none")
+        await say(w.client, thread, sumary="none", cwd=missing)
+        told = notices(w)
+    assert len(told) == 3
+    (opened,) = (each for each in told if each.startswith("thread/start: "))
+    assert "`approval_policy` was read as `approvalPolicy`" in opened
+    assert "`sandbx` is unknown and was ignored; did you mean `sandbox`?" in opened
+    assert sum(each.startswith("turn/start: `sumary` is unknown") for each in told) == 1
+    assert sum(f"The working directory {missing} is no folder" in each for each in told) == 1
+
+
+async def test_a_strict_client_is_refused_what_is_misspelt_and_a_missing_folder(world: MakeWorld) -> None:
+    strict = {"experimentalApi": True, "extensions": {"parameters": "strict"}}
+    async with world(capabilities=strict) as w:
+        with pytest.raises(Refused, match="`sandbx` is unknown; did you mean `sandbox`"):
+            await w.client.call("thread/start", {"sandbx": "read-only"})
+        with pytest.raises(Refused, match="`cwd`: there is no folder /nope"):
+            await w.client.call("thread/start", {"cwd": "/nope"})
+        thread = await start(w.client)
+        with pytest.raises(Refused, match="`cwd`: there is no folder /nope"):
+            await turn(w.client, thread, cwd="/nope")
+
+
+async def test_the_conversation_api_warns_in_the_conversation_that_was_opened(world: MakeWorld) -> None:
+    async with world(script(says("ok"))) as w:
+        given = {"approval_polcy": "never", "cwd": str(w.workspace / "missing")}
+        opened = await w.client.call("newConversation", given)
+        conversation = opened["conversationId"]
+        await w.client.call("addConversationListener", {"conversationId": conversation})
+        await w.client.call("listConversations", {"page_sze": 1})
+        await w.client.expect("configWarning")
+        warned = [
+            m["params"]["msg"]["message"]
+            for m in w.client.received()
+            if m.get("method") == "codex/event/warning"
+        ]
+    assert any("`approval_polcy` is unknown and was ignored; did you mean" in each for each in warned)
+    assert any("is no folder" in each for each in warned)

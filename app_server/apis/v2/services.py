@@ -163,3 +163,9 @@ def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozense
         summary, _, each = all_of_them.partition("\n")
         warn(summary, None, each)
     return frozenset({all_of_them})
+
+
+def tell_ignored(services: ServerServices, notice: str) -> None:
+    """Tell one client of parameters that were ignored."""
+    notifier = ThreadNotifier((services.client,), services.machine.wall_clock)
+    notifier.notify(wire.CONFIG_WARNING, summary=notice)

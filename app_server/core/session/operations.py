@@ -8,10 +8,12 @@ the operation's id.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from app_server.core import remedies
 from app_server.core.context.environment_context import difference, environment_of
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import ConversationError
@@ -103,6 +105,9 @@ def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange
     if settings != before:
         provider = services.conversation.config.provider.id
         services.outbox.emit(pending.id, SettingsChanged(settings, provider))
+    if settings.cwd != before.cwd and not os.path.isdir(settings.cwd):
+        missing = remedies.working_directory_missing(settings.cwd)
+        services.outbox.emit(pending.id, WarningEvent(message=str(missing)))
 
 
 async def _start_turn(tasks: TaskRunner, pending: PendingOperation, command: commands.StartTurn) -> None:

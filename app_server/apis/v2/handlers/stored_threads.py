@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app_server.apis.router import Route, route
+from app_server.apis.services import require_existing_folder
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers import threads
 from app_server.apis.v2.loaded_threads import FoundThread
@@ -178,6 +179,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         raise invalid_field("`beforeTurnId` cannot be combined with `lastTurnId`")
     if params.ephemeral and not params.exclude_turns:
         raise invalid_request("ephemeral thread/fork requires `excludeTurns: true`", "ephemeral")
+    require_existing_folder(context.client, params.cwd)
     id, path = await _source(context, params)
     keeps = await _kept_lines(context, params, id, path)
     with threads.settings_errors():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.apis.router import Route, route
-from app_server.apis.services import require_client_rights
+from app_server.apis.services import require_client_rights, require_existing_folder
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.news import goal_status, shown_goal
@@ -60,6 +60,7 @@ async def thread_settings_update(context: ThreadContext, params: ThreadSettingsU
     """Change settings from the next turn on; `thread/settings/updated` says what is in force where something
     changed.
     """
+    require_existing_folder(context.client, params.cwd)
     live = context.loaded(params.thread_id)
     facts = live.session.facts
     change = facts.permitted(settings_change(params, facts.config))

@@ -12,7 +12,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.apis.router import Route, route
-from app_server.apis.services import ServerServices, change_of, require_folder
+from app_server.apis.services import ServerServices, change_of, require_existing_folder, require_folder
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
@@ -74,6 +74,7 @@ async def thread_resume(
 ) -> AsyncIterator[thread_open.ThreadResumeResponse]:
     # The name of a file has the id of its thread, which counts more than the one that is named.
     id = parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
+    require_existing_folder(context.client, params.cwd)
     live, stored = await context.conversations.find_lasting(id), None
     if live is None:
         live, stored = await _reopen(context, id, params)

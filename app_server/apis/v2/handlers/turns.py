@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app_server.apis.router import Route, route
+from app_server.apis.services import require_existing_folder
 from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.items import user_inputs
 from app_server.apis.v2.services import ThreadContext, ThreadServices
@@ -24,6 +25,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
     live = context.loaded(params.thread_id)
     session = live.session
     _check_length(params.input)
+    require_existing_folder(context.client, params.cwd)
     try:
         await session.check_schema(params.output_schema)
     except CoreError as error:

@@ -1,0 +1,116 @@
+"""Parameters of requests that no field takes: which they are, and that each of them is told once.
+
+A client that misspells a parameter would otherwise work under settings that it did not choose. Clients of later
+versions send more than this server knows, so a request is refused for it only where its client asked for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from pydantic import BaseModel
+
+from app_server.core.config.settings_reader import did_you_mean
+from app_server.rpc.errors import RpcError, invalid_field
+from app_server_protocol.jsonrpc import INITIALIZE, shortened
+from app_server_protocol.policy import snake
+from app_server_protocol.structs import Json
+
+MOST_FOUND: Final = 20
+"""Parameters of one request that are told."""
+
+MOST_TOLD: Final = 200
+"""Parameters of one client that are told."""
+
+
+class IgnoredParameter(Struct, frozen=True):
+    """A parameter that was not understood as it was spelled."""
+
+    place: str
+    """Its dotted name, `[]` standing for each entry of an array."""
+    fate: str
+    """What became of it, in words that follow its name."""
+
+
+def ignored_parameters(raw: Json, params: BaseModel) -> Sequence[IgnoredParameter]:
+    """Return what of a request's parameters is in none of the fields that were made of them, each place once.
+
+    Null, and arrays and objects without entries, ask for nothing.
+    """
+    found: dict[str, IgnoredParameter] = {}
+    for each in _ignored(raw, params, ""):
+        found.setdefault(each.place, each)
+        if len(found) == MOST_FOUND:
+            break
+    return tuple(found.values())
+
+
+def _ignored(raw: Json, made: object, place: str) -> Iterator[IgnoredParameter]:
+    match raw, made:
+        case Mapping(), BaseModel():
+            if type(made).model_config.get("extra") == "allow" or made.__pydantic_root_model__:
+                return
+            fields = {name: field.alias or name for name, field in type(made).model_fields.items()}
+            yield from _ignored_fields(raw, made, fields, place)
+        case Mapping(), Struct():
+            fields = dict(zip(made.__struct_fields__, made.__struct_encode_fields__, strict=True))
+            yield from _ignored_fields(raw, made, fields, place)
+        case Mapping(), Mapping():
+            for key, value in made.items():
+                yield from _ignored(raw.get(key), value, f"{place}.{key}")
+        case list(), list() | tuple() if len(raw) == len(made):
+            for sent, value in zip(raw, made, strict=True):
+                if not isinstance(value, str | int):
+                    yield from _ignored(sent, value, f"{place}[]")
+        case _:
+            return
+
+
+def _ignored_fields(
+    raw: Mapping[str, Json], made: object, fields: Mapping[str, str], place: str
+) -> Iterator[IgnoredParameter]:
+    """Look for keys that no field takes. Of what is nested, several spellings are in use."""
+    by_key = {spelled: name for name, spelled in fields.items()}
+    for key, value in raw.items():
+        if value is None or value == [] or value == {}:
+            continue
+        at = f"{place}.{shortened(key)}".removeprefix(".")
+        if key in by_key:
+            yield from _ignored(value, getattr(made, by_key[key], None), at)
+        elif key in fields:
+            if not place:
+                yield IgnoredParameter(at, f"was read as `{fields[key]}`, which is how it is spelled")
+            yield from _ignored(value, getattr(made, key, None), at)
+        elif snake(key) not in fields and key not in ("mode", "type"):
+            yield IgnoredParameter(at, f"is unknown and was ignored{did_you_mean(key, set(by_key))}")
+
+
+class ParameterCheck:
+    """Check of the parameters that one client sends."""
+
+    def __init__(self, strict: Callable[[], bool]) -> None:
+        """`strict`: whether the client wants its requests refused."""
+        self._strict = strict
+        self._told: set[tuple[str, str]] = set()
+
+    def check(self, method: str, raw: Json, params: Json) -> str | None:
+        """Return what to tell the client of its request, None where there is nothing new. Raises RpcError for a strict
+        client. What `initialize` offers is no wish, and nothing is told of it.
+        """
+        if method == INITIALIZE or not raw or not isinstance(params, BaseModel):
+            return None
+        ignored = ignored_parameters(raw, params)
+        if not ignored:
+            return None
+        if self._strict():
+            raise refused(ignored[0])
+        new = [each for each in ignored if (method, each.place) not in self._told]
+        new = new[: max(0, MOST_TOLD - len(self._told))]
+        self._told.update((method, each.place) for each in new)
+        return f"{method}: {'; '.join(f'`{each.place}` {each.fate}' for each in new)}" if new else None
+
+
+def refused(ignored: IgnoredParameter) -> RpcError:
+    return invalid_field(f"`{ignored.place}` {ignored.fate.replace(' and was ignored', '')}", ignored.place)
