@@ -231,6 +231,25 @@ async def test_a_call_is_refused_where_no_client_can_be_asked(world: MakeWorld) 
     assert NOBODY in w.model.requests[1].outputs()["m1"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "runs"),
+    [
+        ({}, True),
+        ({"default_tools_approval_mode": '"prompt"'}, False),
+        ({"tools.change.approval_mode": '"writes"'}, False),
+    ],
+)
+async def test_where_nobody_is_asked_old_clients_get_tools_without_hints(
+    world: MakeWorld, settings: dict[str, str], runs: bool
+) -> None:
+    config = {"approval_policy": "never", "sandbox_mode": "read-only"}
+    async with world(*changing("m1"), tables=table("notes", **settings), config=config) as w:
+        turn = await w.client.turn(await w.open())
+    (end,) = turn.of("mcp_tool_call_end")
+    assert ("Ok" in end["result"]) is runs
+    assert runs or end["result"] == {"Err": NEVER}
+
+
 # --- editors over ACP
 @pytest.mark.parametrize("forms", [True, False])
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ async def test_misspelt_parameters_and_a_missing_folder_are_told_once(world: Mak
         said = [m["params"] for m in w.client.received() if m.get("method") in ("configWarning", "warning")]
         return [each.get("summary") or each["message"] for each in said]
 
-    async with world(script(says("ok"), says("ok"))) as w:
+    async with world(reply(says("ok")), reply(says("ok"))) as w:
         missing = str(w.workspace / "missing")
         thread = await start(w.client, approval_policy="never", sandbx="read-only", cwd=missing)
         await say(w.client, thread, sumary="none")
@@ -205,7 +205,7 @@ async def test_a_strict_client_is_refused_what_is_misspelt_and_a_missing_folder(
 
 
 async def test_the_conversation_api_warns_in_the_conversation_that_was_opened(world: MakeWorld) -> None:
-    async with world(script(says("ok"))) as w:
+    async with world() as w:
         given = {"approval_polcy": "never", "cwd": str(w.workspace / "missing")}
         opened = await w.client.call("newConversation", given)
         conversation = opened["conversationId"]

@@ -33,6 +33,14 @@ def may_do_harm(hints: ToolAnnotations | None) -> bool:
     return hints.destructive_hint is not False or hints.open_world_hint is not False
 
 
+def is_silent(config: McpServerConfig, tool: McpTool) -> bool:
+    """Return whether a tool needs approval only because its server says nothing of what it does."""
+    automatic = config.tool_approvals.get(tool.tool, config.approval) is McpApproval.AUTO
+    hints = tool.definition.annotations
+    given = () if hints is None else (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint)
+    return automatic and all(hint is None for hint in given)
+
+
 def read_only_hint(tool: McpTool) -> bool | None:
     """Return the server's word for it that the tool only reads; None if it gives none."""
     hints = tool.definition.annotations

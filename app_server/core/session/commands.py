@@ -49,6 +49,8 @@ class TurnWishes(Struct, frozen=True, kw_only=True):
     """An effort that the user chose is sent to any model."""
     checks_pictures: bool = True
     """Pictures whose checksums are wrong are not sent."""
+    refuses_silent_tools: bool = True
+    """Where nobody is asked, tools of MCP servers that give no hints fail unless the turn has full access."""
 
 
 ALL_WISHES: Final = TurnWishes()

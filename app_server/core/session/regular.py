@@ -50,6 +50,7 @@ class RegularTask(SessionTask, TurnSteps):
         self._shape = replace(shape, settings=replace(shape.settings, sends_chosen_effort=effort))
         self._tool_turn = tool_turn_of(turn, relative_diff=wishes.relative_diff)
         self._tool_turn.strict_pictures = wishes.checks_pictures
+        self._tool_turn.refuses_silent_tools = wishes.refuses_silent_tools
         if wishes.goals and turn.services.conversation.rollout_path is not None:
             self._tool_turn.goals = turn.services.state.goals
         self._tools: dict[str, Tool] = {}

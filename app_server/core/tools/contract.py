@@ -214,6 +214,8 @@ class ToolTurn(Struct, eq=False):
     """Set in turns of APIs that know goals."""
     strict_pictures: bool = True
     """Whether a picture with a wrong checksum is a broken one."""
+    refuses_silent_tools: bool = True
+    """Whether MCP tools that give no hints fail where nobody is asked."""
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)

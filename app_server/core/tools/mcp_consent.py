@@ -1,7 +1,8 @@
 """Approval of the model's calls of MCP tools: whether the user is asked, and what the answer means.
 
 A server runs with the user's rights, outside of the sandbox. So the approval policy decides: `never` lets a call that
-needs approval fail, unless the turn has full access.
+needs approval fail, unless the turn has full access. Clients of an API that is older than hints get tools without any,
+unless the settings ask for approval of these.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from app_server.core.approvals.consent import EVERYTHING, Consent, McpCallSubjec
 from app_server.core.config.types import McpServerConfig
 from app_server.core.errors import ConfigError
 from app_server.core.lazy import Lazy
-from app_server.core.mcp.consent import annotations_of, needs_approval
+from app_server.core.mcp.consent import annotations_of, is_silent, needs_approval
 from app_server.core.mcp.offer import McpTool
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import ToolTurn
@@ -50,7 +51,8 @@ async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn:
         return None
     if turn.settings.approval_policy is AskForApproval.NEVER:
         unconfined = isinstance(turn.settings.sandbox_policy, DangerFullAccess)
-        return None if unconfined else POLICY_NEVER
+        runs = unconfined or (not turn.refuses_silent_tools and is_silent(config, tool))
+        return None if runs else POLICY_NEVER
     consent = Consent(subject_of(tool), run=EVERYTHING, policy=policy_rights(turn))
     if turn.approvals.remembered.covers(consent):
         turn.report_decision(name, call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from app_server.core.config.types import McpApproval, McpServerConfig, McpStdioTransport
-from app_server.core.mcp.consent import needs_approval
+from app_server.core.mcp.consent import is_silent, needs_approval
 from app_server.core.mcp.offer import McpTool, model_tools, server_tools
 from app_server_protocol.structs import Json
 
@@ -61,3 +61,11 @@ def test_the_mode_of_a_tool_goes_before_that_of_its_server() -> None:
     config = server(McpApproval.PROMPT, t=McpApproval.APPROVE)
     assert not needs_approval(config, tool(None))
     assert needs_approval(server(McpApproval.APPROVE, t=McpApproval.PROMPT), tool(READERS["reader"]))
+
+
+@pytest.mark.parametrize("hints", ALL)
+def test_a_tool_is_silent_only_without_hints_and_without_a_mode_of_its_own(hints: str) -> None:
+    silent = hints in ("none", "empty", "only a title", "no hints at all")
+    assert is_silent(server(McpApproval.AUTO), tool(ALL[hints])) is silent
+    assert not is_silent(server(McpApproval.PROMPT), tool(ALL[hints]))
+    assert not is_silent(server(McpApproval.AUTO, t=McpApproval.WRITES), tool(ALL[hints]))

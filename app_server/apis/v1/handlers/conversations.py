@@ -88,6 +88,7 @@ TURNS: Final = commands.TurnWishes(
     relative_diff=False,
     sends_chosen_effort=False,
     checks_pictures=False,
+    refuses_silent_tools=False,
 )
 """Turns are as codex 0.58 has them, whose clients know no turns by their ids."""
 
