@@ -20,7 +20,7 @@ from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.session.undo import TurnSnapshot
 from app_server.core.session.user_input import check_schema
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.contract import Tool
+from app_server.core.tools.contract import Strictness, Tool
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
@@ -49,8 +49,7 @@ class RegularTask(SessionTask, TurnSteps):
         effort = wishes.sends_chosen_effort
         self._shape = replace(shape, settings=replace(shape.settings, sends_chosen_effort=effort))
         self._tool_turn = tool_turn_of(turn, relative_diff=wishes.relative_diff)
-        self._tool_turn.strict_pictures = wishes.checks_pictures
-        self._tool_turn.refuses_silent_tools = wishes.refuses_silent_tools
+        self._tool_turn.strictness = Strictness(wishes.checks_pictures, wishes.refuses_silent_tools)
         if wishes.goals and turn.services.conversation.rollout_path is not None:
             self._tool_turn.goals = turn.services.state.goals
         self._tools: dict[str, Tool] = {}

@@ -197,6 +197,18 @@ class ClockAndIds(Struct, frozen=True, kw_only=True):
     """Seconds since 1970."""
 
 
+class Strictness(Struct, frozen=True):
+    """What clients of an older API want to be passed over."""
+
+    pictures: bool = True
+    """Whether a picture with a wrong checksum is a broken one."""
+    silent_tools: bool = True
+    """Whether MCP tools that give no hints fail where nobody is asked."""
+
+
+STRICT: Final = Strictness()
+
+
 class ToolTurn(Struct, eq=False):
     """Parts of its turn that a tool can use."""
 
@@ -212,10 +224,7 @@ class ToolTurn(Struct, eq=False):
     telemetry: ConversationTelemetry = NO_TELEMETRY
     goals: GoalKeeper | None = None
     """Set in turns of APIs that know goals."""
-    strict_pictures: bool = True
-    """Whether a picture with a wrong checksum is a broken one."""
-    refuses_silent_tools: bool = True
-    """Whether MCP tools that give no hints fail where nobody is asked."""
+    strictness: Strictness = STRICT
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)

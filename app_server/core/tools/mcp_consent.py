@@ -51,7 +51,7 @@ async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn:
         return None
     if turn.settings.approval_policy is AskForApproval.NEVER:
         unconfined = isinstance(turn.settings.sandbox_policy, DangerFullAccess)
-        runs = unconfined or (not turn.refuses_silent_tools and is_silent(config, tool))
+        runs = unconfined or (not turn.strictness.silent_tools and is_silent(config, tool))
         return None if runs else POLICY_NEVER
     consent = Consent(subject_of(tool), run=EVERYTHING, policy=policy_rights(turn))
     if turn.approvals.remembered.covers(consent):

@@ -154,7 +154,7 @@ async def _view_image(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     real = os.path.join(turn.commands.roots.real(turn.settings.cwd), arguments.path)
     data = await read_bytes("image", turn, path=real, most=MAX_IMAGE_BYTES)
     try:
-        url = await run_in_thread(partial(data_url, checksums=turn.strict_pictures), data)
+        url = await run_in_thread(partial(data_url, checksums=turn.strictness.pictures), data)
     except ImageUnreadable as error:
         raise ToolFailure(f"unable to read image at `{path}`: {error}") from error
     turn.items.show(ImageView(call.call_id, path))
