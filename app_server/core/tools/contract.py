@@ -198,7 +198,7 @@ class ClockAndIds(Struct, frozen=True, kw_only=True):
 
 
 class Strictness(Struct, frozen=True):
-    """What clients of an older API want to be passed over."""
+    """Checks that clients of an older API do without."""
 
     pictures: bool = True
     """Whether a picture with a wrong checksum is a broken one."""
