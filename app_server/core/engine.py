@@ -77,6 +77,7 @@ from app_server_protocol.events.notices import DeprecationNoticeEvent, WarningEv
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, utc_timestamp
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.rollout.conversation import Rebuild, StoredConversation
@@ -129,7 +130,13 @@ class Engine:
                 given = origin.client_tools
                 tools = checked_tools(given, RESERVED_NAMES) if given else ()
                 session = await self._begin(
-                    config, caller, None, tools, ephemeral=ephemeral, paginated=paginated
+                    config,
+                    caller,
+                    None,
+                    tools,
+                    ephemeral=ephemeral,
+                    paginated=paginated,
+                    skill_folders=origin.skill_folders,
                 )
             case GivenHistory(paginated=paginated):
                 session = await self._begin(config, caller, origin.items, paginated=paginated)
@@ -154,10 +161,12 @@ class Engine:
         *,
         ephemeral: bool = False,
         paginated: bool = False,
+        skill_folders: tuple[str, ...] = (),
     ) -> Session:
         setup, writer = self._new_rollout(
             config, caller, client_tools, ephemeral=ephemeral, paginated=paginated
         )
+        setup = replace(setup, skill_folders=skill_folders) if skill_folders else setup
         with _closed_on_failure(writer):
             session = await self._session(setup, writer)
             items = given if given is not None else self._opening(config, setup.instructions)

@@ -34,6 +34,8 @@ class NewConversation(Struct, frozen=True):
     """It is not stored."""
     paginated: bool = False
     """Whether its file has the form of codex since 0.159, else that of codex 0.58."""
+    skill_folders: tuple[str, ...] = ()
+    """Folders with skills that the client names for this conversation."""
 
 
 class Revert(Struct, frozen=True):

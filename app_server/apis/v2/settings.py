@@ -8,6 +8,7 @@ and notifications show what is in force.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import asdict
 
@@ -16,7 +17,7 @@ from app_server.core.config.layers import SANDBOX_KEYS
 from app_server.core.config.permission_profiles import WORKSPACE, ProfileError, policy_named
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import UNREADABLE_CONFIG
-from app_server.rpc.errors import invalid_field, invalid_request
+from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
@@ -32,6 +33,12 @@ from app_server_protocol.structs import alike, replace
 from app_server_protocol.v2 import settings as wire
 from app_server_protocol.v2 import thread, thread_open
 from app_server_protocol.v2.turn import TurnStartParams
+
+LOCAL: Final = "local"
+"""The environment that is the server's own machine."""
+
+MOST_SKILL_FOLDERS: Final = 32
+"""Folders with skills that a thread may bring."""
 
 
 def require_one_way(permissions: str | None, *, beside: str, given: object) -> None:
@@ -249,6 +256,19 @@ def overrides_of(params: thread_open.ThreadOptions) -> RequestOverrides:
         base_instructions=params.base_instructions,
         developer_instructions=params.developer_instructions,
     )
+
+
+def skill_folders(roots: Sequence[thread_open.SelectedCapabilityRoot]) -> tuple[str, ...]:
+    """Return the folders with skills that a client chose. Raises RpcError for another machine's, and for too many."""
+    if len(roots) > MOST_SKILL_FOLDERS:
+        text = f"selectedCapabilityRoots: at most {MOST_SKILL_FOLDERS} are taken"
+        raise invalid_params(text, "selectedCapabilityRoots")
+    for root in roots:
+        if root.location.environment_id != LOCAL:
+            raise invalid_params(
+                "selectedCapabilityRoots: the only environment is `local`", "selectedCapabilityRoots"
+            )
+    return tuple(root.location.path for root in roots)
 
 
 def client_tools(specs: Sequence[thread_open.DynamicToolSpec]) -> tuple[ClientTool, ...]:

@@ -19,6 +19,7 @@ from app_server.core.caller import Caller
 from app_server.core.config.fence import check_permissions, require_working_directory
 from app_server.core.config.types import Config, McpServerConfig
 from app_server.core.context.history import collect_user_messages, message_text
+from app_server.core.session.additional_context import AdditionalContext, ContextEntry
 from app_server.core.session.commands import ALL_WISHES, Command, StartTurn, TurnWishes
 from app_server.core.session.services import Services
 from app_server.core.session.session import Session
@@ -34,7 +35,7 @@ from app_server_protocol.engine.settings import UNCHANGED, UNSET, Settings, Sett
 from app_server_protocol.events.turn import TokenUsageInfo
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.items import SentInput
-from app_server_protocol.structs import Json
+from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:
     from app_server.core.mcp.requests import McpRequests
@@ -113,6 +114,7 @@ class SessionHandle:
         self._services = session.services
         self.id = ConversationId(session.services.conversation.id)
         self.facts = SessionFacts(session.services)
+        self._context = AdditionalContext(session.services.sources.new_id)
 
     # --- turns
     async def words(
@@ -122,14 +124,23 @@ class SessionHandle:
         *,
         cwd: str | None = None,
         wishes: TurnWishes = ALL_WISHES,
+        context: Sequence[ContextEntry] | None = None,
     ) -> UserWords:
         """Convert inputs into what a turn takes: images are read, and skills found for `cwd` or the present directory.
 
-        `client_id` is the client's own id of the message.
+        `client_id` is the client's own id of the message, `context` what the model reads ahead of it; None changes
+        nothing of what counts as sent.
         """
         folder = cwd or self.facts.settings.cwd
         skills, checks = self._services.home.skills, wishes.checks_pictures
-        return await user_words(inputs, client_id, folder, skills, checks_pictures=checks)
+        folders = self._services.conversation.skill_folders
+        words = await user_words(
+            inputs, client_id, folder, skills, checks_pictures=checks, skill_folders=folders
+        )
+        if context is None:
+            return words
+        items = self._context.items(context, self._services.state.history.items)
+        return replace(words, before=items, is_shown=bool(inputs))
 
     async def check_schema(self, schema: Json) -> None:
         """Raise CoreError where the schema for a turn's answer is no JSON Schema."""

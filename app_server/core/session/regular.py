@@ -133,7 +133,7 @@ class RegularTask(SessionTask, TurnSteps):
     async def _send_skills(self) -> None:
         services = self.turn.services
         cwd, items = Path(self.turn.settings.cwd), services.state.history.items
-        message = await services.home.skills.get().message(cwd, items)
+        message = await services.home.skills.get().message(cwd, items, services.conversation.skill_folders)
         if message is not None:
             self.turn.record(message)
 

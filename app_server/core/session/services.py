@@ -65,6 +65,8 @@ class ConversationSetup(Struct, frozen=True, kw_only=True):
     """None: the conversation is not stored."""
     client_tools: tuple[ClientTool, ...] = ()
     """What the client brought when it began the conversation."""
+    skill_folders: tuple[str, ...] = ()
+    """Folders with skills that it named then."""
 
 
 class Reports(Struct, frozen=True):

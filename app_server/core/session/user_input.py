@@ -9,7 +9,7 @@ warning, and the model is sent nothing of it. Answers are not held against their
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +37,7 @@ from app_server_protocol.rollout import MENTION_HEAD
 from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:
+    from app_server.core.skills.skill import SkillSet
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ async def user_words(
     skills: Lazy[SkillCatalog],
     *,
     checks_pictures: bool,
+    skill_folders: Sequence[str] = (),
 ) -> UserWords:
     """Convert the inputs into a message with what they bring along, and keep the client's originals and message id.
 
@@ -66,7 +68,9 @@ async def user_words(
     words = UserWords(MessageItem(role="user", content=tuple(content)), tuple(inputs), client_id)
     if len(parts) == len(inputs):
         return words
-    return await _with_attachments(words, _distinct(inputs), Path(cwd), skills.get())
+    catalog = skills.get()
+    look = partial(catalog.look, Path(cwd), skill_folders)
+    return await _with_attachments(words, _distinct(inputs), look, catalog)
 
 
 async def _part(item: TextInput | ImageInput | LocalImageInput, *, checked: bool) -> ContentItem:
@@ -105,9 +109,12 @@ def image_data_url(path: Path, *, checksums: bool = True) -> str:
 
 
 async def _with_attachments(
-    words: UserWords, items: Sequence[SkillInput | MentionInput], cwd: Path, catalog: SkillCatalog
+    words: UserWords,
+    items: Sequence[SkillInput | MentionInput],
+    look: Callable[[], Awaitable[SkillSet | None]],
+    catalog: SkillCatalog,
 ) -> UserWords:
-    found = await catalog.look(cwd)
+    found = await look()
     attached: list[MessageItem] = []
     notices: list[str] = []
     left = MOST_CHARACTERS

@@ -78,27 +78,29 @@ class SkillCatalog:
         self._sent[str(cwd)] = found
         return found
 
-    async def look(self, cwd: Path) -> SkillSet | None:
-        """Read the skills for a turn; None where the disk takes too long."""
+    async def look(self, cwd: Path, folders: Sequence[str] = ()) -> SkillSet | None:
+        """Read the skills for a turn; None where the disk takes too long. `folders`: further ones, of the thread."""
         with anyio.move_on_after(LOOK_SECONDS):
-            found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
-            if self._sent.get(str(cwd), found) != found:
+            found = await run_in_thread(self.find, cwd, folders, abandon_on_cancel=True)
+            if not folders and self._sent.get(str(cwd), found) != found:
                 del self._sent[str(cwd)]
                 self.on_change()
             return found
         return None
 
-    async def message(self, cwd: Path, history: Sequence[ResponseItem]) -> MessageItem | None:
+    async def message(
+        self, cwd: Path, history: Sequence[ResponseItem], folders: Sequence[str] = ()
+    ) -> MessageItem | None:
         """Return what the model has to be sent before a turn; None where it knows."""
-        found = await self.look(cwd)
+        found = await self.look(cwd, folders)
         return None if found is None else skills_message(found, history)
 
-    def find(self, cwd: Path) -> SkillSet:
-        """Find the skills. Blocks: call it in a thread."""
+    def find(self, cwd: Path, folders: Sequence[str] = ()) -> SkillSet:
+        """Find the skills, also those in `folders`. Blocks: call it in a thread."""
         user = [SkillRoot(str(self._home / FOLDER), SkillOwner.USER)]
         if self._user_home and os.path.isabs(self._user_home):
             user.append(SkillRoot(os.path.join(self._user_home, USER_FOLDER), SkillOwner.USER))
-        user += [SkillRoot(folder, SkillOwner.USER) for folder in self._extra_roots]
+        user += [SkillRoot(folder, SkillOwner.USER) for folder in (*self._extra_roots, *folders)]
         user.append(SkillRoot(str(self._home / FOLDER / SYSTEM_FOLDER), SkillOwner.SYSTEM))
         # The user's own come first: where the working directory is their home, these are not the repository's.
         skills, problems = discover([*user, *project_roots(cwd, self._environment)], str(self._home))

@@ -83,14 +83,17 @@ class UserWords(Struct, frozen=True):
     client_id: str | None = None
     attached: tuple[responses.MessageItem, ...] = ()
     """Further messages for the model that the words bring along: skills, mentions."""
+    before: tuple[responses.ResponseItem, ...] = ()
+    """Context for the model to read ahead of the words."""
     is_shown: bool = True
     """False: for the model alone."""
     notices: tuple[str, ...] = ()
     """What the client has to know about what it sent."""
 
-    def messages(self) -> tuple[responses.MessageItem, ...]:
-        """Return the messages in the order of the history. Without words of their own, the attached ones are all."""
-        return (self.message, *self.attached) if self.message.content else self.attached
+    def messages(self) -> tuple[responses.ResponseItem, ...]:
+        """Return the items in the order of the history. There may be no words of their own."""
+        own = (self.message,) if self.message.content else ()
+        return (*self.before, *own, *self.attached)
 
     def item(self, id: str) -> UserMessage:
         shown = user_message(self.message, id)

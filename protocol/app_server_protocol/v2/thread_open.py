@@ -74,6 +74,24 @@ DynamicToolSpec = TypeAliasType(
 )
 
 
+class EnvironmentCapabilityRootLocation(WireModel):
+    """A folder of an environment. There is one, the server's own machine, whose id is `local`."""
+
+    type: Literal["environment"] = "environment"
+    environment_id: str
+    path: AbsolutePath
+
+
+CapabilityRootLocation = TypeAliasType("CapabilityRootLocation", EnvironmentCapabilityRootLocation)
+
+
+class SelectedCapabilityRoot(WireModel):
+    """A folder with skills for one thread."""
+
+    id: str
+    location: CapabilityRootLocation
+
+
 class ThreadOptions(WireModel):
     """Settings of a thread; what is null comes from the configuration, or from the thread that goes on.
 
@@ -103,6 +121,7 @@ class ThreadStartParams(ThreadOptions):
     session_start_source: ThreadStartSource | None = None
     thread_source: str | None = None
     dynamic_tools: tuple[DynamicToolSpec, ...] | None = experimental()
+    selected_capability_roots: tuple[SelectedCapabilityRoot, ...] | None = experimental()
     experimental_raw_events: Flag = experimental(False)
 
     @model_validator(mode="before")

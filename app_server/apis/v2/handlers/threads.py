@@ -25,6 +25,7 @@ from app_server.apis.v2.settings import (
     collaboration_mode,
     overrides_of,
     shown_settings,
+    skill_folders,
     thread_status,
 )
 from app_server.apis.v2.turns import whole_turns
@@ -57,6 +58,7 @@ async def thread_start(
         config = context.config.load(overrides_of(params))
     origin = NewConversation(
         client_tools(params.dynamic_tools or ()),
+        skill_folders=skill_folders(params.selected_capability_roots or ()),
         ephemeral=params.ephemeral is True,
         paginated=params.history_mode is not wire.ThreadHistoryMode.LEGACY,
     )

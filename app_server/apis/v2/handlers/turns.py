@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Final
+
 from app_server.apis.router import Route, route
 from app_server.apis.services import require_existing_folder
 from app_server.apis.v2.errors import parse_thread_id
@@ -11,11 +15,17 @@ from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
+from app_server.core.session.additional_context import ContextEntry
 from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
 from app_server.rpc.errors import RpcError, invalid_field, invalid_params, invalid_request
 from app_server_protocol.jsonrpc import INVALID_PARAMS
 from app_server_protocol.v2 import turn as wire
 from app_server_protocol.v2.item_parts import TextUserInput, UserInput
+
+KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+MOST_ENTRIES: Final = 64
+MOST_CONTEXT_BYTES: Final = 64 * 1024
+"""Of one value that a client adds."""
 
 MAX_INPUT_CHARACTERS = 1_048_576
 """The reference's bound on the text of one input."""
@@ -32,8 +42,10 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
         raise invalid_params(str(error), "outputSchema", "invalid_output_schema") from error
     items = user_inputs(params.input)
     words = None
-    if items:
-        words = await session.words(items, params.client_user_message_id, cwd=params.cwd)
+    context_entries = _entries(params.additional_context)
+    if items or context_entries:
+        id, cwd = params.client_user_message_id, params.cwd
+        words = await session.words(items, id, cwd=cwd, context=context_entries)
     change = session.facts.permitted(settings_change(params, session.facts.config))
     live.subscriptions.prefer(context.client, context.make_adapter)
     try:
@@ -50,7 +62,8 @@ async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wi
     if not params.input:
         raise invalid_field("input must not be empty", "input")
     _check_length(params.input)
-    words = await session.words(user_inputs(params.input), params.client_user_message_id)
+    given = None if params.additional_context is None else _entries(params.additional_context)
+    words = await session.words(user_inputs(params.input), params.client_user_message_id, context=given)
     try:
         return wire.TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, words))
     except CoreError as error:
@@ -77,6 +90,26 @@ def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
         if live.session.current_turn == turn_id:
             return live
     raise invalid_request("no active turn to interrupt", "no_active_turn")
+
+
+def _entries(given: Mapping[str, wire.AdditionalContextEntry] | None) -> tuple[ContextEntry, ...]:
+    """Return the context that a client adds. Raises RpcError for a key that is no name, and for what is too long."""
+    entries = tuple(
+        ContextEntry(key, entry.value, trusted=entry.kind == "application")
+        for key, entry in (given or {}).items()
+    )
+    if len(entries) > MOST_ENTRIES:
+        raise invalid_params(
+            f"additionalContext: at most {MOST_ENTRIES} entries are taken", "additionalContext"
+        )
+    for entry in entries:
+        if not KEY.fullmatch(entry.key):
+            text = "additionalContext: a key has 1 to 128 letters, digits, `.`, `_` and `-`"
+            raise invalid_params(text, "additionalContext")
+        if len(entry.value.encode()) > MOST_CONTEXT_BYTES:
+            text = f"additionalContext.{entry.key}: a value has at most {MOST_CONTEXT_BYTES} bytes"
+            raise invalid_params(text, f"additionalContext.{entry.key}")
+    return entries
 
 
 def _check_length(items: tuple[UserInput, ...]) -> None:
