@@ -15,7 +15,7 @@ import anyio
 
 from app_server.client import command_line
 from app_server.client.failures import AppServerError, ServerEnded
-from app_server.client.link import OWN_COMMAND, SubprocessConnector
+from app_server.client.link import OWN_COMMAND, SubprocessConnector, shared_server
 from app_server.demo.workspace import demo_surroundings
 from app_server.standard_streams import cancel_on_interrupt, complain
 from app_server.startup.launch import parse_launch
@@ -101,4 +101,12 @@ async def _server_and_home(
             yield SubprocessConnector(command=command, environment=workspace.environment, cwd=cwd), cwd, None
         return
     cwd = command_line.working_folder(args.cd)
+    if args.remote is not None:
+        words = launch.words()
+        yield (
+            shared_server(args.remote or None, options=words, environment=os.environ, cwd=cwd),
+            cwd,
+            launch.home,
+        )
+        return
     yield SubprocessConnector(command=command, environment=os.environ, cwd=cwd), cwd, launch.home

@@ -35,6 +35,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "use: at a terminal and in scripts": {
         "chat": "talking",
         "exec": "talking",
+        "sandbox": "talking",
         "batch": "batches",
         "threads": "threads",
         "demo": "talking",

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Final
 
 from app_server.commands.options import (
+    SETTINGS,
     TURN_SETTINGS,
     Subcommand,
     at_most_one,
@@ -32,10 +33,28 @@ def _demo(args: argparse.Namespace) -> int:
     return run_demo(yes=args.yes)
 
 
+def _shared_place(address: str) -> str:
+    """Return the path of a socket; "" for the usual one. Raises ArgumentTypeError."""
+    scheme, separator, path = address.partition("://")
+    if not separator or scheme not in ("unix", "ws", "wss"):
+        raise argparse.ArgumentTypeError(f"{address!r} is no address: expected unix:// or unix://PATH")
+    if scheme != "unix":
+        raise argparse.ArgumentTypeError(
+            f"{scheme}:// is not reached from here: forward its port to a socket, or name unix://PATH"
+        )
+    return path
+
+
 CD: Final = option("-C", "--cd", metavar="DIR", help="the working directory")
 DEMO: Final = flag("--demo", "with a scripted model, in a temporary folder")
 TALK: Final = (
     CD,
+    option(
+        "--remote",
+        type=_shared_place,
+        metavar="ADDR",
+        help="talk to a shared server: unix:// for the user's, or unix://PATH",
+    ),
     option("-i", "--image", action="append", metavar="FILE", help="a picture, with what is said first"),
     flag("--plain", "lines that stay as they are, for screen readers"),
     *TURN_SETTINGS,
@@ -196,5 +215,24 @@ COMMANDS: Final = (
         _demo,
         "app-server demo",
         "app-server demo --yes   # approve what is asked",
+    ),
+    Subcommand(
+        "sandbox",
+        "run one command in the sandbox, without a model",
+        [
+            option("command_words", nargs="*", metavar="COMMAND ARG", help="the command"),
+            CD,
+            option(
+                "-P",
+                "--permission-profile",
+                metavar="NAME",
+                help="a permission profile in place of the usual sandbox",
+            ),
+            SETTINGS,
+        ],
+        serving_itself(lambda: import_module("app_server.errands.sandboxed").run_in_sandbox),
+        "app-server sandbox -- touch /etc/x   # refused, with the exit status of the command",
+        "app-server sandbox -P :read-only -- make test",
+        usage="-- COMMAND [ARG...]",
     ),
 )

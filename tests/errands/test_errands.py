@@ -482,3 +482,16 @@ async def test_facts_for_other_programs(tmp_path: Path) -> None:
         shown = json.loads((await place.run("debug", "models")).stdout)["models"]
         assert shown
         assert all({"slug", "context_window", "max_context_window"} <= each.keys() for each in shown)
+
+
+async def test_a_command_runs_in_the_sandbox_with_its_own_streams(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        done = await place.run("sandbox", "--", "sh", "-c", "cat; echo seen >&2; exit 3", stdin="given\n")
+        assert (done.returncode, done.stdout, done.stderr) == (3, "given\n", "seen\n")
+        outside = place.root / "outside"
+        refused = await place.run("sandbox", "-P", ":read-only", "--", "touch", str(outside))
+        assert refused.returncode != 0
+        assert not outside.exists()
+        unnamed = await place.run("sandbox")
+        assert unnamed.returncode == 2
+        assert "no command is named" in unnamed.stderr

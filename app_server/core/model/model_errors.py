@@ -54,11 +54,16 @@ class UnexpectedStatus(ModelError):
         self.body, self.model_unknown = body, model_unknown
 
 
+RETRIED: Final = "exceeded retry limit, last status: {}"
+
+
 class Unauthorized(ModelError):
     """The credentials were refused, also after they were renewed; or there were none."""
 
     def __init__(self, problem: Problem | None = None, details: Problem | None = None) -> None:
-        text = f"exceeded retry limit, last status: {status_line(401)}{f'. {problem}' if problem else ''}"
+        status = status_line(401)
+        # Clients of the conversation API compare the text of a refusal that nobody can explain.
+        text = f"unexpected status {status}: {problem}" if problem else RETRIED.format(status)
         super().__init__(text, ErrorClass.UNAUTHORIZED, details=None if details is None else str(details))
 
 

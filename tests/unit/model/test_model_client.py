@@ -305,7 +305,7 @@ async def test_a_refused_key_is_named_by_its_source_and_not_shown() -> None:
     with pytest.raises(Unauthorized) as caught:
         await ask(client)
     assert str(caught.value) == (
-        "exceeded retry limit, last status: 401 Unauthorized. "
+        "unexpected status 401 Unauthorized: "
         "The provider `mock` refused the key in MOCK_KEY; replace it by one that is valid there."
     )
 
