@@ -358,6 +358,32 @@ OPENS_FILES = {
 mean another file each time it is used.
 """
 
+READS_FOR_THE_MODEL = {
+    "app_server.core.context.project_docs": "documents of the project are asked about with `may_read`",
+    "app_server.core.skills.skill_catalog": "so are skills",
+    "app_server.core.git.snapshot": "so are files of a snapshot, which commands can read in the repository",
+    "app_server.core.patch.disk_files": "patches are judged by the plan; their program in scripts runs confined",
+}
+"""Modules of the engine that open files of a workspace in the name of the model, and how the rules of a permission
+profile hold there. Tools that read run in the sandbox: `tests/scenario/test_scenario_profiles.py` lists these.
+"""
+
+READS_FOR_OTHERS = {
+    "app_server.core.approvals.planted": "whether a repository was planted, for a judgement",
+    "app_server.core.client_files.files": "files for clients, with the rights of the user",
+    "app_server.core.config": "settings, and texts that they name",
+    "app_server.core.custom_prompts": "prompts of the user, who chooses one by its name",
+    "app_server.core.files.walk": "searches of clients, and of a program in the sandbox",
+    "app_server.core.git.ghost": "objects that a snapshot wrote",
+    "app_server.core.git.repository": "where a repository is; commit and branch for lists",
+    "app_server.core.git.restore": "an undo, whose snapshot has nothing that was hidden",
+    "app_server.core.git.safe_directories": "git settings of the user",
+    "app_server.core.git.worktree_files": "files of a snapshot, by its walk; the diff to a remote for clients",
+    "app_server.core.sandbox": "pointers to repositories, for plans",
+    "app_server.core.session.user_input": "pictures that the client names, with the rights of the user",
+}
+"""Other modules of the engine that use the opener, and what they open."""
+
 
 SAME_NAME = {
     "GitInfo": "a commit and a branch",
@@ -806,6 +832,17 @@ def test_files_are_opened_by_the_one_opener() -> None:
     found = {module for module in modules() if inside(module, "app_server") and opens_files(module)}
     assert {module for module in found if not any(inside(module, each) for each in OPENS_FILES)} == set()
     assert {each for each in OPENS_FILES if not any(inside(module, each) for module in found)} == set()
+
+
+def test_it_is_known_for_whom_the_engine_opens_files() -> None:
+    openers = {
+        module
+        for module in modules()
+        if inside(module, "app_server.core") and "app_server.beneath" in imports(module)
+    }
+    known = [*READS_FOR_THE_MODEL, *READS_FOR_OTHERS]
+    assert {module for module in openers if not any(inside(module, each) for each in known)} == set()
+    assert [each for each in known if not any(inside(module, each) for module in openers)] == []
 
 
 def test_only_a_session_looks_into_its_services() -> None:

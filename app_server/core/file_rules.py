@@ -35,6 +35,15 @@ SYSTEM_FOLDERS = (
 """Places of `:minimal`: programs do not start without them."""
 
 
+MayRead = Callable[[str], bool]
+"""Whether commands may read what is at a real path. Whatever the server reads in the name of the model obeys it."""
+
+
+def reads_all(path: str) -> bool:
+    """Return that they may, as where no permission profile counts."""
+    return True
+
+
 class Right(IntEnum):
     """Use that commands may make of a path."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, patches, reply, says, script
@@ -120,6 +121,79 @@ async def test_documents_of_the_project_that_are_hidden_are_not_read(world: Make
     async with world(reply(says("ok")), config=P, tables=TABLES, files=FILES, capabilities=EXPERIMENTAL) as w:
         await say(w.client, await start(w.client, permissions="q"))
         assert "words of the project" not in json.dumps(w.model.requests[0].body)
+
+
+READ_BY = {
+    **dict.fromkeys(("shell", "container.exec", "shell_command", "local_shell"), "a command in the sandbox"),
+    **dict.fromkeys(("exec_command", "write_stdin"), "a command in the sandbox"),
+    **dict.fromkeys(("grep_files", "read_file", "list_dir", "view_image"), "a program in the sandbox"),
+    "apply_patch": "the patch is refused",
+    **dict.fromkeys(
+        ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"), "an MCP server"
+    ),
+    **dict.fromkeys(("update_plan", "request_user_input", "web_search"), "reads no file"),
+    **dict.fromkeys(("get_goal", "create_goal", "update_goal"), "reads no file"),
+}
+"""By tool of the model, how it comes by the files that it reads."""
+
+
+def test_it_is_known_of_every_tool_how_it_reads_files() -> None:
+    assert READ_BY.keys() == BUILTIN_NAMES
+
+
+@pytest.mark.parametrize("name", [name for name, how in READ_BY.items() if how == "a program in the sandbox"])
+async def test_no_tool_that_reads_reads_what_is_hidden(world: MakeWorld, name: str) -> None:
+    features = {f"features.{each}": True for each in ("grep_files", "read_file", "list_dir")}
+    async with world(config={**P, **features}, tables=TABLES, files=FILES, capabilities=EXPERIMENTAL) as w:
+        arguments = {
+            "grep_files": {"pattern": SECRET[:8], "path": str(w.workspace)},
+            "read_file": {"file_path": str(w.workspace / "a.env")},
+            "list_dir": {"dir_path": str(w.workspace / "private")},
+            "view_image": {"path": "private/key"},
+        }[name]
+        w.model.replies.extend([reply(calls(name, arguments, "c")), reply(says("ok"))])
+        await say(w.client, await start(w.client))
+        output = w.model.requests[-1].outputs()["c"]
+        assert "unsupported" not in output
+        assert SECRET not in json.dumps([request.body for request in w.model.requests])
+        if name == "list_dir":
+            assert "key" not in output.replace("private", "")
+
+
+def skill(name: str) -> str:
+    return f"---\nname: {name}\ndescription: DESCRIPTION-{name}.\n---\nBODY-{name}\n"
+
+
+async def test_skills_that_are_hidden_are_neither_told_nor_handed_over(world: MakeWorld) -> None:
+    files = {f".agents/skills/{name}/SKILL.md": skill(name) for name in ("seen", "private")}
+    files["../home/skills/own/SKILL.md"] = skill("own")
+    tables = f"""{TABLES}[permissions.s.filesystem]
+":root" = "read"
+":workspace_roots" = {{ "." = "write", ".agents/skills/private" = "deny" }}
+"""
+    replies = (reply(says("ok")), reply(says("ok")))
+    async with world(*replies, config=P, tables=tables, files=files, capabilities=EXPERIMENTAL) as w:
+        git(w, "init", "-q")
+        thread = await start(w.client)
+        await say(w.client, thread)
+        assert "DESCRIPTION-private" in json.dumps(w.model.requests[0].body)
+        hidden = str(w.workspace / ".agents/skills/private/SKILL.md")
+        handed = [
+            {"type": "skill", "name": "private", "path": hidden},
+            {"type": "skill", "name": "own", "path": str(w.home / "skills/own/SKILL.md")},
+        ]
+        # The rules of the turn count that brings the words, not those of the one before.
+        await say(w.client, thread, permissions="s", input=handed)
+        [told] = notified(w, "warning")
+        assert (
+            told["message"] == f"The skill private ({hidden}) is not used: the permission profile hides it."
+        )
+        body = json.dumps(w.model.requests[1].body)
+        assert "BODY-private" not in body
+        assert "BODY-own" in body
+        news = body.split("<skills_instructions>")[1:]
+        assert ["DESCRIPTION-private" in each for each in news] == [True, False]
+        assert ["DESCRIPTION-seen" in each for each in news] == [True, True]
 
 
 async def test_a_yes_does_not_lift_a_deny_and_the_question_says_so(world: MakeWorld) -> None:

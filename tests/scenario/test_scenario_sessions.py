@@ -207,6 +207,16 @@ async def test_a_mode_that_is_none_of_ours_is_offered_as_configured(world: MakeW
         assert (await editor.update("current_mode_update"))["currentModeId"] == "workspace-write"
 
 
+async def test_the_mode_of_a_permission_profile_has_its_name(world: MakeWorld) -> None:
+    tables = '[permissions.careful]\nextends = ":workspace"\n'
+    async with world(config={"default_permissions": "careful"}, tables=tables, acp=True) as w:
+        editor = Editor(w)
+        await editor.start()
+        modes = (await w.client.call("session/new", editor.opening()))["modes"]
+        assert modes["currentModeId"] == "configured"
+        assert modes["availableModes"][0]["name"] == "careful"
+
+
 async def test_a_prompt_of_the_user_is_a_command(world: MakeWorld) -> None:
     files = {
         "../home/prompts/tidy.md": "---\ndescription: Tidy\nargument-hint: FILE\n---\nTidy $1 ($ARGUMENTS)."

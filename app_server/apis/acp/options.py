@@ -28,6 +28,7 @@ from app_server_protocol.acp.session import (
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
+    PermissionProfile,
     QuestionKinds,
     ReadOnly,
     ReasoningEffort,
@@ -173,7 +174,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
     def _modes(self) -> list[tuple[str, str, str]]:
         named = {mode.id: (mode.name, mode.description) for mode in MODES}
-        own = ("Configured", "As the configuration or the stored session says.")
+        own = _own_mode(self.permissions.get(CONFIGURED))
         return [(id, *named.get(id, own)) for id in self.permissions]
 
     def _current_effort(self) -> str:
@@ -183,6 +184,14 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         """Return the efforts to choose from: none, or the current one is among them."""
         known, current = [str(each) for each in efforts_of(self.model)], self._current_effort()
         return known if not known or current in known else [current, *known]
+
+
+def _own_mode(permissions: Permissions | None) -> tuple[str, str]:
+    """Return name and description of a mode that is none of the usual ones: those of its permission profile, if any."""
+    policy = None if permissions is None else permissions.sandbox_policy
+    if isinstance(policy, PermissionProfile):
+        return policy.id, "What the permission profile of this name allows."
+    return "Configured", "As the configuration or the stored session says."
 
 
 def efforts_of(model: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.types import Config
-from app_server.core.file_rules import rules_of
+from app_server.core.file_rules import MayRead, reads_all, rules_of
 from app_server.core.git.repository import OnRefusal, belongs_to_another, project_of
 from app_server.core.git.safe_directories import is_safe_directory
 from app_server.core.real_path import real_path
@@ -32,9 +32,6 @@ NAMES = ("AGENTS.override.md", "AGENTS.md")
 
 SEPARATOR = "\n\n--- project-doc ---\n\n"
 HOME_MAX_BYTES = 1 << 20
-
-
-MayRead = Callable[[str], bool]
 
 
 class _Readable(Struct, frozen=True):
@@ -69,7 +66,7 @@ def find_instructions(
     sources: list[str] | None = None,
     changeable: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
-    may_read: MayRead = lambda path: True,
+    may_read: MayRead = reads_all,
 ) -> str | None:
     """Return the text of all documents, or None without any. The files that it is of are added to `sources`.
 
@@ -113,7 +110,7 @@ def _readable(config: Config) -> MayRead:
     """Return whether commands of the conversation may read what is at a real path."""
     policy = config.permissions.sandbox_policy
     if not isinstance(policy, PermissionProfile):
-        return lambda path: True
+        return reads_all
     return rules_of(
         policy, str(config.cwd), tmpdir=None, real=lambda name, access: (real_path(name),)
     ).may_read

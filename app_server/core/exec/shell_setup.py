@@ -48,8 +48,10 @@ def _holds(place: str, content: bytes, mode: int) -> bool:
     except OSError:
         return False
     with open(fd, "rb", closefd=True) as file:
-        found = os.fstat(fd).st_mode
-        right = stat.S_ISREG(found) and stat.S_IMODE(found) == mode
+        facts = os.fstat(fd)
+        # One of another user, left from when the folder was open to all, could still be changed by them.
+        is_ours = facts.st_uid == os.geteuid() and facts.st_nlink == 1
+        right = is_ours and stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) == mode
         return right and file.read(len(content) + 1) == content
 
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
+from app_server.core.file_rules import MayRead, reads_all
 from app_server.core.git.repository import Repository, find_repository, is_own, read_head
 from app_server.core.git.run_git import TIME_LIMIT, Git, objects_in
 from app_server.core.lazy import Lazy
@@ -71,7 +72,7 @@ class TakenSnapshot(Struct, frozen=True):
     repository: Repository
     prefix: bytes
     worktree: WorktreeSnapshot
-    may_read: Callable[[str], bool] = lambda path: True
+    may_read: MayRead = reads_all
 
 
 class Snapshots:
@@ -90,7 +91,7 @@ class Snapshots:
         return slow
 
     async def take(
-        self, folder: Path, now: datetime, may_read: Callable[[str], bool] = lambda path: True
+        self, folder: Path, now: datetime, may_read: MayRead = reads_all
     ) -> TakenSnapshot | SnapshotUnavailable:
         """Take a snapshot of the working tree below `folder`, of what may be read. Never raises, except when
         cancelled.
@@ -127,7 +128,7 @@ class Snapshots:
         return replace(taken.commit, turn=replace(taken.turn, after=id))
 
     async def _take(
-        self, repository: Repository, prefix: bytes, now: datetime, may_read: Callable[[str], bool]
+        self, repository: Repository, prefix: bytes, now: datetime, may_read: MayRead
     ) -> TakenSnapshot:
         parent, worktree, id = await self._commit(repository, prefix, now, may_read)
         names = [*worktree.untracked, *worktree.unread, *worktree.ignored]
@@ -151,7 +152,7 @@ class Snapshots:
         repository: Repository,
         prefix: bytes,
         now: datetime,
-        may_read: Callable[[str], bool],
+        may_read: MayRead,
         earlier: TakenSnapshot | None = None,
     ) -> tuple[str | None, WorktreeSnapshot, str]:
         """Return HEAD, the working tree, and the id of the commit of it."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
+from app_server.core.file_rules import MayRead, reads_all
 from app_server.core.git.repository import Repository, config_of, find_repository
 from app_server.core.git.run_git import TIME_LIMIT, Git, objects_in
 from app_server.core.git.worktree_files import (
@@ -66,7 +67,6 @@ class WorktreeSnapshot(Struct, frozen=True, kw_only=True):
     """When it began, in the time of files."""
 
 
-MayRead = Callable[[str], bool]
 """Whether commands of the turn may read what is at a real path."""
 
 
@@ -79,7 +79,7 @@ async def write_worktree(
     *,
     known: Known | None = None,
     earlier: WorktreeSnapshot | None = None,
-    may_read: MayRead = lambda path: True,
+    may_read: MayRead = reads_all,
 ) -> WorktreeSnapshot:
     """Write the tree of the current working tree. Examines only files below `prefix`; takes the others from the index.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,20 +123,26 @@ class SessionHandle:
         inputs: Sequence[SentInput],
         client_id: str | None = None,
         *,
-        cwd: str | None = None,
+        change: SettingsChange = UNCHANGED,
         wishes: TurnWishes = ALL_WISHES,
         context: Sequence[ContextEntry] | None = None,
     ) -> UserWords:
-        """Convert inputs into what a turn takes: images are read, and skills found for `cwd` or the present directory.
+        """Convert inputs into what a turn takes: images are read, and skills found by the settings with `change`.
 
         `client_id` is the client's own id of the message, `context` what the model reads ahead of it; None changes
         nothing of what counts as sent.
         """
-        folder = cwd or self.facts.settings.cwd
+        settings = self.facts.settings.changed(change)
+        may_read = partial(self._services.commands.may_read, settings.sandbox_policy, settings.cwd)
         skills, checks = self._services.home.skills, wishes.checks_pictures
-        folders = self._services.conversation.skill_folders
         words = await user_words(
-            inputs, client_id, folder, skills, checks_pictures=checks, skill_folders=folders
+            inputs,
+            client_id,
+            settings.cwd,
+            skills,
+            checks_pictures=checks,
+            skill_folders=self._services.conversation.skill_folders,
+            may_read=may_read,
         )
         if context is None:
             return words

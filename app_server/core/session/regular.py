@@ -133,7 +133,9 @@ class RegularTask(SessionTask, TurnSteps):
     async def _send_skills(self) -> None:
         services = self.turn.services
         cwd, items = Path(self.turn.settings.cwd), services.state.history.items
-        message = await services.home.skills.get().message(cwd, items, services.conversation.skill_folders)
+        may_read = services.commands.may_read(self.turn.settings.sandbox_policy, self.turn.settings.cwd)
+        folders = services.conversation.skill_folders
+        message = await services.home.skills.get().message(cwd, items, folders, may_read)
         if message is not None:
             self.turn.record(message)
 

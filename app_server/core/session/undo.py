@@ -206,8 +206,7 @@ class TurnSnapshot:
     async def _take(self) -> None:
         services, settings = self._turn.services, self._turn.settings
         commands = services.commands
-        plan = commands.runner.plan(self.policy, settings.cwd, commands.roots)
-        may_read = (lambda path: True) if plan is None else plan.view.may_read
+        may_read = commands.may_read(self.policy, settings.cwd)
         outcome = await services.snapshots.take(self._folder(), services.sources.now(), may_read)
         if isinstance(outcome, SnapshotUnavailable):
             self._tell(outcome)

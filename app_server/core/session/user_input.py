@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from app_server.beneath import RefusedName, TooLarge, read_named
 from app_server.core.context.environment_context import user_text
 from app_server.core.errors import CoreError, retry_hint
+from app_server.core.file_rules import MayRead, reads_all
 from app_server.core.lazy import Lazy
 from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable, checked_url, data_url
 from app_server.core.threads import run_in_thread
@@ -37,7 +38,7 @@ from app_server_protocol.rollout import MENTION_HEAD
 from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:
-    from app_server.core.skills.skill import SkillSet
+    from app_server.core.skills.skill import Skill, SkillSet
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 T = TypeVar("T")
@@ -57,11 +58,13 @@ async def user_words(
     *,
     checks_pictures: bool,
     skill_folders: Sequence[str] = (),
+    may_read: Callable[[], MayRead] = lambda: reads_all,
 ) -> UserWords:
     """Convert the inputs into a message with what they bring along, and keep the client's originals and message id.
 
     An image that cannot be read is described in its place. `checks_pictures` False: as with codex 0.58 those that the
-    client encoded are not read, and checksums of files do not count.
+    client encoded are not read, and checksums of files do not count. `may_read` says which skills of the project may be
+    read for the model; a picture that the client names is read with the rights of the user.
     """
     parts = [item for item in inputs if not isinstance(item, SkillInput | MentionInput)]
     content = [await _part(item, checked=checks_pictures) for item in parts]
@@ -70,7 +73,8 @@ async def user_words(
         return words
     catalog = skills.get()
     look = partial(catalog.look, Path(cwd), skill_folders)
-    return await _with_attachments(words, _distinct(inputs), look, catalog)
+    text_of = partial(catalog.text, may_read=may_read())
+    return await _with_attachments(words, _distinct(inputs), look, text_of)
 
 
 async def _part(item: TextInput | ImageInput | LocalImageInput, *, checked: bool) -> ContentItem:
@@ -112,7 +116,7 @@ async def _with_attachments(
     words: UserWords,
     items: Sequence[SkillInput | MentionInput],
     look: Callable[[], Awaitable[SkillSet | None]],
-    catalog: SkillCatalog,
+    text_of: Callable[[Skill], tuple[str | None, str | None]],
 ) -> UserWords:
     found = await look()
     attached: list[MessageItem] = []
@@ -123,7 +127,7 @@ async def _with_attachments(
         text: str | None
         problem: str | None = None
         if skill is not None:
-            text, problem = await run_in_thread(catalog.text, skill, abandon_on_cancel=True)
+            text, problem = await run_in_thread(text_of, skill, abandon_on_cancel=True)
         elif isinstance(item, MentionInput):
             text = f"{MENTION_HEAD}<name>{item.name}</name>\n<path>{item.path}</path>\n</mention>"
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,6 +21,7 @@ from msgspec import Struct
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
 from app_server.core.errors import ConfigError, describe
+from app_server.core.file_rules import MayRead, reads_all
 from app_server.core.git.repository import belongs_to_another, project_of
 from app_server.core.git.safe_directories import is_safe_directory
 from app_server.core.real_path import real_path
@@ -89,11 +91,21 @@ class SkillCatalog:
         return None
 
     async def message(
-        self, cwd: Path, history: Sequence[ResponseItem], folders: Sequence[str] = ()
+        self,
+        cwd: Path,
+        history: Sequence[ResponseItem],
+        folders: Sequence[str] = (),
+        may_read: MayRead = reads_all,
     ) -> MessageItem | None:
-        """Return what the model has to be sent before a turn; None where it knows."""
+        """Return what the model has to be sent before a turn; None where it knows. It is told of the skills whose files
+        its commands may read, by their real paths.
+        """
         found = await self.look(cwd, folders)
-        return None if found is None else skills_message(found, history)
+        if found is None:
+            return None
+        if may_read is not reads_all:
+            found = await run_in_thread(partial(_readable, found, may_read), abandon_on_cancel=True)
+        return skills_message(found, history)
 
     def find(self, cwd: Path, folders: Sequence[str] = ()) -> SkillSet:
         """Find the skills, also those in `folders`. Blocks: call it in a thread."""
@@ -111,8 +123,13 @@ class SkillCatalog:
             tuple(sorted(problems, key=lambda problem: problem.path)),
         )
 
-    def text(self, skill: Skill) -> tuple[str | None, str | None]:
-        """Return the whole skill as the user hands it to the model, or why it cannot be read. Blocks."""
+    def text(self, skill: Skill, may_read: MayRead = reads_all) -> tuple[str | None, str | None]:
+        """Return the whole skill as the user hands it to the model, or why it cannot be read. Blocks.
+
+        A skill of the project is not handed over where commands may not read it; the user's own are.
+        """
+        if skill.owner is SkillOwner.REPOSITORY and not may_read(real_path(skill.path)):
+            return None, "the permission profile hides it"
         try:
             body = read_skill_file(skill.path, skill.place, MAX_SKILL_BYTES, str(self._home), whole=True)
         except UnreadableSkill as problem:
@@ -127,6 +144,10 @@ class SkillCatalog:
         except ConfigError:
             pass
         return self._switches
+
+
+def _readable(found: SkillSet, may_read: MayRead) -> SkillSet:
+    return replace(found, skills=tuple(skill for skill in found.skills if may_read(real_path(skill.path))))
 
 
 PROJECT_FOLDERS = (".agents/skills", ".codex/skills")

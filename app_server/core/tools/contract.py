@@ -22,6 +22,7 @@ from app_server.core.caller import CurrentCaller
 from app_server.core.config.fence import temporary_folder
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.file_rules import MayRead, reads_all
 from app_server.core.goals import GoalKeeper
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
@@ -35,7 +36,7 @@ from app_server_protocol.engine.events import EngineEvent, Question
 from app_server_protocol.engine.questions import McpCallDecision, ToolCallAnswer, UserInputAnswer
 from app_server_protocol.engine.settings import Settings
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent
-from app_server_protocol.policy import ReviewDecision
+from app_server_protocol.policy import PermissionProfile, ReviewDecision, SandboxPolicy
 from app_server_protocol.responses import FunctionCallOutputPayload, ResponseItem
 
 if TYPE_CHECKING:
@@ -171,6 +172,15 @@ class CommandServices(Struct):
     """Real directories in which commands or repositories of this conversation may have created files, in any turn."""
     editor: EditorAccess | None = None
     """The files that the client's editor has open, where it lets us read and write them."""
+
+    def may_read(self, policy: SandboxPolicy, cwd: str) -> MayRead:
+        """Return what commands may read under a policy: whatever the server reads for the model obeys the same rules.
+        Reads the disk.
+        """
+        if not isinstance(policy, PermissionProfile):
+            return reads_all
+        plan = self.runner.plan(policy, cwd, self.roots)
+        return reads_all if plan is None else plan.view.may_read
 
 
 class ApprovalServices(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -167,7 +168,7 @@ def test_a_shortage_is_no_reason_to_go_without(tmp_path: Path) -> None:
     assert kept.added_to({"PATH": "/bin"})["PATH"].endswith(":/bin")
 
 
-@pytest.mark.parametrize("case", ["a link", "open to all", "a file"])
+@pytest.mark.parametrize("case", ["a link", "a file"])
 def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path: Path, case: str) -> None:
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     home.mkdir()
@@ -176,14 +177,22 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path: Path, case: str) 
     match case:
         case "a link":
             temporary.symlink_to(elsewhere)
-        case "open to all":
-            temporary.mkdir()
-            temporary.chmod(0o777)
         case _:
             temporary.touch()
     environment = {"PATH": "/bin"}
     assert Programs(sys.executable, str(home)).added_to(environment) == environment
     assert list(elsewhere.iterdir()) == []
+
+
+def test_a_folder_that_was_open_to_all_is_put_right_with_what_it_holds(tmp_path: Path) -> None:
+    planted = Path(install(str(tmp_path), sys.executable)) / "apply_patch"
+    twin = tmp_path / "twin"
+    os.link(planted, twin)
+    (tmp_path / "tmp").chmod(0o777)
+    folder = Path(install(str(tmp_path), sys.executable))
+    assert stat.S_IMODE((tmp_path / "tmp").stat().st_mode) == 0o700
+    assert not (folder / "apply_patch").samefile(twin)  # whoever has the other name could change it
+    assert (folder / "apply_patch").read_text() == shell_setup.script(sys.executable)
 
 
 def test_an_unwritable_home_only_omits_the_program(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def say(
 ) -> str:
     """Begin a turn, or add to the one that runs; returns the id that its events carry. Raises BeyondClientRights."""
     kept = UNCHANGED if change is None else session.facts.permitted(change)
-    words = await session.words(items, wishes=TURNS) if items else None
+    words = await session.words(items, change=kept, wishes=TURNS) if items else None
     return session.start_turn(words, kept, output_schema, TURNS, caller=caller).operation
 
 

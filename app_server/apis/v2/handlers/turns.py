@@ -41,12 +41,13 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
     except CoreError as error:
         raise invalid_params(str(error), "outputSchema", "invalid_output_schema") from error
     items = user_inputs(params.input)
+    change = session.facts.permitted(settings_change(params, session.facts.config))
     words = None
     context_entries = _entries(params.additional_context)
     if items or context_entries:
-        id, cwd = params.client_user_message_id, params.cwd
-        words = await session.words(items, id, cwd=cwd, context=context_entries)
-    change = session.facts.permitted(settings_change(params, session.facts.config))
+        id = params.client_user_message_id
+        words = await session.words(items, id, change=change, context=context_entries)
+        session.facts.permitted(change)  # other settings may have changed meanwhile
     live.subscriptions.prefer(context.client, context.make_adapter)
     try:
         started = session.start_turn(words, change, params.output_schema, caller=context.client.caller)
