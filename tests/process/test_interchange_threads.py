@@ -1,5 +1,5 @@
-"""Threads go from this server to codex of several versions and back, each with commands, patches, a compaction, an
-interrupted turn, a revert and a fork: every turn is there on each side, and the model is sent all that counts.
+"""Threads go from this server to codex of several versions and back, each time with commands, patches, a compaction,
+an interrupted turn, a revert and a fork: every turn is there on each side, and the model is sent all that counts.
 
 The programs are named by CODEX_PEERS; those that are not named are left out:
 
@@ -111,15 +111,37 @@ class Teller:
         forked = await self.client.call("thread/fork", {"threadId": self.thread})
         self.thread = forked["thread"]["id"]
 
+    async def everything(self, number: int) -> None:
+        """Turns of every kind, some of which are taken back, and a copy that goes on; then a question. The model is
+        sent all that counts, and of what a summary stands for the words of the user.
+        """
+        await self.work(f"work{number}")
+        await self.interrupted(f"interrupted {number}")
+        await self.answered(f"question {number}", f"answer {number}")
+        self.tells_all_since(0 if number == 0 else None)
+        await self.compact()
+        await self.answered(f"second {number}", f"second answer {number}")
+        await self.revert(f"gone {number}")
+        assert await self.shown() == self.said, f"what counts is shown behind a revert, at {number}"
+        await self.fork()
+        await self.answered(f"third {number}", f"third answer {number}")
+        self.tells_users_words(f"second answer {number}")
+
+    def tells_all_since(self, first: int | None) -> None:
+        """All that was said was told, of the turns from this one on; None: of those behind the last compaction."""
+        begin = first if first is not None else len(self.said) - self.said[::-1].index([])
+        words = {text for turn in self.said[begin:] for text in turn} - {self.said[-1][-1]}
+        assert words <= {*self.told()}
+
+    def tells_users_words(self, *more: str) -> None:
+        told = self.told()
+        assert {turn[0] for turn in self.said if turn} | {*more} <= {*told}
+        assert not [text for text in told if text.startswith("gone")]
+
     async def shown(self) -> list[list[str]]:
         params = {"threadId": self.thread, "includeTurns": True}
         turns = (await self.client.call("thread/read", params))["thread"]["turns"]
         return [[text for item in turn["items"] if (text := words_of(item))] for turn in turns]
-
-    async def kinds(self) -> list[str]:
-        params = {"threadId": self.thread, "includeTurns": True}
-        turns = (await self.client.call("thread/read", params))["thread"]["turns"]
-        return [item["type"] for turn in turns for item in turn["items"]]
 
     def told(self) -> list[str]:
         """What the model was sent last of what was said."""
@@ -156,8 +178,8 @@ async def entered(server: Served) -> None:
 
 @newer
 @pytest.mark.parametrize("begins_here", [True, False], ids=["begun here", "begun there"])
-async def test_interchange_of_a_thread_in_turns(tmp_path: Path, version: str, begins_here: bool) -> None:
-    order = [OURS, peer(version), OURS, peer(version)]
+async def test_interchange_of_a_thread(tmp_path: Path, version: str, begins_here: bool) -> None:
+    order = [OURS, peer(version), OURS, peer(version), OURS]
     before: Teller | None = None
     async with place_in(tmp_path) as place:
         for number, command in enumerate(order if begins_here else order[1:]):
@@ -167,39 +189,36 @@ async def test_interchange_of_a_thread_in_turns(tmp_path: Path, version: str, be
                 await (now.begin() if before is None else now.resume())
                 if before is not None:
                     assert await now.shown() == now.said, f"all turns are there, at {number}"
-                await now.work(f"work{number}")
-                await now.interrupted(f"interrupted {number}")
-                await now.answered(f"question {number}", f"answer {number}")
-                assert now.words <= set(now.told()) | {f"answer {number}"}
+                await now.everything(number)
                 before = now
 
 
 @newer
-@pytest.mark.parametrize("begins_here", [True, False], ids=["begun here", "begun there"])
-async def test_interchange_after_a_compaction_a_revert_and_a_fork(
-    tmp_path: Path, version: str, begins_here: bool
-) -> None:
-    order = [OURS, peer(version), OURS, peer(version)]
-    before: Teller | None = None
+async def test_interchange_of_a_thread_whose_last_turn_was_taken_back(tmp_path: Path, version: str) -> None:
+    """Codex shows what was taken back here (ADR 106); what it took back itself is shown nowhere."""
+    codex = peer(version)
     async with place_in(tmp_path) as place:
-        for number, command in enumerate(order if begins_here else order[1:]):
-            async with server_of(place, command) as server:
-                await entered(server)
-                now = teller(place, server, command, before)
-                await (now.begin() if before is None else now.resume())
-                await now.answered(f"first {number}", f"first answer {number}")
-                await now.compact()
-                await now.answered(f"second {number}", f"second answer {number}")
-                await now.revert(f"gone {number}")
-                if command is OURS:
-                    assert await now.shown() == now.said, f"what counts is shown, at {number}"
-                await now.fork()
-                await now.answered(f"third {number}", f"third answer {number}")
-                told = now.told()
-                assert f"second answer {number}" in told
-                assert f"first {number}" in told, "a compaction keeps the user's words"
-                assert not [text for text in told if text.startswith("gone")]
-                before = now
+        async with server_of(place, OURS) as server:
+            await entered(server)
+            here = teller(place, server, OURS)
+            await here.begin()
+            await here.answered("first", "first answer")
+            await here.revert("gone here")
+        async with server_of(place, codex) as server:
+            await entered(server)
+            there = teller(place, server, codex, here)
+            await there.resume()
+            assert [turn for turn in await there.shown() if not turn[0].startswith("gone")] == there.said
+            await there.answered("second", "second answer")
+            there.tells_users_words("first answer")
+            await there.revert("gone there")
+        async with server_of(place, OURS) as server:
+            await entered(server)
+            back = teller(place, server, OURS, there)
+            await back.resume()
+            assert await back.shown() == back.said
+            await back.answered("third", "third answer")
+            back.tells_users_words("first answer", "second answer")
 
 
 async def test_interchange_of_a_thread_with_codex_058(tmp_path: Path) -> None:
