@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import termios
 from collections.abc import AsyncIterator, Mapping
@@ -495,3 +496,39 @@ async def test_a_command_runs_in_the_sandbox_with_its_own_streams(tmp_path: Path
         unnamed = await place.run("sandbox")
         assert unnamed.returncode == 2
         assert "no command is named" in unnamed.stderr
+
+
+async def test_threads_of_codex_are_listed_shown_exported_archived_and_gone_on_with(tmp_path: Path) -> None:
+    async with place_in(tmp_path, reply(says("by id")), reply(says("by last"))) as place:
+        day = tmp_path / "home" / "sessions" / "2026" / "11" / "28"
+        shutil.copytree(ROOT / "tests" / "data" / "codex-0.171", day)
+        (last,) = day.glob("*T15-35-58-*")
+        of_here = last.read_text().replace("/work/project", str(tmp_path / "workspace"))
+        last.write_text(of_here.replace('"model_provider":"mock"', '"model_provider":"scripted"'))
+        (second,) = day.glob("*_*")
+        id = second.name[28:64]
+
+        listed = (await place.run("threads", "list")).stdout.splitlines()
+        assert [line.split("\t")[2:] for line in listed if line.startswith(id)] == [
+            ["/work/project", "first words"]
+        ]
+        assert len(listed) == 5, "all but the one that worked for another"
+        assert "begins    first words\n" in (await place.run("threads", "show", id)).stdout
+        exported = (await place.run("threads", "export", id)).stdout
+        for words in ("first words", "second answer", "failing words", "after revert", "answer after revert"):
+            assert f"\n\n{words}\n" in exported
+        assert "new.txt` (add, completed)" in exported
+
+        assert (await place.run("threads", "archive", id)).returncode == 0
+        assert sorted(day.glob(f"*{id}*")) == []
+        assert (await place.run("threads", "unarchive", id)).returncode == 0
+        assert len(sorted(day.glob(f"*{id}*"))) == 2
+        refused = await place.run("threads", "delete", "--yes", id)
+        assert refused.returncode == 1
+        assert "goes on from it" in refused.stderr
+
+        assert (await place.run("exec", "resume", id, "go on")).stdout == "by id\n"
+        done = await place.run("exec", "resume", "--last", "go on")
+        assert (done.stdout, done.returncode) == ("by last\n", 0), done.stderr
+        assert "by id" in second.read_text()
+        assert "by last" in last.read_text()

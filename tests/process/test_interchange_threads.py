@@ -255,3 +255,56 @@ async def test_interchange_of_a_thread_with_codex_058(tmp_path: Path) -> None:
             await back.answered("last", "last answer")
             assert {"question", "answer", "to 58", "of 58"} <= set(back.told())
             assert "gone" not in back.told()
+
+
+async def test_interchange_of_a_conversation_that_codex_058_began(tmp_path: Path) -> None:
+    codex = peer("0.58")
+    async with place_in(tmp_path) as place:
+        async with place.server(command=codex) as server:
+            conversation = await server.open()
+            patch = CREATED_FILE.format("there.txt")
+            place.model.replies[:] = [
+                reply(says("look"), script("echo there", "call-1")),
+                reply(script(f"apply_patch <<'EOF'\n{patch}EOF\n", "call-2")),
+                reply(says("answer of 58")),
+            ]
+            await server.client.turn(conversation, "words to 58")
+            hold = Hold()
+            place.model.replies[:] = [reply(begins_to_say(), word("half"), hold)]
+            await server.client.say(conversation, "interrupted in 58")
+            await server.client.expect("agent_message_delta")
+            await server.client.call("interruptConversation", {"conversationId": conversation})
+            await server.client.expect("turn_aborted")
+            hold.release()
+        said = [["words to 58", "look", "answer of 58"], ["interrupted in 58"]]
+        (path,) = place.rollouts()
+        async with server_of(place, OURS) as server:
+            await entered(server)
+            here = teller(place, server, OURS)
+            here.thread, here.said = conversation, said
+            await here.resume()
+            assert await here.shown() == here.said
+            await here.work("work")
+            assert {"words to 58", "look", "interrupted in 58"} <= {*here.told()}
+            await here.compact()
+            await here.interrupted("interrupted here")
+            await here.revert("gone")
+            await here.answered("question", "answer")
+            here.tells_users_words()
+        async with place.server(command=codex) as server:
+            resumed = await server.client.resume(path=str(path))
+            shown = [each["message"] for each in resumed["initialMessages"] if "message" in each]
+            assert [text for text in shown if text in here.words] == [text for turn in said for text in turn]
+            place.model.replies[:] = [reply(says("last of 58"))]
+            await server.client.turn(resumed["conversationId"], "last to 58")
+            assert {"words to 58", "interrupted here", "question"} <= {*place.model.requests[-1].texts()}
+            here.said.append(["last to 58", "last of 58"])
+        async with server_of(place, OURS) as server:
+            await entered(server)
+            back = teller(place, server, OURS, here)
+            await back.resume()
+            assert await back.shown() == back.said
+            await back.fork()
+            assert await back.shown() == back.said
+            await back.answered("in the fork", "answer of the fork")
+            back.tells_users_words("last of 58")
