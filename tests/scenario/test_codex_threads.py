@@ -122,7 +122,7 @@ async def test_a_folder_and_a_link_to_it_have_the_same_threads(world: MakeWorld)
             started = await w.client.call("thread/start", {"cwd": str(cwd)})
             begun.append(started["thread"]["id"])
             await say(w.client, begun[-1], "words")
-        for cwd in (link, w.workspace, f"{w.workspace}/../workspace"):
-            found = (await w.client.call("thread/list", {"cwd": str(cwd)}))["data"]
-            assert {each["id"] for each in found} == {*begun}, cwd
+        for name in (str(link), str(w.workspace), f"{w.workspace}/../workspace"):
+            found = (await w.client.call("thread/list", {"cwd": name}))["data"]
+            assert {each["id"] for each in found} == {*begun}, name
         assert (await w.client.call("thread/list", {"cwd": str(w.root)}))["data"] == []

@@ -22,7 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.codex_words import GOAL_KINDS, goal_in, meta_in_our_words, with_whole_name
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
-from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, is_damaged, item_of_line
+from app_server.core.rollout.item_lines import ITEM_COMPLETED, is_damaged, item_of_line
 from app_server.core.rollout.journal import NOTHING, Leftover, leftover_of
 from app_server.core.rollout.lines import (
     parse_event_msg,
@@ -47,7 +47,7 @@ from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.writer import RolloutWriter
 from app_server_protocol import responses
 from app_server_protocol.engine.events import Goal
-from app_server_protocol.engine.items import Reasoning
+from app_server_protocol.engine.items import Item, Reasoning
 from app_server_protocol.engine.legacy import legacy_events
 from app_server_protocol.events import messages as message_events
 from app_server_protocol.events.msg import EVENTS, EventMsg
@@ -78,8 +78,6 @@ ITEM_NAMES: Final = frozenset(model.model_fields["type"].default for model in ge
 MESSAGE_NAMES: Final = frozenset(name for name, kind in EVENTS.items() if kind in get_args(StoredMessage))
 _TEXTS: Final = {name: Decoder(kind) for name, kind in EVENTS.items() if kind in get_args(StoredText)}
 """Nearly all messages, with nothing but texts in them; pydantic takes five times as long for these."""
-
-ITEM_LINES: Final = (ITEM_COMPLETED, TURN_ITEM)
 
 BATCH: Final = 1024
 """Lines to validate in one call, which is several times faster than one call each."""
@@ -116,7 +114,7 @@ class StoredConversation(Struct, frozen=True):
     turns: WholeHistory | None
     """None where they were not wanted."""
     damaged: int = 0
-    """How many lines of a known kind cannot be read."""
+    """How many lines of a known kind cannot be read. Lines of items are read where messages or turns are wanted."""
 
     @property
     def is_paginated(self) -> bool:
@@ -153,7 +151,7 @@ def read_rollout(
             usage=usage_in(found.counts),
             messages=tuple(found.messages()),
             turns=None if found.turns is None else found.turns.finish(),
-            damaged=found.damaged,
+            damaged=found.damaged + (found.damaged_messages if found.turns is None else found.turns.damaged),
         )
 
 
@@ -175,7 +173,7 @@ class _Collector:
     ) -> None:
         """`before`: one that has read the file, and knows now which lines do not count and whose conversation it is."""
         self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
-        self.lines = self.damaged = 0
+        self.lines = self.damaged = self.damaged_messages = 0
         self.taken_back: TakenBack = TakenBack() if before is None else before.taken_back
         self.counts_turns = False
         """Whether a line takes back a number of turns."""
@@ -222,8 +220,6 @@ class _Collector:
             self.turns = StoredTurns(conversation_of(self._file_name, meta.id), self.taken_back)
 
     def _event(self, number: int, record: StoredRecord) -> None:
-        if record.name in ITEM_LINES and is_damaged(record.name, record.value() or {}):
-            self.damaged += 1
         if record.name == "token_count":
             self.counts.append(record)
         elif record.name in GOAL_KINDS:
@@ -249,7 +245,10 @@ class _Collector:
     def messages(self) -> Iterator[EventMsg]:
         for record in self._messages:
             if record.name == ITEM_COMPLETED:
-                yield from _messages_of_item(record)
+                payload = record.value() or {}
+                item = item_of_line(record.name, payload)
+                self.damaged_messages += item is None and is_damaged(record.name, payload)
+                yield from () if payload.get("cut") is True else _messages_of_item(item)
             elif (event := _message(record)) is not None:
                 yield event
 
@@ -263,10 +262,8 @@ def _item_batch() -> TypeAdapter[list[responses.KnownItem]]:
     return TypeAdapter(list[Annotated[responses.KnownItem, Field(discriminator="type")]])
 
 
-def _messages_of_item(record: StoredRecord) -> Iterator[EventMsg]:
+def _messages_of_item(item: Item | None) -> Iterator[EventMsg]:
     """Yield the older events of an item that is a line of its own, as far as codex 0.58 stores such."""
-    payload = record.value() or {}
-    item = None if payload.get("cut") is True else item_of_line(record.name, payload)
     if isinstance(item, ALWAYS):
         raw = isinstance(item, Reasoning) and item.show_content
         yield from legacy_events(item, raw_reasoning=raw)

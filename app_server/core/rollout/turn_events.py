@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, item_of_line
+from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, is_damaged, item_of_line
 from app_server.core.rollout.older_items import CALLS_ENDED, member_of, older_item, stored_error
 from app_server.core.rollout.record import OLDER_EVENTS, StoredRecord, TakenBack, text_of
 from app_server.core.rollout.turn_fold import TurnFold, WholeHistory
@@ -96,6 +96,11 @@ class StoredTurns:
             self._gone = None
             self._fold.apply_all(self._reader.take(number, record))
 
+    @property
+    def damaged(self) -> int:
+        """Return how many lines about an item of a known kind cannot be read."""
+        return self._reader.damaged
+
     def finish(self) -> WholeHistory:
         self._fold.apply_all(self._reader.finish())
         return WholeHistory(tuple(self._fold.turns), self._fold.ids)
@@ -133,6 +138,8 @@ class TurnReader(Struct):
     """The last turn that a line named."""
     _review: items.ExitedReview | None = None
     """The item before, if it was the end of a review."""
+    damaged: int = 0
+    """How many lines about an item of a known kind cannot be read."""
 
     def take(self, number: int, record: StoredRecord) -> _Events:
         """Return the events of the record with this number in the file, from 0."""
@@ -245,10 +252,11 @@ class TurnReader(Struct):
 
     # --- items
     def _whole_item(self, out: _Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
-        item = (
-            None if _is_of_another(self.conversation_id, self._turn, payload) else item_of_line(name, payload)
-        )
+        if _is_of_another(self.conversation_id, self._turn, payload):
+            return
+        item = item_of_line(name, payload)
         if item is None:
+            self.damaged += is_damaged(name, payload)
             return
         turn_id = text_of(payload, "turn_id") or None
         if turn_id is None and self._turn is None:  # a crash has lost the line that began the turn

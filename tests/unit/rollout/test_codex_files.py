@@ -177,7 +177,7 @@ def test_every_kind_of_item_is_read_as_codex_shows_it(tmp_path: Path) -> None:
     words = turns[2].items[0].item
     assert isinstance(words, items.UserMessage)
     assert [part.type for part in words.sent or ()] == ["text", "local_image", "image"]
-    assert read_rollout(path).damaged == 0
+    assert read_rollout(path, turns=True).damaged == read_rollout(path, messages=True).damaged == 0
     listed = read_stored_items(path, KINDS).items
     assert {type(each.item).__name__ for each in listed} >= {kind for turn in kinds for kind in turn}
 
@@ -323,4 +323,4 @@ def test_a_line_of_a_known_kind_that_cannot_be_read_is_counted(home: Path) -> No
             payload = {"type": "item_completed", "thread_id": reverted, "turn_id": "t", "item": item}
             line = {"timestamp": "", "ordinal": 1000, "type": "event_msg", "payload": payload}
             file.write(json.dumps(line).encode() + b"\n")
-    assert read_rollout(path).damaged == 1
+    assert read_rollout(path, turns=True).damaged == read_rollout(path, messages=True).damaged == 1

@@ -9,6 +9,7 @@ import pytest
 
 from app_server.core.rollout.codex_words import goal_in, meta_in_our_words
 from app_server.core.rollout.conversation import read_rollout
+from app_server.core.rollout.item_lines import item_of_line
 from app_server.core.rollout.lines import last_goal, last_turn_context
 from app_server.core.rollout.pages import PageRequest
 from app_server.core.rollout.stored_items import read_stored_items
@@ -232,3 +233,22 @@ def test_turns_of_a_file_with_identity_are_taken_back_with_the_compactions_betwe
     with open_history(path, id, TurnIndexes()) as history:
         assert history.whole().turns == ()
     assert [type(item).__name__ for item in read_rollout(path).items] == []
+
+
+# --- messages
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "UserMessage", "content": [{"type": "text", "text": "a", "text_elements": []}]},
+        {"type": "UserMessage", "client_id": "c", "content": [{"type": "text", "text": "a"}]},
+        {"type": "UserMessage", "client_id": 5, "content": [{"type": "text", "text": "a"}]},
+        {"type": "UserMessage", "content": [{"type": "text", "text": "a", "text_elements": [{"x": 1}]}]},
+        {"type": "UserMessage", "content": [{"type": "image", "image_url": "data:,"}]},
+        {"type": "AgentMessage", "content": [{"type": "Text", "text": "a"}], "phase": "commentary"},
+        {"type": "AgentMessage", "content": [{"type": "Text", "text": "a"}], "phase": 5},
+        {"type": "AgentMessage", "content": [{"type": "Text", "text": 5}]},
+    ],
+)
+def test_a_message_of_one_text_is_read_as_its_model_reads_it(item: Json) -> None:
+    payload = {"type": "item_completed", "item": {"id": "i", **item}}
+    assert item_of_line("item_completed", payload) == item_of_line("item_completed", {**payload, "kept": {}})
