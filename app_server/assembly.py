@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
@@ -27,10 +29,11 @@ from app_server.core.http.address import network_settings
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.catalogue import find_model
+from app_server.core.model.known_models import KnownModels
 from app_server.core.model.model_client import ModelClient, Pacing
-from app_server.core.model.model_list import ModelList, list_models
+from app_server.core.model.model_facts import ModelFacts
 from app_server.core.model.quirks import Lessons
+from app_server.core.model.served_models import ModelsUnknown, ServedModels
 from app_server.core.notify import NotifyProgram, turn_complete
 from app_server.core.opening import ProcessEnvironment
 from app_server.core.session.services import TurnCompleted
@@ -64,12 +67,13 @@ class Models(Struct, frozen=True):
     networks: Networks
     auth: AuthManager
     jitter: Callable[[], float]
+    known: KnownModels
     gate: RequestGate | None = None
     lessons: Lessons = msgspec.field(default_factory=Lessons)
     """What refusals have taught; one for all conversations."""
 
     def of(self, config: Config, telemetry: ConversationTelemetry, caller: CurrentCaller) -> ModelClient:
-        return ModelClient(
+        client = ModelClient(
             config.provider,
             self.networks.of(caller.environment),
             env=caller.environment,
@@ -79,23 +83,39 @@ class Models(Struct, frozen=True):
             lessons=self.lessons,
             watch=None if telemetry is NO_TELEMETRY else telemetry.api_request,
         )
+        client.offer = partial(self.known.offer, config, caller)
+        return client
 
-    async def names(self, config: Config, caller: CurrentCaller) -> tuple[str, ...]:
-        """Return the provider's models; none if the request fails."""
-        environment = caller.environment
-        login = (
-            await self.auth.with_keys(caller.api_keys, caller.first_api_keys)
-            .under(config.login)
-            .credentials()
-        )
-        models = await list_models(
-            config.provider,
+
+class ModelQuestions(Struct, frozen=True):
+    """Asks providers which models they have, with the login of whoever uses the server."""
+
+    networks: Networks
+    auth: AuthManager
+
+    async def ask(self, config: Config, caller: CurrentCaller) -> ServedModels | ModelsUnknown:
+        """Ask the provider of a configuration. Raises AuthError."""
+        environment, provider = caller.environment, config.provider
+        discovery = _DISCOVERY.get()(
+            provider,
             self.networks.of(environment),
             env=environment,
             identity=caller.caller.identity(),
-            login=login,
+            login=await self._logins(config, caller).credentials() if provider.requires_openai_auth else None,
         )
-        return models.names if isinstance(models, ModelList) else ()
+        answer: ServedModels | ModelsUnknown = await discovery.ask(config.model.name)
+        return answer
+
+    def account(self, config: Config, caller: CurrentCaller) -> str:
+        """Return which account a provider is asked for; empty without a login."""
+        found = self._logins(config, caller).stored_credentials()
+        return "" if found is None else f"{found.method.value} {found.account_id or ''}".strip()
+
+    def _logins(self, config: Config, caller: CurrentCaller) -> AuthManager:
+        return self.auth.with_keys(caller.api_keys, caller.first_api_keys).under(config.login)
+
+
+_DISCOVERY = Lazy(lambda: import_module("app_server.core.model.discovery").Discovery)
 
 
 class Networks:
@@ -194,7 +214,7 @@ class EngineAdapters:
             app_version=PROTOCOL_VERSION,
             terminal_type=caller.identity().user_agent,
             model=config.model.name,
-            slug=find_model(config.model.name).slug,
+            slug=ModelFacts(config).row(config.model.name).slug,
             auth_mode=None if method is None else AUTH_MODES[method],
             account_id=claims.account_id if claims else None,
             account_email=claims.email if claims else None,
@@ -236,7 +256,9 @@ def assemble(
     background: TaskGroup,
     skills: Lazy[SkillCatalog],
 ) -> Assembled:
-    models = Models(Networks(open_http), auth, process.jitter, process.gate)
+    questions = ModelQuestions(Networks(open_http), auth)
+    known = KnownModels(auth.home, questions.ask, questions.account, background, process.wall_clock)
+    models = Models(questions.networks, auth, process.jitter, known, process.gate)
     adapters = EngineAdapters(process, runner, auth, background)
     services = EngineServices(
         process=process,
@@ -244,6 +266,7 @@ def assemble(
         snapshots=Snapshots(git),
         skills=skills,
         model=models.of,
+        known_models=known,
         mcp=adapters.mcp,
         telemetry=adapters.telemetry,
         turn_completed=adapters.turn_completed,

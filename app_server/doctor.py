@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +32,7 @@ from app_server.core.config.settings import load_config
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.diagnostics import machine
 from app_server.core.diagnostics.providers import (
+    check_catalogue,
     check_mcp_servers,
     check_provider,
     check_shared_server,
@@ -43,7 +45,8 @@ from app_server.core.git.run_git import run_git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
+from app_server.core.model.discovery import Discovery
+from app_server.core.model.served_models import ModelsUnknown, ServedModels
 from app_server.identity import own_user_agent
 from app_server.places.socket_place import place_of_home
 from app_server.server import ServerSettings, auth_manager, command_runner
@@ -126,7 +129,11 @@ def _checks(
     }
     if isinstance(loaded, Config):
         configured = _Configured(settings, runner, loaded, online=online)
-        checks |= {"providers": configured.providers, "mcp servers": configured.mcp_servers}
+        checks |= {
+            "models": configured.models,
+            "providers": configured.providers,
+            "mcp servers": configured.mcp_servers,
+        }
     return checks
 
 
@@ -206,6 +213,9 @@ class _Configured(Struct, frozen=True):
     config: Config
     online: bool
 
+    async def models(self) -> list[Check]:
+        return [check_catalogue(datetime.now(UTC).date())]
+
     async def providers(self) -> list[Check]:
         environment = self.settings.environment
         auth = auth_manager(self.settings)
@@ -232,15 +242,14 @@ class _Configured(Struct, frozen=True):
 
     async def _ask(
         self, provider: ProviderConfig, http: LazyHttp, login: Credentials | None
-    ) -> ModelList | ModelsUnknown | None:
+    ) -> ServedModels | ModelsUnknown | None:
         """Lists models, which costs nothing."""
         if not self.online:
             return None
         agent = own_user_agent(self.settings.environment)
         identity = ClientIdentity(originator=agent.originator, user_agent=agent.text())
-        return await list_models(
-            provider, http, env=self.settings.environment, identity=identity, login=login
-        )
+        discovery = Discovery(provider, http, env=self.settings.environment, identity=identity, login=login)
+        return await discovery.ask(self.config.model.name)
 
     async def mcp_servers(self) -> list[Check]:
         configured = self.config.mcp_servers

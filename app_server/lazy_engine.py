@@ -21,6 +21,7 @@ from app_server.core.threads import run_in_thread
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
     from app_server.core.mcp.requests import McpRequests
+    from app_server.core.model.model_facts import ModelFacts
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +51,24 @@ class LazyEngine:
 
     async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
         """Open a conversation as `Engine.open` does. The first one is followed by a turn, as a rule: prepare for it."""
+        config = await self.with_model(config, caller)
         opened = await self._ready().engine.open(config, origin, caller)
         if not self._opened:
             self._opened = True
             self._background.start_soon(self._prepare, caller, name="turns, launcher and sandbox probe")
         return opened
 
-    async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
-        return await self._ready().models.names(config, CurrentCaller(caller, self._environment))
+    async def with_model(self, config: Config, caller: Caller) -> Config:
+        """Return a configuration with its model chosen. Raises ConfigError where none can be."""
+        return await self._ready().models.known.with_model(config, CurrentCaller(caller, self._environment))
+
+    def known_models(self, config: Config, caller: Caller) -> ModelFacts:
+        """Return what is known of the models of a configuration, without asking. Raises ConfigError."""
+        return self._ready().models.known.facts(config, CurrentCaller(caller, self._environment))
+
+    async def models(self, config: Config, caller: Caller) -> ModelFacts:
+        """Return what is known of the models of a configuration. Raises ConfigError."""
+        return await self._ready().models.known.listed(config, CurrentCaller(caller, self._environment))
 
     def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
         """Run MCP servers of no conversation for as long as the block."""

@@ -17,6 +17,7 @@ from msgspec.structs import fields
 
 from app_server.core.config import table
 from app_server.core.config.features import ALIASES, FEATURES, TOOL_SWITCHES, FeatureStage
+from app_server.core.config.kinds import Setting, SettingsPart
 from app_server.core.config.settings_reader import Node, known_settings
 from app_server_protocol.structs import Json
 
@@ -75,7 +76,7 @@ def _features() -> Iterator[str]:
             yield f"| `{old}` | `{present}` |"
 
 
-def default_of(part: table.SettingsPart, name: str, setting: table.Setting) -> Json:
+def default_of(part: SettingsPart, name: str, setting: Setting) -> Json:
     """Return the default of a setting: that of its field, or its own. None for what has none to show."""
     if setting.required or setting.to is None or part.of is None:
         return setting.default

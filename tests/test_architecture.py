@@ -121,7 +121,8 @@ PURE_MODULES = {
         *("consent", "decide", "prefix_rules", "rules_text"),
     },
     "app_server.core.config": {
-        *("effective", "features", "kinds", "layers", "permission_profiles", "resolve", "settings_reader"),
+        *("effective", "features", "kinds", "layers", "model_tables", "permission_profiles", "resolve"),
+        "settings_reader",
         *("table", "tolerance", "toml_text", "types"),
     },
     "app_server.core.context": {
@@ -131,7 +132,8 @@ PURE_MODULES = {
     "app_server.core.http": {"address", "exchange", "sse"},
     "app_server.core.mcp": {"faults", "offer"},
     "app_server.core.model": {
-        *("api_failures", "catalogue", "chat_reader", "chat_writer", "payload", "prompt", "responses_api"),
+        *("api_failures", "catalogue", "chat_reader", "chat_writer", "model_facts", "payload", "prompt"),
+        *("responses_api", "served_models"),
     },
     "app_server.core.patch": {
         *("changes", "diff", "hunks", "parse", "planner", "safety", "shell_forms"),
@@ -186,6 +188,7 @@ LATE_IMPORTS = {
     "app_server.core.client_files": "with the first request for a file of the client",
     "app_server.core.files.search": "with the first search",
     "app_server.core.session.review": "with the first review",
+    "app_server.core.model.discovery": "when a provider is asked for its models, mostly behind a turn",
     "app_server.core.session.user_shell": "with the first command that the user types",
     "app_server.core.git.worktree_files": "with the first snapshot of a working tree",
     "app_server.core.git.restore": "with the first undo",
@@ -310,11 +313,12 @@ FACES = {
     "app_server.core.config.settings",
     "app_server.core.host",
     "app_server.core.model.catalogue",
+    "app_server.core.model.model_facts",
     "app_server.core.opening",
     "app_server.core.rollout.stored_conversations",
     "app_server.core.session.handle",
 }
-"""What APIs do things with in the engine: a conversation, how one is opened, and a class each for stored
+"""What APIs do things with in the engine: a conversation, how one is opened, models, and a class each for stored
 conversations, settings, accounts and the machine.
 """
 

@@ -31,6 +31,7 @@ from app_server_protocol.table import Fields, S, ServerNotification
 
 if TYPE_CHECKING:
     from app_server.core.mcp.requests import McpRequests
+    from app_server.core.model.model_facts import ModelFacts
     from app_server.core.rollout.stored_conversations import StoredConversations
 
 
@@ -69,8 +70,16 @@ class Handshake(Struct, frozen=True):
 class EngineQueries(Protocol):
     """Requests to the engine that belong to no conversation."""
 
-    async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
-        """List the models of the configured provider; return an empty tuple if the request fails."""
+    async def with_model(self, config: Config, caller: Caller) -> Config:
+        """Return a configuration with its model chosen. Raises ConfigError where none can be."""
+        ...
+
+    def known_models(self, config: Config, caller: Caller) -> ModelFacts:
+        """Return what is known of the models of a configuration, without asking. Raises ConfigError."""
+        ...
+
+    async def models(self, config: Config, caller: Caller) -> ModelFacts:
+        """Return what is known of the models of a configuration. Raises ConfigError."""
         ...
 
     def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:

@@ -36,7 +36,9 @@ from app_server.core.git.ghost import Snapshots
 from app_server.core.git.repository import read_git_info
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.model.known_models import KnownModels
 from app_server.core.model.model_client import ModelClient
+from app_server.core.model.model_facts import tier_warning
 from app_server.core.opening import (
     Fork,
     GivenHistory,
@@ -99,6 +101,7 @@ class EngineServices(Struct, frozen=True, kw_only=True):
     snapshots: Snapshots
     skills: Lazy[SkillCatalog]
     model: Callable[[Config, ConversationTelemetry, CurrentCaller], ModelClient]
+    known_models: KnownModels
     mcp: Callable[[Config, Caller, Elicitations, Callable[[McpServerStateChanged], None]], McpManager]
     telemetry: Callable[[Config, Caller, ConversationId], Awaitable[ConversationTelemetry]]
     turn_completed: Callable[[Config, Caller, ConversationId], TurnCompleted | None]
@@ -324,7 +327,7 @@ def assemble_session(
         conversation=conversation,
         state=state,
         outbox=outbox,
-        model=CallersModel(current, partial(engine.model, config, telemetry)),
+        model=CallersModel(current, partial(engine.model, config, telemetry), engine.known_models, config),
         commands=_commands(engine, state.settings, current),
         approvals=ApprovalServices(ApprovalBroker(), ApprovalMemory(), outbox.flush, rules),
         mcp=engine.mcp(config, caller, elicitations, lambda change: outbox.emit("", change)),
@@ -337,7 +340,8 @@ def assemble_session(
     telemetry.conversation_starts(config)
     about_settings = joined(config.notices.warnings)
     missing = None if os.path.isdir(config.cwd) else str(remedies.working_directory_missing(str(config.cwd)))
-    warnings = [each for each in (missing, about_settings) if each is not None]
+    tier = tier_warning(config, services.model.facts)
+    warnings = [each for each in (missing, about_settings, tier) if each is not None]
     for warning in (*warnings, *conversation.instructions.refusals, *rules.problems):
         outbox.emit("", WarningEvent(message=warning))
     for old, present in config.notices.old_names:

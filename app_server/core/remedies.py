@@ -18,7 +18,7 @@ class Problem(Struct, frozen=True):
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.what}; {self.advice}."
+        return f"{self.what}; {self.advice}." if self.advice else f"{self.what}."
 
 
 NOBODY_LOGGED_IN = Problem(
@@ -70,11 +70,12 @@ def no_base_url(provider: str) -> Problem:
     )
 
 
-def model_unknown(provider: str, model: str) -> Problem:
-    return Problem(
-        f"The provider `{provider}` does not offer the model `{model}`",
-        "set `model` to one that it offers",
-    )
+def model_unknown(provider: str, model: str, offer: str = "") -> Problem:
+    """`offer` is a sentence about what the provider offers; empty if that is not known."""
+    what = f"The provider `{provider}` does not offer the model `{model}`"
+    if offer:
+        return Problem(f"{what}. {offer.removesuffix('.')}", "")
+    return Problem(what, "set `model` to one that it offers")
 
 
 def provider_unreachable(provider: str, origin: str, reason: str) -> Problem:

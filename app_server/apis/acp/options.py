@@ -17,7 +17,7 @@ from app_server.core.config.permission_profiles import BUILT_IN
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
-from app_server.core.model.catalogue import EFFORT_DESCRIPTIONS, Catalogue, find_model
+from app_server.core.model.catalogue import EFFORT_DESCRIPTIONS, ModelRow, find_model
 from app_server.rpc.errors import invalid_params
 from app_server_protocol.acp.session import (
     ConfigOptionValue,
@@ -31,7 +31,6 @@ from app_server_protocol.policy import (
     PermissionProfile,
     QuestionKinds,
     ReadOnly,
-    ReasoningEffort,
     SandboxPolicy,
     WorkspaceWrite,
     with_roots,
@@ -39,6 +38,7 @@ from app_server_protocol.policy import (
 from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:
+    from app_server.core.model.model_facts import ModelFacts
     from app_server_protocol.rollout import TurnContextItem
 
 MODE: Final = "mode"
@@ -110,6 +110,8 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     mode: str
     model: str
     effort: str | None = None
+    rows: Mapping[str, ModelRow] = MappingProxyType({})
+    """What is known of models beside what the bundled catalogue says."""
 
     # --- choosing
     def with_mode(self, id: str) -> SessionOptions:
@@ -129,13 +131,24 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
             return self.with_mode(value)
         if id == MODEL:
             chosen = replace(self, model=value)
-            fits = self.effort is None or self.effort in efforts_of(value)
+            fits = self.effort is None or self.effort in self._row(value).efforts
             return chosen if fits else replace(chosen, effort=None)
         return replace(self, effort=value)
 
-    def with_models(self, models: Sequence[str]) -> SessionOptions:
-        """Return these with more models to choose from."""
-        return replace(self, models=tuple(dict.fromkeys((*self.models, *models))))
+    def with_model(self, model: str) -> SessionOptions:
+        """Return these with a model chosen, whether it was offered or not."""
+        offered = self.models if model in self.models else (*self.models, model)
+        return replace(self, models=offered, model=model)
+
+    def of(self, facts: ModelFacts, model: str) -> SessionOptions:
+        """Return these with the models of a provider, `model` among them and chosen."""
+        rows = {row.slug: row for row in facts.listed() if not row.hidden}
+        rows = {model: rows.get(model) or facts.row(model), **rows} if model not in rows else rows
+        kept = {model, *[name for name in rows if name != model][: MOST_MODELS - 1]}
+        return replace(self, models=tuple(name for name in rows if name in kept), model=model, rows=rows)
+
+    def _row(self, name: str) -> ModelRow:
+        return self.rows.get(name) or find_model(name)
 
     # --- shapes for clients
     def shown(self) -> dict[str, Json]:
@@ -154,7 +167,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         mode = SessionConfigOption(
             id=MODE, name="Mode", description=about, category=MODE, current_value=self.mode, options=modes
         )
-        models = tuple(_model_value(name) for name in self.models)
+        models = tuple(_model_value(name, self._row(name)) for name in self.models)
         model = SessionConfigOption(
             id=MODEL, name="Model", category=MODEL, current_value=self.model, options=models
         )
@@ -178,11 +191,11 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return [(id, *named.get(id, own)) for id in self.permissions]
 
     def _current_effort(self) -> str:
-        return str(self.effort or default_effort_of(self.model))
+        return str(self.effort or self._row(self.model).usual_effort)
 
     def _efforts(self) -> list[str]:
         """Return the efforts to choose from: none, or the current one is among them."""
-        known, current = [str(each) for each in efforts_of(self.model)], self._current_effort()
+        known, current = list(self._row(self.model).efforts), self._current_effort()
         return known if not known or current in known else [current, *known]
 
 
@@ -194,18 +207,7 @@ def _own_mode(permissions: Permissions | None) -> tuple[str, str]:
     return "Configured", "As the configuration or the stored session says."
 
 
-def efforts_of(model: str) -> tuple[str, ...]:
-    """Return the efforts that a model takes; none if it does not reason, as far as is known."""
-    return find_model(model).efforts
-
-
-def default_effort_of(model: str) -> str:
-    """Return the effort that a model has if none is chosen."""
-    return find_model(model).default_reasoning_level or ReasoningEffort.MEDIUM.value
-
-
-def _model_value(name: str) -> ConfigOptionValue:
-    row = find_model(name)
+def _model_value(name: str, row: ModelRow) -> ConfigOptionValue:
     is_row = row.slug == name
     return _value(name, row.name if is_row else name, row.description if is_row else None)
 
@@ -214,8 +216,8 @@ def _value(value: str, name: str, description: str | None) -> ConfigOptionValue:
     return ConfigOptionValue(value=value, name=name, description=description)
 
 
-LOCAL_PROVIDERS = frozenset({"oss", "ollama", "lmstudio"})
-"""Servers of models on the user's machine, which list their own."""
+MOST_MODELS = 60
+"""Models that a session offers: clients show them in a menu."""
 
 MOST_DIRECTORIES = 100
 
@@ -272,7 +274,7 @@ def plan_session(
     source.check(config, config.permissions)
     options = SessionOptions(
         permissions=MappingProxyType(offered),
-        models=_models(config),
+        models=(config.model.name,) if config.model.name else (),
         mode=mode,
         model=config.model.name,
         effort=effort,
@@ -322,9 +324,3 @@ def _stored_permissions(
     same = [configured.sandbox_policy, *(each.sandbox_policy for each in modes.values())]
     policy = next((each for each in same if each.mode == was.sandbox_policy.mode), None)
     return configured if policy is None else replace(was, sandbox_policy=policy)
-
-
-def _models(config: Config) -> tuple[str, ...]:
-    """Return the catalogue, with the configured model first where it lacks that; a local server lists its own."""
-    known = () if config.provider.id in LOCAL_PROVIDERS else tuple(row.slug for row in Catalogue().listed())
-    return known if config.model.name in known else (config.model.name, *known)

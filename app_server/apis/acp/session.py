@@ -91,7 +91,7 @@ class AcpSession:
         if permissions != Permissions(known.approval_policy, known.sandbox_policy, known.granular):
             self.options = replace(self.options, mode=mode if mode in before.permissions else before.mode)
         if now.model != known.model:
-            self.options = replace(self.options.with_models((now.model,)), model=now.model)
+            self.options = self.options.with_model(now.model)
         if now.effort != known.effort:
             self.options = replace(self.options, effort=now.effort)
         if self.options != before:

@@ -1,4 +1,5 @@
-"""Kinds of settings: how a value is checked and what it becomes, and how the reference and the schema name it. Pure.
+"""Settings and their kinds: how a value is checked and what it becomes, and how the reference and the schema name it.
+Pure.
 
 Messages quote a value only if it should be one of a few words, because other values may be secrets.
 """
@@ -35,6 +36,30 @@ class Kind(Struct, frozen=True):
     """JSON Schema of a value."""
     check: Callable[[Json], object]
     """Return what the value becomes. Raises WrongValue."""
+
+
+class Setting(Struct, frozen=True):
+    """One setting, without its key."""
+
+    kind: Kind
+    doc: str = ""
+    to: str | None = ""
+    """The field that takes it: empty if it is called like the key, None if it becomes something else."""
+    default: Json = None
+    """Where no field has it."""
+    required: bool = False
+
+
+class SettingsPart(Struct, frozen=True):
+    """Settings of one table that become fields of one class."""
+
+    title: str
+    """Of the part of the reference that has them."""
+    table: str
+    """The key of the table, by dots; empty for the top."""
+    of: type | None = None
+    open: bool = False
+    """They start, read and grant nothing, so clients may set them that do not have the user's rights."""
 
 
 def _text(value: Json) -> str:

@@ -11,12 +11,14 @@ import os
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from types import MappingProxyType
+from typing import Any
 
 from app_server.beneath import read_named
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES, Features
 from app_server.core.config.kinds import quote
 from app_server.core.config.layers import Layered
+from app_server.core.config.model_tables import ModelSettings, ModelTables
 from app_server.core.config.permission_profiles import (
     NO_DEFAULT,
     READ_ONLY,
@@ -60,6 +62,7 @@ def built_in_providers(
         name="OpenAI",
         base_url=openai_base_url or env.get("OPENAI_BASE_URL") or None,
         wire_api=types.WireApi.RESPONSES,
+        says_wire=True,
         env_http_headers=MappingProxyType(
             {"OpenAI-Organization": "OPENAI_ORGANIZATION", "OpenAI-Project": "OPENAI_PROJECT"}
         ),
@@ -80,16 +83,60 @@ def read_providers(
     """Return the built-in providers and the user's, who cannot redefine one: its key must go to its own host."""
     built_in = built_in_providers(env, settings.get("openai_base_url"))
     tables = settings.table("model_providers").tables
-    user = {name: table.build(types.ProviderConfig, id=name) for name, table in tables.items()}
-    warnings.extend(
-        types.SettingsWarning(
-            f"`model_providers.{name}` is ignored: `{name}` is built in and cannot be redefined",
-            ("model_providers", name),
-        )
-        for name in user
-        if name in built_in
+    found: dict[str, types.ProviderConfig] = {}
+    for name, table in tables.items():
+        if name not in built_in:
+            found[name] = types.ProviderConfig(id=name, **_provider_fields(table))
+    for name, provider in built_in.items():
+        changed = _provider_fields(tables[name], partial=True) if name in tables else {}
+        if provider.requires_openai_auth and (fixed := [key for key in changed if key not in OPEN_FIELDS]):
+            what = ", ".join(f"`{key}`" for key in fixed)
+            text = f"{what} of `model_providers.{name}` is ignored: `{name}` is built in, and its key goes to its host"
+            warnings.append(types.SettingsWarning(text, ("model_providers", name)))
+            changed = {key: value for key, value in changed.items() if key in OPEN_FIELDS}
+        found[name] = replace(provider, **changed) if changed else provider
+    return MappingProxyType(found)
+
+
+OPEN_FIELDS = frozenset(
+    {
+        *("request_max_retries", "stream_max_retries", "stream_idle_timeout_ms", "quirks"),
+        *("http_headers", "env_http_headers", "query_params"),
+    }
+)
+"""Settings of a built-in provider that say nothing of where its key goes."""
+
+
+def _provider_fields(table: SettingsTable, *, partial: bool = False) -> dict[str, Any]:
+    """Return what a table says of a provider. `partial`: of one that is built in."""
+    fields = table.fields(types.ProviderConfig, partial=partial)
+    if (wire := table.get("wire") or fields.get("wire_api")) is not None:
+        fields |= {"wire_api": wire, "says_wire": True}
+    if (quirks := table.tables.get("quirks")) is not None:
+        fields["quirks"] = MappingProxyType(dict(quirks.values))
+    return fields
+
+
+def read_models(settings: SettingsTable, place: types.SettingsPlace, policy: SandboxPolicy) -> ModelTables:
+    """Return what the user says of models, and the content of the user's catalogue."""
+    tables = MappingProxyType(
+        {
+            name: MappingProxyType(dict(table.values))
+            for name, table in settings.table("models").tables.items()
+        }
     )
-    return MappingProxyType({**user, **built_in})
+    name = settings.get("model_catalog_json")
+    if not name:
+        return ModelTables(tables=tables)
+    path = place.home / _expanded(name, place.environment)
+    try:
+        content = read_named(
+            path, MAX_CATALOGUE_BYTES, place.home, changeable_folders(str(place.cwd), policy)
+        )
+    except (OSError, ValueError) as error:
+        why = describe(error) if isinstance(error, OSError) else "it is too large"
+        raise settings.invalid("model_catalog_json", f"cannot be read: {quote(str(path))}: {why}") from error
+    return ModelTables(tables=tables, catalogue_path=name, catalogue=content)
 
 
 def read_mcp_servers(settings: SettingsTable) -> Mapping[str, types.McpServerConfig]:
@@ -156,6 +203,9 @@ def read_approval_policy(settings: SettingsTable) -> tuple[AskForApproval | None
 MAX_INSTRUCTIONS_BYTES = 1024 * 1024
 """Maximum size of an instructions file: no model takes more."""
 
+MAX_CATALOGUE_BYTES = 4 * 1024 * 1024
+"""Maximum size of a catalogue of models."""
+
 MAX_WARNINGS = 20
 """More warnings would not help the user, and the search for similar names is slow."""
 
@@ -177,7 +227,8 @@ def resolve(
         home=place.home,
         cwd=place.cwd,
         profile=layered.profile,
-        model=settings.build(types.ModelSettings),
+        model=settings.build(ModelSettings),
+        models=read_models(settings, place, sandbox_policy),
         provider=_provider(settings.get("model_provider"), providers),
         providers=providers,
         permissions=replace(

@@ -10,8 +10,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from app_server.core.config.kinds import WrongValue, quote, shortened, type_name
-from app_server.core.config.table import Setting, SettingsPart, every_setting, is_placeholder
+from app_server.core.config.kinds import Setting, SettingsPart, WrongValue, quote, shortened, type_name
+from app_server.core.config.table import every_setting, is_placeholder
 from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
 from app_server.core.lazy import Lazy
@@ -120,10 +120,17 @@ class SettingsTable:
         """Build a value of those settings of this table that are fields of it; it has defaults for the others."""
         return kind(**{**self.fields(kind), **more})
 
-    def fields(self, kind: type) -> dict[str, Any]:
-        """Return the fields of a class that this table sets. Raises SettingError where a required one is missing."""
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Return the settings of this table by their keys."""
+        return self._values
+
+    def fields(self, kind: type, *, partial: bool = False) -> dict[str, Any]:
+        """Return the fields of a class that this table sets. Raises SettingError where a required one is missing,
+        unless the table only changes some of them (`partial`).
+        """
         for name, setting in self._of(kind):
-            if setting.required and name not in self._values:
+            if setting.required and name not in self._values and not partial:
                 raise self.invalid(name, "is missing")
         return {
             setting.to or name: self._values[name] for name, setting in self._of(kind) if name in self._values

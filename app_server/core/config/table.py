@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, TOOL_SWITCHES
 from app_server.core.config.kinds import (
@@ -26,6 +24,8 @@ from app_server.core.config.kinds import (
     TEXTS,
     VARIABLES,
     Kind,
+    Setting,
+    SettingsPart,
     WrongValue,
     choice,
     integer,
@@ -33,6 +33,7 @@ from app_server.core.config.kinds import (
     refused,
     word,
 )
+from app_server.core.config.model_tables import MODEL_KEYS, QUIRKS, ModelSettings
 from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,
@@ -49,30 +50,6 @@ ABOUT_CLIENTS = "app_server"
 
 MAX_RETRIES = 100
 """Upper limit for configured counts of attempts: a typing error must not keep a turn alive for days."""
-
-
-class Setting(Struct, frozen=True):
-    """One setting, without its key."""
-
-    kind: Kind
-    doc: str = ""
-    to: str | None = ""
-    """The field that takes it: empty if it is called like the key, None if it becomes something else."""
-    default: Json = None
-    """Where no field has it."""
-    required: bool = False
-
-
-class SettingsPart(Struct, frozen=True):
-    """Settings of one table that become fields of one class."""
-
-    title: str
-    """Of the part of the reference that has them."""
-    table: str
-    """The key of the table, by dots; empty for the top."""
-    of: type | None = None
-    open: bool = False
-    """They start, read and grant nothing, so clients may set them that do not have the user's rights."""
 
 
 NO_EFFECT = "Without effect"
@@ -104,7 +81,7 @@ def _names(kind: Kind, names: str) -> dict[str, Setting]:
 
 
 SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
-    SettingsPart("Model", "", types.ModelSettings, open=True): {
+    SettingsPart("Model", "", ModelSettings, open=True): {
         "model": Setting(FILLED, "the model of new conversations", "name"),
         "review_model": Setting(FILLED, "the model of reviews; unset: the conversation's"),
         "model_provider": Setting(
@@ -143,7 +120,26 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
             "the conversation API, too, gives its clients the raw reasoning of the model",
             "show_raw_reasoning",
         ),
+        "model_max_output_tokens": Setting(
+            integer(1), "the most tokens of one answer; unset: as the provider does", "max_output_tokens"
+        ),
+        "service_tier": Setting(
+            FILLED,
+            "the speed or price class of requests, of those that the model lists (`fast` means `priority`); not sent if"
+            " the model has none of that name",
+        ),
+        "plan_mode_reasoning_effort": Setting(
+            word(MAX_EFFORT_LENGTH), "`model_reasoning_effort` of turns in plan mode", "plan_effort"
+        ),
     },
+    SettingsPart("Model", ""): {
+        "model_catalog_json": Setting(
+            TEXT,
+            'a JSON file `{"models": […]}` whose rows replace those of this server; relative to the home',
+            None,
+        ),
+    },
+    SettingsPart("Models", "models.NAME", open=True): MODEL_KEYS,
     SettingsPart("Permissions", "", types.PermissionSettings): {
         "approval_policy": Setting(choice(AskForApproval), "when the user is asked"),
     },
@@ -219,7 +215,19 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
     SettingsPart("Providers", "model_providers.NAME", types.ProviderConfig): {
         "name": Setting(TEXT, "required; for people", required=True),
         "base_url": Setting(TEXT, "the address up to and with `/v1` or the like"),
-        "wire_api": Setting(choice(types.WireApi), "the API that it speaks: Responses or Chat Completions"),
+        "wire": Setting(
+            choice(types.WireApi),
+            "the API that it speaks: Responses or Chat Completions; unset: as is known of the provider's host, or else"
+            " Chat Completions",
+            None,
+        ),
+        "wire_api": Setting(
+            choice(types.WireApi),
+            "the same, by a name that codex reads, too; it refuses `chat` from 0.169 on",
+        ),
+        "auth": Setting(
+            one_of(("bearer", "x-api-key")), "the header that carries the key: `authorization` or `x-api-key`"
+        ),
         "env_key": Setting(TEXT, "the variable of the server's environment that holds the key"),
         "env_key_instructions": Setting(TEXT, "what is shown to the user where that variable is not set"),
         "experimental_bearer_token": Setting(TEXT, "the key itself; better name a variable"),
@@ -235,6 +243,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "stream_idle_timeout_ms": Setting(integer(1), "the longest pause of an answer"),
         "requires_openai_auth": Setting(FLAG, "requests carry the user's OpenAI login"),
     },
+    SettingsPart("Providers", "model_providers.NAME.quirks", open=True): QUIRKS,
     SettingsPart("MCP servers", "mcp_servers.NAME", types.McpStdioTransport): {
         "command": Setting(TEXT, "the program of a server that is started; or give `url`"),
         "args": Setting(TEXTS, "its arguments"),
@@ -321,7 +330,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "endpoint": Setting(TEXT, "where events are sent over gRPC", required=True),
         "headers": Setting(TEXT_MAP, "metadata of these requests"),
     },
-    SettingsPart("Model", ""): {
+    SettingsPart("Searches", ""): {
         "web_search": Setting(
             SEARCH_MODE,
             "`live` switches the feature `web_search_request` on, `disabled` off; other words switch nothing",
@@ -333,8 +342,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
     ),
     SettingsPart(SWITCHES, "tools"): dict.fromkeys(TOOL_SWITCHES, SWITCH),
     SettingsPart(SWITCHES, "features"): dict.fromkeys(FEATURES, SWITCH),
-    SettingsPart(NO_EFFECT, "", types.ModelSettings, open=True): {
-        "model_max_output_tokens": Setting(integer(1), to="max_output_tokens"),
+    SettingsPart(NO_EFFECT, "", ModelSettings, open=True): {
         **_names(FLAG, "hide_agent_reasoning"),
         **_names(TEXT, "model_reasoning_summary_format"),
     },
@@ -344,7 +352,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "protocol": Setting(choice(types.OtelProtocol))
     },
     SettingsPart(OF_OTHERS, "", open=True): _names(
-        ANYTHING, "service_tier personality instructions plan_mode_reasoning_effort tool_output_token_limit"
+        ANYTHING, "personality instructions tool_output_token_limit"
     ),
     SettingsPart(OF_OTHERS, ""): _names(
         ANYTHING,
@@ -352,9 +360,11 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         " mcp_oauth_credentials_store windows_wsl_setup_acknowledged check_for_update_on_startup"
         " disable_response_storage experimental_resume analytics feedback suppress_unstable_features_warning"
         " log_dir sqlite_home skills apps plugins ghost_snapshot project_root_markers"
-        " background_terminal_max_timeout model_catalog_json commit_attribution mcp_oauth_callback_port",
+        " background_terminal_max_timeout model_catalog_url commit_attribution mcp_oauth_callback_port",
     ),
-    SettingsPart(OF_OTHERS, "model_providers.NAME"): _names(ANYTHING, "supports_websockets"),
+    SettingsPart(OF_OTHERS, "model_providers.NAME"): _names(
+        ANYTHING, "supports_websockets websocket_connect_timeout_ms aws gateway_oauth cache_ttl"
+    ),
     SettingsPart(OF_OTHERS, "mcp_servers.NAME"): {
         "bearer_token": Setting(
             refused("is not supported; name a variable in `bearer_token_env_var`"), to=None

@@ -15,20 +15,18 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.config.features import Features
+from app_server.core.config.model_tables import ModelSettings, ModelTables
 from app_server.core.config.profile_settings import ProfileSettings
 from app_server.core.errors import FilePosition
 from app_server_protocol.policy import (
     AskForApproval,
     QuestionKinds,
     ReadOnly,
-    ReasoningSummary,
     SandboxPolicy,
     TurnMode,
-    Verbosity,
 )
 from app_server_protocol.structs import Discreet, Json
 
-DEFAULT_MODEL = "gpt-5-codex"
 OPENAI = "openai"
 
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
@@ -51,6 +49,10 @@ class ProviderConfig(Discreet, frozen=True, kw_only=True):
     env_key: str | None = None
     env_key_instructions: str | None = None
     wire_api: WireApi = WireApi.CHAT
+    says_wire: bool = False
+    """Whether somebody chose the API; else it is as is known of the provider's host."""
+    auth: str | None = None
+    """Header that carries the key: `bearer` or `x-api-key`; None: `bearer`."""
     query_params: Mapping[str, str] = NO_ENTRIES
     http_headers: Mapping[str, str] = NO_ENTRIES
     env_http_headers: Mapping[str, str] = NO_ENTRIES
@@ -192,22 +194,6 @@ class SharingSettings(Struct, frozen=True, kw_only=True):
     """So long a question waits for somebody who could answer it."""
 
 
-class ModelSettings(Struct, frozen=True, kw_only=True):
-    """Which model answers, and how it is asked. For the turn loop."""
-
-    name: str = DEFAULT_MODEL
-    review_model: str | None = None
-    """None: reviews are made by the model of the conversation."""
-    context_window: int | None = None
-    max_output_tokens: int | None = None
-    auto_compact_token_limit: int | None = None
-    effort: str | None = None
-    summary: ReasoningSummary = ReasoningSummary.AUTO
-    verbosity: Verbosity | None = None
-    supports_reasoning_summaries: bool | None = None
-    show_raw_reasoning: bool = False
-
-
 class PermissionSettings(Struct, frozen=True, kw_only=True):
     """Rights of commands and patches, and when the user is asked."""
 
@@ -292,6 +278,7 @@ class Config(Discreet, frozen=True, kw_only=True):
     cwd: Path
     profile: str | None = None
     model: ModelSettings
+    models: ModelTables = ModelTables()
     provider: ProviderConfig
     """Of the conversation, out of `providers`."""
     providers: Mapping[str, ProviderConfig]

@@ -6,6 +6,7 @@ one runs, and what is in the way.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 
 import anyio
 
@@ -18,7 +19,8 @@ from app_server.core.errors import ModelError
 from app_server.core.http.address import origin
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.endpoints import endpoint, is_azure, key_source
-from app_server.core.model.model_list import ModelList, ModelsUnknown
+from app_server.core.model.model_facts import ModelFacts, catalogue_date
+from app_server.core.model.served_models import ModelsUnknown, ServedModels
 from app_server.core.remedies import Problem
 from app_server.places.looking import Found, look
 from app_server.places.socket_place import SocketPlace
@@ -43,7 +45,7 @@ def check_provider(
     provider: ProviderConfig,
     env: Mapping[str, str],
     login: Credentials | None,
-    answer: ModelList | ModelsUnknown | None,
+    answer: ServedModels | ModelsUnknown | None,
 ) -> Check:
     """Check one provider. `login` is that of whoever uses the server; `answer` is None if the provider was not asked.
     Only a problem of the provider that new conversations use is counted as broken.
@@ -64,11 +66,8 @@ def check_provider(
     match answer:
         case None:
             return ok(name, f"{where}, {key}; not asked without --online")
-        case ModelList(names):
-            if current and _is_missing(config.model.name, names, provider):
-                problem = remedies.model_unknown(provider.id, config.model.name)
-                return warning(name, problem.what, f"{problem.advice}: {_some(names)}")
-            return ok(name, f"{where}, {key}; it answers and offers {len(names)} models")
+        case ServedModels():
+            return _answering(name, config, provider, answer, f"{where}, {key}", current=current)
         case ModelsUnknown(unreachable=True):
             problem = remedies.provider_unreachable(provider.id, where, answer.reason)
             return _failed(name, problem, current=current)
@@ -87,6 +86,44 @@ def check_provider(
             return warning(name, text, "begin a conversation to see whether it works")
 
 
+def _answering(
+    name: str, config: Config, provider: ProviderConfig, served: ServedModels, where: str, *, current: bool
+) -> Check:
+    """Check the configured model against what its provider serves."""
+    text, names = f"{where}; it answers and offers {len(served.models)} models", served.names
+    if not current:
+        return ok(name, text)
+    facts = ModelFacts(config, served)
+    model = facts.default()
+    if model is None:
+        return warning(name, f"{text}, and no model is configured", f"set `model`: {_some(names)}")
+    if config.model.name and _is_missing(facts, provider, model):
+        problem = remedies.model_unknown(provider.id, model)
+        upgrade = facts.row(model).upgrade
+        advice = f"its successor is {upgrade.model}" if upgrade and upgrade.model in names else problem.advice
+        return warning(name, problem.what, f"{advice}: {_some(names)}")
+    own, window = config.model.context_window, facts.row(model).context_window
+    if own is not None and window is not None and own > window and served.kind not in ("openai", "chatgpt"):
+        what = f"`model_context_window` is {own:,}, and the window of `{model}` there is {window:,} tokens"
+        return warning(name, what, "lower it, or load the model with a larger window")
+    size = own or window
+    return ok(name, f"{text}; `{model}`" + (f" with a window of {size:,} tokens" if size else ""))
+
+
+def check_catalogue(today: date) -> Check:
+    """Check the age of the catalogue of models that this version brings."""
+    name, dated = "models", catalogue_date()
+    days = (today - dated).days
+    text = f"the catalogue is of {dated.isoformat()}"
+    if days > OLD_CATALOGUE_DAYS:
+        return warning(name, f"{text}, {days} days old", "install a newer version for newer models")
+    return ok(name, text)
+
+
+OLD_CATALOGUE_DAYS = 120
+"""Age from which newer models probably exist."""
+
+
 def _failed(name: str, problem: Problem, *, current: bool) -> Check:
     status = CheckStatus.BROKEN if current else CheckStatus.WARNING
     return Check(name, status, problem.what, problem.advice)
@@ -99,11 +136,9 @@ def _unusable(provider: ProviderConfig, error: ModelError) -> Problem:
     return Problem(problem.what, provider.env_key_instructions or problem.advice)
 
 
-def _is_missing(model: str, names: tuple[str, ...], provider: ProviderConfig) -> bool:
-    """Return whether a model is not offered. Azure lists models where requests name deployments. Local servers list
-    `name:latest` for `name`.
-    """
-    return bool(names) and not is_azure(provider) and not {model, f"{model}:latest"} & set(names)
+def _is_missing(facts: ModelFacts, provider: ProviderConfig, model: str) -> bool:
+    """Return whether a model is not offered. Azure lists models where requests name deployments."""
+    return not is_azure(provider) and facts.is_served(model) is False
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -79,7 +79,7 @@ class Upgrade(Struct, frozen=True):
     model: str
 
 
-class ModelRow(Struct, frozen=True, kw_only=True, dict=True):
+class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True):
     """Facts about one model. `null` and an absent key mean the same."""
 
     slug: str
@@ -144,6 +144,14 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True):
         """Reasoning efforts that the model takes; empty for a model that does not reason."""
         levels = self.supported_reasoning_levels or ()
         return tuple(each if isinstance(each, str) else each.effort for each in levels)
+
+    @property
+    def usual_effort(self) -> str:
+        """The effort that clients show as the model's own; `medium` for a model of which none is known."""
+        efforts, own = self.efforts, self.default_reasoning_level
+        if own is not None and (own in efforts or not efforts):
+            return own
+        return "medium" if "medium" in efforts or not efforts else efforts[0]
 
     def effort_description(self, effort: str) -> str:
         """Return our description of an effort, or else the row's."""
@@ -215,6 +223,8 @@ class CatalogueFile(Struct, frozen=True):
 
     models: tuple[ModelRow, ...]
     version: int = 1
+    date: str = ""
+    """Day of its facts, `YYYY-MM-DD`."""
     follows: str = ""
     """Version of the reference whose rows these are."""
     rules: tuple[ModelRule, ...] = ()
@@ -304,10 +314,11 @@ def _converted(keys: Mapping[str, Json]) -> dict[str, object]:
 
 
 @cache
-def _bundled_catalogue() -> Catalogue:
+def bundled_catalogue() -> Catalogue:
+    """Return the catalogue of the package, ready to find rows."""
     return Catalogue()
 
 
 def find_model(name: str, *, plain: bool = False) -> ModelRow:
     """Return what is known of a model. `plain`: an unknown one gets what the conversation API gives it."""
-    return _bundled_catalogue().find(name) or (PLAIN if plain else UNKNOWN)
+    return bundled_catalogue().find(name) or (PLAIN if plain else UNKNOWN)

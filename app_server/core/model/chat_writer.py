@@ -264,6 +264,8 @@ def _options(prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> dict[
         options["stream_options"] = {"include_usage": True}
     if settings.max_output_tokens is not None:
         options[quirks.max_tokens] = settings.max_output_tokens
+    if settings.service_tier is not None:
+        options["service_tier"] = settings.service_tier
     options |= _effort(settings, quirks)
     if quirks.cache_key:
         options |= {"prompt_cache_key": settings.conversation_id, "store": False}

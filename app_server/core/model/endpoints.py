@@ -62,7 +62,10 @@ def endpoint(
     key = own_key(provider, env, login)
     secret = (key or (login.bearer if login else "") or "").strip() or None
     if secret is not None:
-        headers["authorization"] = _bearer(secret, key_source(provider, env, login))
+        if provider.auth == "x-api-key":
+            headers["x-api-key"] = secret
+        else:
+            headers["authorization"] = _bearer(secret, key_source(provider, env, login))
     if key is None and login is not None and login.method is AuthMethod.CHATGPT and login.account_id:
         headers["chatgpt-account-id"] = login.account_id
     chatgpt = key is None and login is not None and login.method is AuthMethod.CHATGPT

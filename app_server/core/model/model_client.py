@@ -66,6 +66,12 @@ OnAttempt = Callable[[int, float, int | None, str | None], None]
 """Receives each attempt of a request: its number from 0, its duration in seconds, the response status, the error."""
 
 
+OfferOf = Callable[[str], Awaitable[str]]
+"""Returns a sentence about the models that the provider offers in place of one that it does not have; empty if that is
+not known.
+"""
+
+
 class GatedRequest(Struct):
     """One request: who sends it, how large it is, and what came of it."""
 
@@ -133,6 +139,8 @@ class ModelClient:
         """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
         self._watch = watch
         self._form = RequestForm(provider, lessons or Lessons())
+        self.offer: OfferOf | None = None
+        """Words about what the provider offers, for errors; None if nobody knows them."""
 
     def retry_delay(self, attempt: int) -> float:
         """Return the seconds to wait before that retry, the first being 1."""
@@ -197,7 +205,7 @@ class ModelClient:
                         continue
                 raise self._refused(login)
             if not outcome.again or attempt >= self.provider.request_max_retries:
-                raise self._explained(outcome.error, settings.model)
+                raise await self._explained(outcome.error, settings.model)
             attempt += 1
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(self.retry_delay(attempt) if outcome.delay is None else outcome.delay)
@@ -211,10 +219,11 @@ class ModelClient:
         # Clients of the conversation API compare the text of this case.
         return Unauthorized(details=remedies.key_not_sent(self.provider.id))
 
-    def _explained(self, error: ModelError, model: str) -> ModelError:
+    async def _explained(self, error: ModelError, model: str) -> ModelError:
         if isinstance(error, UnexpectedStatus) and error.model_unknown and error.status is not None:
-            problem = remedies.model_unknown(self.provider.id, model)
-            return UnexpectedStatus(error.status, error.body, problem)
+            offer = "" if self.offer is None else await self.offer(model)
+            problem = remedies.model_unknown(self.provider.id, model, offer)
+            return UnexpectedStatus(error.status, error.body, problem, model_unknown=True)
         return error
 
     def _report_attempt(

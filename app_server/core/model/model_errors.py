@@ -50,7 +50,8 @@ class UnexpectedStatus(ModelError):
         """`model_unknown`: the provider does not offer the model."""
         more = f". {problem}" if problem else ""
         text = f"unexpected status {status_line(status)}: {excerpt(body)}{more}"
-        super().__init__(text, _CLASSES.get(status, ErrorClass.HTTP_CONNECTION_FAILED), status=status)
+        by_status = _CLASSES.get(status, ErrorClass.HTTP_CONNECTION_FAILED)
+        super().__init__(text, ErrorClass.MODEL_NOT_FOUND if model_unknown else by_status, status=status)
         self.body, self.model_unknown = body, model_unknown
 
 

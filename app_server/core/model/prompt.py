@@ -81,6 +81,8 @@ class RequestSettings(Struct, frozen=True, kw_only=True):
     """Most tokens of an answer, as the user set them; None if the provider decides."""
     live_chat: bool = False
     """Whether a Chat Completions answer comes in deltas and with its token counts, or in whole items."""
+    service_tier: str | None = None
+    """Speed or price class of the request; None if the provider decides."""
 
 
 class Created(Struct, frozen=True):

@@ -300,6 +300,8 @@ def _envelope(prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> tupl
         tail["max_output_tokens"] = settings.max_output_tokens
     if text := text_options(prompt, settings):
         tail["text"] = text
+    if settings.service_tier is not None:
+        tail["service_tier"] = settings.service_tier
     sent = {name: value for name, value in tail.items() if name not in quirks.omit}
     return json_bytes(head)[:-1], json_bytes(sent)[1:]
 

@@ -11,7 +11,8 @@ from msgspec import Struct
 from app_server.core.config.types import Config, WireApi
 from app_server.core.context.instructions import instruction_text
 from app_server.core.context.permission_text import stored_entries, stored_profile
-from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow, find_model
+from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow
+from app_server.core.model.model_facts import sent_tier
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.session.services import Turn
 from app_server.core.tools.contract import ToolTurn, TurnDiffTracker
@@ -61,21 +62,27 @@ def shape_of(turn: Turn) -> RequestShape:
     """Work out what all requests of a turn have in common."""
     config, settings = turn.services.conversation.config, turn.settings
     followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
-    row = find_model(settings.model, plain=not followed)
-    known = config.model.context_window or row.context_window
-    window = known or ASSUMED_WINDOW
+    facts = turn.services.model.facts()
+    row = facts.row(settings.model, plain=not followed)
+    known = _window(config, row)
+    window = known or facts.assumed_window or ASSUMED_WINDOW
     shows_window = followed or known is not None
     return RequestShape(
         model=row,
         instructions=_instructions(config, settings, row),
         context_window=window * USABLE_PERCENT // 100 if shows_window else None,
-        compact_limit=config.model.auto_compact_token_limit or window * FULL_PERCENT // 100,
+        compact_limit=(
+            config.model.auto_compact_token_limit
+            or row.auto_compact_token_limit
+            or window * FULL_PERCENT // 100
+        ),
         settings=RequestSettings(
             model=settings.model,
             row=row,
-            effort=settings.effort,
+            effort=_effort(config, settings),
             summary=settings.summary,
             verbosity=config.model.verbosity,
+            service_tier=sent_tier(config, row),
             supports_reasoning_summaries=config.model.supports_reasoning_summaries,
             wants_answer=followed or config.provider.wire_api is not WireApi.RESPONSES,
             max_output_tokens=config.model.max_output_tokens,
@@ -83,6 +90,19 @@ def shape_of(turn: Turn) -> RequestShape:
             conversation_id=turn.services.conversation.id,
         ),
     )
+
+
+def _effort(config: Config, settings: Settings) -> str | None:
+    """Return the reasoning effort of a turn, which the user may have set for plan mode alone."""
+    planning = settings.mode.kind is TurnMode.PLAN
+    return config.model.plan_effort if planning and config.model.plan_effort else settings.effort
+
+
+def _window(config: Config, row: ModelRow) -> int | None:
+    """Return the context window in tokens; None if nobody says it. The user's does not exceed what the model has."""
+    own = config.model.context_window
+    most = row.max_context_window
+    return row.context_window if own is None else own if most is None else min(own, most)
 
 
 def _instructions(config: Config, settings: Settings, row: ModelRow) -> str:

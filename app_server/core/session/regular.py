@@ -70,6 +70,7 @@ class RegularTask(SessionTask, TurnSteps):
             last = await loop.run(self._opening)
         except CoreError:
             await self._snapshot.finish()
+            self.turn.services.model.turn_ended()
             raise
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(LAST_SNAPSHOT, shield=True):
@@ -81,6 +82,7 @@ class RegularTask(SessionTask, TurnSteps):
                 message_text(words.message) for words in (self._opening, *active.taken) if words.is_shown
             ]
             report(self.turn.operation_id, texts, last)
+        self.turn.services.model.turn_ended()
         return last
 
     def interrupted(self) -> None:

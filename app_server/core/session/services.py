@@ -34,6 +34,8 @@ from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
+    from app_server.core.model.known_models import KnownModels
+    from app_server.core.model.model_facts import ModelFacts
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 TurnCompleted = Callable[[str, Sequence[str], str | None], None]
@@ -80,8 +82,14 @@ class Reports(Struct, frozen=True):
 class CallersModel:
     """The model client of a session, made anew once another client has begun a turn."""
 
-    def __init__(self, current: CurrentCaller, make: Callable[[CurrentCaller], ModelClient]) -> None:
-        self._current, self._make = current, make
+    def __init__(
+        self,
+        current: CurrentCaller,
+        make: Callable[[CurrentCaller], ModelClient],
+        known: KnownModels,
+        config: Config,
+    ) -> None:
+        self._current, self._make, self._known, self._config = current, make, known, config
         self._made: tuple[Caller, ModelClient] = current.caller, make(current)
 
     def client(self) -> ModelClient:
@@ -90,6 +98,14 @@ class CallersModel:
             client = self._make(self._current)
             self._made = self._current.caller, client
         return client
+
+    def facts(self) -> ModelFacts:
+        """Return what is known of the models now."""
+        return self._known.facts(self._config, self._current)
+
+    def turn_ended(self) -> None:
+        """Learn that a turn has ended, which is when the provider may be asked for its models."""
+        self._known.turn_ended(self._config, self._current)
 
 
 class HomeFiles(Struct, frozen=True):

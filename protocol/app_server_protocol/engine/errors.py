@@ -17,6 +17,8 @@ class ErrorClass(StrEnum):
     INTERNAL_SERVER_ERROR = "internal_server_error"
     """The provider's, status 5xx."""
     UNAUTHORIZED = "unauthorized"
+    MODEL_NOT_FOUND = "model_not_found"
+    """The provider does not offer the model."""
     BAD_REQUEST = "bad_request"
     SANDBOX_ERROR = "sandbox_error"
     HTTP_CONNECTION_FAILED = "http_connection_failed"

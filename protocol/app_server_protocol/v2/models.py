@@ -19,14 +19,33 @@ class ReasoningEffortOption(WireStruct):
     description: str
 
 
+class ModelServiceTier(WireStruct):
+    """A speed or price class that a model is served at."""
+
+    id: str
+    name: str
+    description: str
+
+
+class ModelUpgradeInfo(WireStruct):
+    """The model that takes the place of an older one."""
+
+    model: str
+    migration_markdown: str | None = None
+    model_link: str | None = None
+    retirement_at: int | None = None
+    upgrade_copy: str | None = None
+
+
 class ListedModel(WireStruct):
     """One model. `model` is what a thread is given, `id` distinguishes entries of this list."""
 
     id: str
     model: str
     upgrade: str | None = None
-    upgrade_info: Annotated[Foreign, unserved("ModelUpgradeInfo")] | None = None
+    upgrade_info: ModelUpgradeInfo | None = None
     availability_nux: Annotated[Foreign, unserved("ModelAvailabilityNux")] | None = None
+    available_access_programs: Annotated[Foreign, unserved("ModelAccessPrograms")] | None = None
     display_name: str
     description: str
     hidden: bool
@@ -34,8 +53,11 @@ class ListedModel(WireStruct):
     default_reasoning_effort: ReasoningEffort
     input_modalities: tuple[InputModality, ...] = ("text", "image")
     supports_personality: bool = False
-    service_tiers: tuple[Annotated[Foreign, unserved("ModelServiceTier")], ...] = ()
+    service_tiers: tuple[ModelServiceTier, ...] = ()
+    additional_speed_tiers: tuple[str, ...] = ()
     default_service_tier: str | None = None
+    model_specialty: str | None = None
+    multi_agent_version: Literal["disabled", "v1", "v2"] | None = None
     is_default: bool
 
 

@@ -17,8 +17,10 @@ from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.caller import Caller
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides, Config
-from app_server.core.errors import ConfigError
 from app_server.core.lazy import Lazy
+from app_server.core.model.catalogue import ModelRow
+from app_server.core.model.model_facts import ModelFacts
+from app_server.core.model.served_models import ServedModel, ServedModels
 from app_server.core.skills.skill import SkillSet
 from app_server.rpc.errors import RpcError
 from app_server_protocol.policy import ReasoningEffort
@@ -171,16 +173,22 @@ async def test_what_a_provider_can_do(tmp_path: Path, wire_api: str, searches: b
 
 async def test_models_of_a_provider_or_a_page_that_is_none(tmp_path: Path) -> None:
     context = services(source(tmp_path))
-    with pytest.raises(ConfigError, match="Model provider `zz` not found"):
+    with pytest.raises(RpcError) as caught:
         await models.model_list(context, MODEL_LIST.parse({"modelProvider": "zz"}))
+    assert caught.value.data == {"type": "modelProviderNotConfigured", "modelProvider": "zz"}
     for cursor in ("nonsense", "99999"):
         with pytest.raises(RpcError, match="cursor"):
             await models.model_list(context, MODEL_LIST.parse({"cursor": cursor}))
 
 
 class OneMore:
-    async def names(self, config: Config, caller: Caller) -> tuple[str, ...]:
-        return ("gpt-6.2-sol", "of-the-provider")
+    """An engine whose provider serves one model of the catalogue."""
+
+    async def models(self, config: Config, caller: Caller) -> ModelFacts:
+        served = (
+            ServedModel(row=ModelRow(slug=name)) for name in ("gpt-6.2-sol", "gpt-5.5", "of-the-provider")
+        )
+        return ModelFacts(config, ServedModels(kind="openai", models=tuple(served)))
 
 
 async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
@@ -195,7 +203,7 @@ async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
         pages.append(response.to_value())
         if (cursor := response.next_cursor) is None:
             break
-    assert len(pages) > 1
+    assert len(pages) == 1
     for page in pages:
         for model in page["data"]:
             model["supportedReasoningEfforts"] = [
@@ -209,10 +217,14 @@ async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
             assert one == {key: other[key] for key in one}
             assert not other["hidden"]
             assert other["inputModalities"] == ["text", "image"]
+            assert other["additionalSpeedTiers"] == ["fast"]
+            assert [each["id"] for each in other["serviceTiers"]] == ["priority"]
     everything = [model for page in pages for model in page["data"]]
-    assert [model["model"] for model in everything].count("gpt-6.2-sol") == 1
-    assert everything[-1]["model"] == "of-the-provider"
-    assert [model["isDefault"] for model in everything] == [True, *[False] * (len(everything) - 1)]
+    assert [model["model"] for model in everything] == ["gpt-6.2-sol", "gpt-5.5"]
+    assert [model["isDefault"] for model in everything] == [True, False]
+    assert everything[1]["upgradeInfo"]["model"] == everything[1]["upgrade"] == "gpt-6-sol"
+    hidden = await models.model_list(context, MODEL_LIST.parse({"includeHidden": True}))
+    assert {each.model for each in hidden.data if each.hidden} > {"gpt-6.2-astra", "gpt-5.4"}
 
 
 class NoSkills:

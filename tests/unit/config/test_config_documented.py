@@ -14,6 +14,7 @@ from msgspec.structs import fields
 
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES
+from app_server.core.config.model_tables import MODEL_KEYS, QUIRKS
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.settings_file import rewrite_config
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches, switched
@@ -21,6 +22,8 @@ from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHE
 from app_server.core.config.trust import trust_of
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError
+from app_server.core.model.catalogue import ModelRow
+from app_server.core.model.quirks import Quirks
 from app_server.settings_reference import main, page, schema
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
 from app_server_protocol.structs import replace
@@ -54,7 +57,7 @@ def test_the_reference_is_what_the_code_reads() -> None:
 def test_the_reference_has_kinds_and_defaults_of_the_code() -> None:
     text = page()
     for row in (
-        "| `model` | string | `gpt-5-codex` |",
+        "| `model_provider` | string | `openai` |",
         "| `approval_policy` | `untrusted` `on-failure` `on-request` `never` | `on-request` |",
         "| `mcp_servers.NAME.startup_timeout_sec` | seconds, above 0 | `10` |",
         "| `model_providers.NAME.stream_idle_timeout_ms` | integer, at least 1 | `300000` |",
@@ -310,3 +313,8 @@ def test_only_a_trusted_folder_may_be_written_to_by_default(tmp_path: Path, leve
     found = load(tmp_path, f"[projects.'{tmp_path}']\ntrust_level = '{level}'\n").permissions
     assert found.approval_policy is AskForApproval.ON_REQUEST
     assert isinstance(found.sandbox_policy, WorkspaceWrite if writes else ReadOnly)
+
+
+def test_the_tables_about_models_have_the_keys_of_the_code() -> None:
+    assert {each.name for each in fields(Quirks)} == set(QUIRKS)
+    assert set(MODEL_KEYS) < {each.name for each in fields(ModelRow)}

@@ -35,7 +35,7 @@ CLI = CliOverrides(settings=(("model", "cli"),))
 @pytest.mark.parametrize(
     ("text", "cli", "request_", "model"),
     [
-        ("", CliOverrides(), RequestOverrides(), "gpt-5-codex"),
+        ("", CliOverrides(), RequestOverrides(), ""),
         (WITH_PROFILE, CliOverrides(), RequestOverrides(), "file"),
         (WITH_PROFILE, CliOverrides(profile="p"), RequestOverrides(), "profile"),
         ('profile = "p"\n' + WITH_PROFILE, CliOverrides(), RequestOverrides(), "profile"),

@@ -166,7 +166,7 @@ def test_a_config_shows_no_secret_when_printed(tmp_path: Path) -> None:
         ),
         (
             "[model_providers.openai]\nname = 'x'",
-            "`model_providers.openai` is ignored: `openai` is built in and cannot be redefined",
+            "`name` of `model_providers.openai` is ignored: `openai` is built in, and its key goes to its host",
         ),
         (
             "[projects.'/x']\ntrust_level = 'very'",

@@ -23,8 +23,9 @@ from app_server.core.exec.probing import layers
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.model.catalogue import ModelRow
 from app_server.core.model.model_errors import connection_failed, missing_variable
-from app_server.core.model.model_list import ModelList, ModelsUnknown
+from app_server.core.model.served_models import ModelsUnknown, ServedModel, ServedModels
 from app_server.core.remedies import Problem
 from app_server.core.rollout.disk import HISTORY, home_lock
 from app_server.core.sandbox.plan import SandboxLayer, SandboxState
@@ -73,9 +74,13 @@ def test_good_settings_are_ok(tmp_path: Path) -> None:
 
 
 # --- providers
+def serving(*names: str) -> ServedModels:
+    return ServedModels(models=tuple(ServedModel(row=ModelRow(slug=name)) for name in names))
+
+
 def about(
     home: Path,
-    answer: ModelList | ModelsUnknown | None = None,
+    answer: ServedModels | ModelsUnknown | None = None,
     *,
     which: str = "mine",
     env: Mapping[str, str] = KEY,
@@ -97,14 +102,22 @@ def test_nothing_is_known_of_a_provider_that_was_not_asked(tmp_path: Path) -> No
 
 
 def test_a_provider_that_answers_is_ok(tmp_path: Path) -> None:
-    check = about(tmp_path, ModelList(("small", "large")))
+    check = about(tmp_path, serving("small", "large"))
     assert (check.status, "offers 2 models" in check.found) == (OK, True)
-    assert about(tmp_path, ModelList(("small:latest",))).status is OK
+    assert (
+        about(
+            tmp_path,
+            serving(
+                "small:latest",
+            ),
+        ).status
+        is OK
+    )
 
 
 def test_a_model_that_is_not_offered_is_a_warning(tmp_path: Path) -> None:
     """Some providers list fewer models than they have."""
-    check = about(tmp_path, ModelList(("a", "b")))
+    check = about(tmp_path, serving("a", "b"))
     assert (check.status, check.found) == (WARNING, "The provider `mine` does not offer the model `small`")
     assert check.advice.endswith(": a, b")
 
@@ -351,7 +364,15 @@ def test_errors_of_a_turn_say_the_same(tmp_path: Path) -> None:
     assert parts(about(tmp_path, ModelsUnknown("", 401))) == remedies.key_refused("mine", "in MINE_KEY")
     keyless = about(tmp_path, ModelsUnknown("", 401), text=MINE.replace("env_key", "#"))
     assert parts(keyless) == remedies.key_not_sent("mine")
-    assert about(tmp_path, ModelList(("a",))).found == remedies.model_unknown("mine", "small").what
+    assert (
+        about(
+            tmp_path,
+            serving(
+                "a",
+            ),
+        ).found
+        == remedies.model_unknown("mine", "small").what
+    )
     assert parts(about(tmp_path, which="openai", text="", env={})) == remedies.NOBODY_LOGGED_IN
 
 

@@ -13,16 +13,17 @@ from app_server.core.http.sse import SseFrame
 from app_server.core.model import payload, stream
 from app_server.core.model.api_failures import RequestFailure, rate_limits, request_failure, retry_after
 from app_server.core.model.chat_reader import ChatDecoder
+from app_server.core.model.discovery import Discovery
 from app_server.core.model.model_errors import (
     LONGEST_DELAY,
     ResponseTooLarge,
     UsageLimitReached,
     backoff,
 )
-from app_server.core.model.model_list import ModelsUnknown, list_models
 from app_server.core.model.payload import parse_object
 from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
+from app_server.core.model.served_models import ModelsUnknown
 from app_server.core.threads import PIECE_BYTES, PIECE_STEPS
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
@@ -149,7 +150,7 @@ async def test_what_would_come_again_is_not_asked_for_again(fault: Fault) -> Non
 
 async def test_a_list_of_models_beyond_the_limits_is_ignored() -> None:
     http = ScriptedHttp(refused(200, b'{"data":[' + b"{}," * MAX_VALUES + b"{}]}"))
-    found = await list_models(provider_config(), http, env={}, identity=IDENTITY)
+    found = await Discovery(provider_config(), http, env={}, identity=IDENTITY).ask()
     assert isinstance(found, ModelsUnknown)
 
 

@@ -8,11 +8,11 @@ from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.exchange import Fault, HttpFailure
+from app_server.core.model.discovery import Discovery
 from app_server.core.model.model_errors import (
     Unauthorized,
     UnexpectedStatus,
 )
-from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.core.model.prompt import (
     Completed,
     Created,
@@ -21,6 +21,7 @@ from app_server.core.model.prompt import (
     OutputTextDelta,
     RateLimits,
 )
+from app_server.core.model.served_models import ModelsUnknown, ServedModels
 from app_server.core.turn.emitter import turn_error
 from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.responses import MessageItem, OutputText
@@ -369,11 +370,14 @@ async def test_cancelling_ends_a_wait_between_attempts() -> None:
 
 
 async def test_a_providers_models() -> None:
-    async def listed(outcome: ScriptedAnswer | HttpFailure, **fields: str) -> ModelList | ModelsUnknown:
-        return await list_models(provider_config(**fields), ScriptedHttp(outcome), env={}, identity=IDENTITY)
+    async def listed(outcome: ScriptedAnswer | HttpFailure, **fields: str) -> tuple[str, ...] | ModelsUnknown:
+        found = await Discovery(
+            provider_config(**fields), ScriptedHttp(outcome), env={}, identity=IDENTITY
+        ).ask()
+        return found.names if isinstance(found, ServedModels) else found
 
-    assert await listed(refused(200, {"data": [{"id": "a"}, {"slug": "b"}, {}]})) == ModelList(("a", "b"))
-    assert await listed(refused(200, {"models": [{"name": "c"}]})) == ModelList(("c",))
+    assert await listed(refused(200, {"data": [{"id": "a"}, {"slug": "b"}, {}]})) == ("a", "b")
+    assert await listed(refused(200, {"models": [{"name": "c"}]})) == ("c",)
     assert await listed(refused(404)) == ModelsUnknown("unexpected status 404 Not Found", 404)
     assert await listed(HttpFailure(Fault.UNREACHABLE, "Connection refused")) == ModelsUnknown(
         "Connection refused", unreachable=True

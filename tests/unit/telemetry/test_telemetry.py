@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from app_server.core.config.model_tables import ModelSettings
 from app_server.core.config.types import (
     Config,
     McpServerConfig,
     McpStdioTransport,
-    ModelSettings,
     OtelConfig,
     OtelExporter,
     OtelProtocol,

@@ -12,11 +12,7 @@ from app_server.apis.acp.client import auth_methods, parse_client
 from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.errors import login_needed
 from app_server.apis.acp.inbound import merged_servers
-from app_server.apis.acp.options import (
-    LOCAL_PROVIDERS,
-    SessionPlan,
-    plan_session,
-)
+from app_server.apis.acp.options import SessionPlan, plan_session
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.services import ServerServices
 from app_server.conversations.adapter import ClientLine
@@ -124,8 +120,16 @@ def planned(
     return replace(plan, config=replace(plan.config, mcp_servers=servers))
 
 
+async def settled(services: AcpServices, plan: SessionPlan) -> SessionPlan:
+    """Return what a session begins with, with a model chosen and those that can be. Raises ConfigError."""
+    engine, caller = services.server.engine, services.server.client.caller
+    config = await engine.with_model(plan.config, caller)
+    return SessionPlan(config, plan.options.of(engine.known_models(config, caller), config.model.name))
+
+
 async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin) -> AcpSession:
     """Open a session, of which the client is told nothing yet."""
+    plan = await settled(services, plan)
     prompts = await services.server.host.prompts()
     live, _ = await services.server.conversations.open(services.server.client, plan.config, origin)
     return _opened(services, plan, live, prompts)
@@ -133,6 +137,7 @@ async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin)
 
 async def join_session(services: AcpServices, plan: SessionPlan, live: LiveConversation) -> AcpSession:
     """Join a conversation in which other clients are; what happens in it is held until `follow`."""
+    plan = await settled(services, plan)
     prompts = await services.server.host.prompts()
     session = _opened(services, plan, live, prompts)
     services.sessions.hold(session)
@@ -149,7 +154,8 @@ def _opened(
     client = services.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
         live.session.use_editor(ClientEditor(live.id, services.server.client.outgoing))
-    if plan.config.provider.id in LOCAL_PROVIDERS:
+    facts = services.server.engine.known_models(plan.config, services.server.client.caller)
+    if facts.quirks.local:
         session.lists_models = plan.config
     session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))
     return session
@@ -166,8 +172,8 @@ async def follow(services: AcpServices, session: AcpSession, joined: Sequence[Cl
 async def _offer_models(services: AcpServices, session: AcpSession, config: Config) -> None:
     """Ask a server of models on the user's machine which it has; nobody waits for it."""
     try:
-        names = await services.server.engine.names(config, services.server.client.caller)
-        session.choose(session.options.with_models(names))
+        facts = await services.server.engine.models(config, services.server.client.caller)
+        session.choose(session.options.of(facts, session.options.model))
     except CoreError:
         pass  # the server of models does not answer, or the session has ended
     except Exception:  # it costs these models, and no session

@@ -34,7 +34,7 @@ async def new_conversation(
     live, opened = await services.conversations.open(services.client, config, NewConversation())
     return wire.NewConversationResponse(
         conversation_id=opened.session.id,
-        model=config.model.name,
+        model=opened.session.facts.config.model.name,
         reasoning_effort=known_effort(config.model.effort),
         rollout_path=str(live.rollout_path),
     )

@@ -4,22 +4,25 @@ server runs. `model/list` holds all that the conversation API has in its answer 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices, loaded
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
-from app_server.core.config.types import OPENAI, ProviderConfig, RequestOverrides, WireApi
-from app_server.core.errors import CoreError
-from app_server.core.model.catalogue import Catalogue, ModelRow
+from app_server.core.config.types import OPENAI, ProviderConfig, WireApi
+from app_server.core.model.catalogue import ModelRow
 from app_server.masking import masked_text
-from app_server.rpc.errors import invalid_field
-from app_server_protocol.policy import ReasoningEffort
+from app_server.rpc.errors import RpcError, invalid_field
+from app_server_protocol.jsonrpc import INVALID_REQUEST
+from app_server_protocol.structs import replace
 from app_server_protocol.table import NoFields
 from app_server_protocol.v2 import models as wire
+
+if TYPE_CHECKING:
+    from app_server.core.model.model_facts import ModelFacts
 
 STAGES: Final[Mapping[FeatureStage, wire.ExperimentalFeatureStage]] = {
     FeatureStage.STABLE: "stable",
@@ -107,31 +110,30 @@ def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
     return wire.ExternallyConfiguredGatewayAuth() if elsewhere else wire.NoGatewayAuth()
 
 
-async def _offered(services: ServerServices, provider: str | None) -> Sequence[ModelRow]:
-    """Return the models of a provider, or else of the configured one, behind those that are known; the first is the
-    default. A provider that does not answer costs only its own models. Raises ConfigError where the named one is none.
+async def _offered(services: ServerServices, provider: str | None) -> ModelFacts:
+    """Return what is known of the models of a provider, or else of the configured one. A configured model belongs to
+    the configured provider only. Raises RpcError where the named provider is none, and ConfigError.
     """
-    config = None if provider is None else services.config.load(RequestOverrides(model_provider=provider))
-    try:
-        named = await services.engine.names(config or services.config.load(), services.client.caller)
-    except CoreError:
-        named = ()
-    known = Catalogue().listed()
-    names = {row.slug for row in known}
-    return [*known, *(_named(name) for name in named if name not in names)]
-
-
-def _named(name: str) -> ModelRow:
-    return ModelRow(slug=name, description="Offered by the configured provider.")
+    config = services.config.load()
+    if provider is not None and provider != config.provider.id:
+        if provider not in config.providers:
+            text = f"model provider `{provider[:100]}` is not configured"
+            raise RpcError(
+                INVALID_REQUEST, text, {"type": "modelProviderNotConfigured", "modelProvider": provider[:100]}
+            )
+        config = replace(config, provider=config.providers[provider], model=replace(config.model, name=""))
+    return await services.engine.models(config, services.client.caller)
 
 
 async def model_list(services: ServerServices, params: wire.ModelListParams) -> wire.ModelListResponse:
-    """List the models; none is hidden, so `includeHidden` changes nothing."""
-    models, cursor = await _offered(services, params.model_provider), params.cursor
+    """List the models that can be chosen; hidden ones only if the client asks for them."""
+    facts, cursor = await _offered(services, params.model_provider), params.cursor
+    models = [row for row in facts.listed() if params.include_hidden or not row.hidden]
+    default = facts.default()
     if cursor and cursor.isascii() and cursor.isdigit() and (len(cursor) > 9 or int(cursor) > len(models)):
         raise invalid_field(f"cursor {cursor[:100]} exceeds total models {len(models)}", "cursor")
     page, next_cursor = page_by_position(models, cursor, params.limit)
-    shown = tuple(_model(model, default=model is models[0]) for model in page)
+    shown = tuple(_model(model, default=model.slug == default) for model in page)
     return wire.ModelListResponse(data=shown, next_cursor=next_cursor)
 
 
@@ -139,13 +141,27 @@ def _model(model: ModelRow, *, default: bool) -> wire.ListedModel:
     return wire.ListedModel(
         id=model.slug,
         model=model.slug,
+        upgrade=None if model.upgrade is None else model.upgrade.model,
+        upgrade_info=None if model.upgrade is None else wire.ModelUpgradeInfo(model=model.upgrade.model),
         display_name=model.name,
         description=model.description or "",
         hidden=model.hidden,
         supported_reasoning_efforts=tuple(_effort(model, effort) for effort in model.efforts),
-        default_reasoning_effort=model.default_reasoning_level or ReasoningEffort.MEDIUM.value,
+        default_reasoning_effort=model.usual_effort,
+        input_modalities=_modalities(model),
+        service_tiers=tuple(
+            wire.ModelServiceTier(id=each.id, name=each.name or each.id, description=each.description)
+            for each in model.service_tiers or ()
+        ),
+        additional_speed_tiers=model.additional_speed_tiers or (),
+        default_service_tier=model.default_service_tier,
         is_default=default,
     )
+
+
+def _modalities(model: ModelRow) -> tuple[wire.InputModality, ...]:
+    known: tuple[wire.InputModality, ...] = ("text", "image")
+    return known if model.sees_images else ("text",)
 
 
 def _effort(model: ModelRow, effort: str) -> wire.ReasoningEffortOption:

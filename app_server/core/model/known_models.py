@@ -1,0 +1,238 @@
+"""What providers have said of their models: in memory, and in a file of the home for the next server; and when a
+provider is asked again.
+
+Nobody waits for a provider but within the bounds that a caller says. One question at a time goes to a provider; one
+that failed is not asked again for a while, and its failure is nobody's error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from app_server.core.caller import CurrentCaller
+from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
+from app_server.core.config.types import Config
+from app_server.core.errors import ConfigError, CoreError
+from app_server.core.http.address import origin
+from app_server.core.model.model_facts import ModelFacts, some, wire_settled, without_model
+from app_server.core.model.quirks import quirks_of
+from app_server.core.model.served_models import ModelsUnknown, ServedModels
+from app_server.core.remedies import provider_unreachable
+from app_server.core.threads import run_in_thread
+from app_server_protocol.structs import replace
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "app_server_models.json"
+FILE_LIMIT: Final = 8 * 1024 * 1024
+"""Bytes of the file that are read."""
+MOST_LISTS: Final = 50
+"""Lists that the file holds: the newest ones."""
+
+LASTS_SECONDS: Final = 24 * 3600.0
+"""Age up to which a stored list counts."""
+FRESH_SECONDS: Final = 300.0
+"""Age from which `model/list` has the provider asked again."""
+FAILED_SECONDS: Final = 60.0
+"""Time for which a provider that did not answer is not asked again."""
+
+LIST_SECONDS: Final = 0.3
+"""Longest wait of `model/list` for a provider of which nothing is known."""
+LOCAL_LIST_SECONDS: Final = 1.0
+"""The same for a server on the user's machine."""
+OPEN_SECONDS: Final = 0.2
+"""Longest wait of a conversation that opens for the window of a local model."""
+CHOICE_SECONDS: Final = 1.0
+"""Longest wait for a list by which a model is chosen, or an error is worded."""
+
+AskProvider = Callable[[Config, CurrentCaller], Awaitable[ServedModels | ModelsUnknown]]
+"""Asks the provider of a configuration; the model of the configuration is asked about first."""
+
+
+class _Stored(Struct, frozen=True):
+    """The file."""
+
+    lists: dict[str, ServedModels]
+    version: int = 1
+
+
+class _Provider(Struct):
+    """The list of one provider under one account, and the question that is under way."""
+
+    served: ServedModels | None = None
+    is_stored: bool = False
+    """Whether it comes from the file and was not asked for by this server."""
+    failed: float | None = None
+    """Time of the last question that failed, on the clock of this process; None if the last one did not."""
+    reason: str = ""
+    """The last failure in words."""
+    answered: anyio.Event | None = None
+    """Set once the question that is under way has ended; None if none is."""
+    asked_after_turn: bool = False
+
+
+class KnownModels:
+    """The lists of one server's providers."""
+
+    def __init__(
+        self,
+        home: Path,
+        ask: AskProvider,
+        account: Callable[[Config, CurrentCaller], str],
+        background: TaskGroup,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """`account` names the login that a provider is asked with."""
+        self._path, self._ask, self._account = home / FILE_NAME, ask, account
+        self._background, self._wall_clock = background, wall_clock
+        self._providers: dict[str, _Provider] = {}
+        self._stored: dict[str, ServedModels] | None = None
+
+    # --- what is known
+    def facts(self, config: Config, caller: CurrentCaller) -> ModelFacts:
+        """Return what is known of the models of a configuration now. Raises ConfigError."""
+        return ModelFacts(config, self._provider(config, caller).served)
+
+    async def listed(self, config: Config, caller: CurrentCaller) -> ModelFacts:
+        """Return what a list shows: what is known; the provider is waited for a moment if that is nothing."""
+        known = self._provider(config, caller)
+        local = quirks_of(config.provider, "").local
+        if known.served is None:
+            await self.asked(config, caller, LOCAL_LIST_SECONDS if local else LIST_SECONDS)
+        elif known.is_stored or self._wall_clock() - known.served.asked > FRESH_SECONDS:
+            await self.asked(config, caller, 0.0)
+        return self.facts(config, caller)
+
+    async def asked(self, config: Config, caller: CurrentCaller, seconds: float) -> ModelFacts:
+        """Have the provider asked, wait for its answer so long, and return what is known then."""
+        known = self._provider(config, caller)
+        if known.answered is None and not self._failed_lately(known):
+            known.answered = anyio.Event()
+            self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
+        if known.answered is not None and seconds > 0:
+            with anyio.move_on_after(seconds):
+                await known.answered.wait()
+        return self.facts(config, caller)
+
+    # --- when a conversation opens, and after a turn
+    async def with_model(self, config: Config, caller: CurrentCaller) -> Config:
+        """Return a configuration with its model and its API chosen. Raises ConfigError where no model can be chosen."""
+        config = replace(config, provider=wire_settled(config.provider))
+        facts = self.facts(config, caller)
+        kind = facts.quirks
+        if not config.model.name and facts.default() is None:
+            facts = await self.asked(config, caller, CHOICE_SECONDS)
+        elif (
+            kind.list in ("ollama", "lmstudio") and config.model.context_window is None and not facts.is_known
+        ):
+            facts = await self.asked(config, caller, OPEN_SECONDS)
+        name = facts.default()
+        if name is None:
+            raise ConfigError(self._no_model(config, caller, facts))
+        return (
+            config if name == config.model.name else replace(config, model=replace(config.model, name=name))
+        )
+
+    def _no_model(self, config: Config, caller: CurrentCaller, facts: ModelFacts) -> str:
+        address = origin(config.provider.base_url or "") or "its address"
+        known = self._provider(config, caller)
+        if facts.quirks.local and not facts.is_known and known.reason:
+            return str(provider_unreachable(config.provider.id, address, known.reason))
+        return without_model(facts, address)
+
+    def turn_ended(self, config: Config, caller: CurrentCaller) -> None:
+        """Have the provider asked after its first turn: nobody waits, and a local server has the model loaded."""
+        known = self._provider(config, caller)
+        if not known.asked_after_turn and known.answered is None:
+            known.asked_after_turn = True
+            known.failed = None
+            known.answered = anyio.Event()
+            self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
+
+    async def offer(self, config: Config, caller: CurrentCaller, model: str) -> str:
+        """Return a sentence for somebody whose model is gone: what the provider offers, or a successor. Empty if
+        neither is known.
+        """
+        facts = await self.asked(config, caller, CHOICE_SECONDS)
+        names = [name for name in facts.names() if name != model]
+        if facts.is_known and names:
+            return f"It offers {some(names)} (model/list). Set `model`."
+        upgrade = facts.row(model).upgrade
+        return "" if upgrade is None else f"Its successor is `{upgrade.model}`. Set `model`."
+
+    # --- asking
+    def _failed_lately(self, known: _Provider) -> bool:
+        return known.failed is not None and anyio.current_time() - known.failed < FAILED_SECONDS
+
+    async def _refresh(self, config: Config, caller: CurrentCaller, known: _Provider) -> None:
+        answered = known.answered
+        try:
+            answer = await self._ask(config, caller)
+            if isinstance(answer, ServedModels):
+                known.served = replace(answer, asked=self._wall_clock())
+                known.is_stored, known.failed, known.reason = False, None, ""
+        except CoreError as error:
+            answer = ModelsUnknown(str(error))
+        except Exception:  # it costs this list, and not the server
+            log.exception("asking the provider %s for its models", config.provider.id)
+            answer = ModelsUnknown("the question failed")
+        if isinstance(answer, ModelsUnknown):
+            known.failed, known.reason = anyio.current_time(), answer.reason
+            log.info("the provider %s does not list its models: %s", config.provider.id, answer.reason)
+        known.answered = None
+        if answered is not None:
+            answered.set()
+        if known.served is not None and known.failed is None:
+            await run_in_thread(self._store, self._key(config, caller), known.served)
+
+    def _provider(self, config: Config, caller: CurrentCaller) -> _Provider:
+        key = self._key(config, caller)
+        if key not in self._providers:
+            stored = self._read().get(key)
+            is_young = stored is not None and 0 <= self._wall_clock() - stored.asked < LASTS_SECONDS
+            usable = is_young and not quirks_of(config.provider, "").local
+            self._providers[key] = _Provider(stored if usable else None, is_stored=usable)
+        return self._providers[key]
+
+    def _key(self, config: Config, caller: CurrentCaller) -> str:
+        provider = config.provider
+        account = self._account(config, caller) if provider.requires_openai_auth else ""
+        # The address may hold a secret, and the file none.
+        address = hashlib.sha256((provider.base_url or "").encode()).hexdigest()[:12]
+        return f"{provider.id} {address} {account}".strip()
+
+    # --- the file
+    def _read(self) -> dict[str, ServedModels]:
+        """Return the lists of the file; none if it cannot be read."""
+        if self._stored is None:
+            self._stored = {}
+            try:
+                content = read_regular_file(self._path, FILE_LIMIT, private=True)
+                if content is not None:
+                    self._stored = msgspec.json.decode(content, type=_Stored).lists
+            except (UnreadableFileError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.info("%s is not used: %s", self._path, error)
+        return self._stored
+
+    def _store(self, key: str, served: ServedModels) -> None:
+        lists = {**self._read(), key: _without_texts(served)}
+        newest = sorted(lists.items(), key=lambda each: each[1].asked)[-MOST_LISTS:]
+        self._stored = dict(newest)
+        try:
+            write_file_atomically(self._path, msgspec.json.encode(_Stored(self._stored)), 0o600)
+        except OSError as error:
+            log.info("%s is not written: %s", self._path, error)
+
+
+def _without_texts(served: ServedModels) -> ServedModels:
+    models = tuple(replace(each, row=replace(each.row, description=None)) for each in served.models)
+    return replace(served, models=models)

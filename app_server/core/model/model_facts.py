@@ -1,0 +1,253 @@
+"""What is known of the models of one configuration, from all sources: the user's `[models]` tables are laid over what
+the provider says, and that over the catalogue. And which models are offered, and which one is the default. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from app_server.core.config.model_tables import ModelTables
+from app_server.core.config.types import OPENAI, Config, ProviderConfig, WireApi
+from app_server.core.errors import ConfigError
+from app_server.core.model.catalogue import (
+    PLAIN,
+    UNKNOWN,
+    Catalogue,
+    CatalogueFile,
+    ModelRow,
+    bundled,
+    bundled_catalogue,
+)
+from app_server.core.model.quirks import Quirks, quirks_of
+from app_server.core.model.served_models import ServedModel, ServedModels
+from app_server_protocol.structs import Json, replace
+
+LOCAL_WINDOW: Final = 32_768
+"""Context window in tokens that is assumed of a model on the user's machine whose server does not say it."""
+
+USUAL_EFFORTS: Final = ("low", "medium", "high")
+"""Reasoning efforts that are offered for a configured model of which nothing is known."""
+
+NO_MODELS: Final = ServedModels()
+"""Nothing is known of what the provider serves."""
+
+
+def catalogue_of(tables: ModelTables) -> Catalogue:
+    """Return the user's catalogue, or else the bundled one. Raises ConfigError."""
+    if tables.catalogue is None:
+        return bundled_catalogue()
+    return _users_catalogue(tables.catalogue_path or "", tables.catalogue)
+
+
+@cache
+def _users_catalogue(path: str, content: bytes) -> Catalogue:
+    try:
+        file = msgspec.json.decode(content, type=CatalogueFile)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"error deriving config: model_catalog_json {path}: {_words(error)}") from error
+    return Catalogue(file.models)
+
+
+def _words(error: Exception) -> str:
+    """Return a decoder's words with the place of the value first: `models[3].context_window: expected …`."""
+    text, _, place = str(error).partition(" - at `$")
+    place = place.removesuffix("`").removeprefix(".")
+    text = text[:1].lower() + text[1:].replace("`", "")
+    return f"{place}: {text}" if place else text
+
+
+def catalogue_date() -> date:
+    """Return the day of the facts in the bundled catalogue."""
+    return date.fromisoformat(bundled().date)
+
+
+class ModelFacts:
+    """The models of one configuration."""
+
+    def __init__(self, config: Config, served: ServedModels | None = None) -> None:
+        """`served` is what the provider says; None if it was not asked. Raises ConfigError."""
+        self._config, self._served = config, served or NO_MODELS
+        self._catalogue = catalogue_of(config.models)
+        self.provider = config.provider
+        self._found: dict[tuple[str, bool], ModelRow] = {}
+
+    @property
+    def quirks(self) -> Quirks:
+        return quirks_of(self.provider, self._config.model.name)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the provider has said which models it serves."""
+        return bool(self._served.models)
+
+    def row(self, name: str, *, plain: bool = False) -> ModelRow:
+        """Return what is known of a model. `plain`: an unknown one gets what the conversation API gives it."""
+        if (found := self._found.get((name, plain))) is None:
+            found = self._found[name, plain] = self._joined(name, plain=plain)
+        return found
+
+    def _joined(self, name: str, *, plain: bool) -> ModelRow:
+        row = self._catalogue.find(name) or (PLAIN if plain else UNKNOWN)
+        served, own = self._served.find(name), _table_of(name, self._config.models.tables)
+        if served is not None:
+            row = _over(row, served.row)
+        if own:
+            row = _over(row, msgspec.convert({"slug": name, **own}, ModelRow))
+        return row
+
+    def is_unknown(self, name: str) -> bool:
+        """Return whether no source says anything of a model."""
+        return self.row(name).slug == UNKNOWN.slug
+
+    @property
+    def assumed_window(self) -> int | None:
+        """Return the window in tokens of models of which nobody says it; None: as of any other model."""
+        return LOCAL_WINDOW if self._served.kind in ("ollama", "lmstudio", "llamacpp") else None
+
+    def is_served(self, name: str) -> bool | None:
+        """Return whether the provider serves a model; None if it does not say what it serves."""
+        if not self.is_known:
+            return None
+        answers = self._served.find if self._served.kind == "llamacpp" else self._served.named
+        return answers(name) is not None
+
+    def listed(self) -> list[ModelRow]:
+        """Return the models that can be chosen, the default first, and hidden ones behind the others."""
+        rows = {row.slug: row for row in self._offered()}
+        name = self._config.model.name
+        if name and not any(name.lower() == slug.lower() for slug in rows):
+            row = self.row(name)
+            efforts = USUAL_EFFORTS if self.is_unknown(name) else row.supported_reasoning_levels
+            own = replace(row, slug=name, visibility=None, supported_reasoning_levels=efforts)
+            rows = {name: own, **rows}
+        return sorted(rows.values(), key=lambda row: row.hidden)
+
+    def _offered(self) -> Iterable[ModelRow]:
+        has_table = [name for name in self._config.models.tables if "*" not in name]
+        if self.provider.id == OPENAI:
+            yield from self._of_catalogue()
+        elif self.is_known:
+            yield from (self._shown(each) for each in self._served.models)
+        elif self.provider.id == ANTHROPIC:
+            yield from self._of_catalogue("claude-")
+        for name in has_table:
+            yield replace(self.row(name), slug=name)
+
+    def _of_catalogue(self, begins: str = "") -> Iterable[ModelRow]:
+        """Yield rows of the catalogue, in order; those that a login is served in their place."""
+        if self._served.kind == "chatgpt":
+            rows = [replace(self.row(each.name), slug=each.name) for each in self._served.models]
+            yield from sorted(rows, key=lambda row: row.order)
+            return
+        for row in sorted(self._catalogue.rows, key=lambda row: row.order):
+            if row.slug.startswith("claude-") is (begins == "claude-"):
+                found = self.row(row.slug)
+                is_gone = self.is_served(row.slug) is False
+                yield replace(found, visibility="hide") if is_gone else found
+
+    def _shown(self, served: ServedModel) -> ModelRow:
+        """Return the row of a model that the provider names, under that name."""
+        row = self.row(served.name)
+        name = served.row.display_name or served.name
+        hidden = "hide" if served.tools is False else served.row.visibility
+        texts = "" if row.slug == served.name else row.description
+        return replace(row, slug=served.name, display_name=name, description=texts, visibility=hidden)
+
+    def default(self) -> str | None:
+        """Return the model of conversations that name none; None if there is none to choose by rule."""
+        if self._config.model.name:
+            return self._config.model.name
+        if self.provider.id in (OPENAI, ANTHROPIC):
+            return next((row.slug for row in self._offered() if not row.hidden), None)
+        if self.quirks.local:
+            able = [each for each in self._served.models if each.tools is not False]
+            loaded = [each for each in able if each.loaded]
+            return next((each.name for each in (*loaded, *able)), None)
+        return None
+
+    def names(self) -> list[str]:
+        """Return the models that lists show."""
+        return [row.slug for row in self.listed() if not row.hidden]
+
+
+ANTHROPIC: Final = "anthropic"
+"""Id of the provider of Claude."""
+
+
+def _over(row: ModelRow, said: ModelRow) -> ModelRow:
+    """Lay what a row says over another one."""
+    fields = {
+        name: value for name in ModelRow.__struct_fields__ if (value := getattr(said, name)) is not None
+    }
+    del fields["slug"]
+    if not fields:
+        return row
+    slug = said.slug if row.slug == UNKNOWN.slug else row.slug
+    return replace(row, slug=slug, **fields)
+
+
+def _table_of(name: str, tables: Mapping[str, Mapping[str, Json]]) -> Mapping[str, Json] | None:
+    """Return the user's table of a model: that of its name, or else of the longest beginning."""
+    wanted = name.lower()
+    fitting = [
+        key
+        for key in tables
+        if key.lower() == wanted or (key.endswith("*") and wanted.startswith(key[:-1].lower()))
+    ]
+    return tables[max(fitting, key=lambda key: (not key.endswith("*"), len(key)))] if fitting else None
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names of a list in words, and how many there are besides."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def without_model(facts: ModelFacts, address: str) -> str:
+    """Return the words of the error where nobody chose a model and there is none to choose by rule."""
+    id, names = facts.provider.id, facts.names()
+    if facts.quirks.list == "ollama":
+        why = f"Ollama at {address} has no model that calls tools"
+        return f"{why}; pull one (`ollama pull qwen3-coder`) or set `model`."
+    if facts.quirks.local:
+        return f"The server of the provider `{id}` at {address} has no model; load one or set `model`."
+    if names:
+        return f"Set `model`: the provider `{id}` offers {some(names)} (model/list shows all)."
+    return f"Set `model` to one that the provider `{id}` serves."
+
+
+def wire_settled(provider: ProviderConfig) -> ProviderConfig:
+    """Return a provider with the API that its row names, where the user chose none."""
+    wanted = None if provider.says_wire else quirks_of(provider, "").wire
+    fitting = [api for api in WireApi if api.value == wanted]
+    return replace(provider, wire_api=fitting[0]) if fitting else provider
+
+
+def sent_tier(config: Config, row: ModelRow) -> str | None:
+    """Return the service tier of requests: the user's, if the model or the provider has it. `default` is none."""
+    wanted = SAME_TIERS.get(config.model.service_tier or "", config.model.service_tier)
+    listed = any(each.id == wanted for each in row.service_tiers or ())
+    return wanted if listed or (wanted == FLEX and config.provider.id == OPENAI) else None
+
+
+def tier_warning(config: Config, facts: Callable[[], ModelFacts]) -> str | None:
+    """Return a warning about a service tier that the model does not have; None if there is nothing to say."""
+    name, tier = config.model.name, config.model.service_tier
+    if tier in (None, DEFAULT_TIER) or sent_tier(config, facts().row(name)) is not None:
+        return None
+    return f"The model `{name}` has no service tier `{tier}`; it is not sent."
+
+
+FLEX: Final = "flex"
+"""Service tier that OpenAI has for every model."""
+
+DEFAULT_TIER: Final = "default"
+"""Word for no service tier in particular."""
+
+SAME_TIERS: Final = {"fast": "priority"}
+"""Other words for service tiers."""
