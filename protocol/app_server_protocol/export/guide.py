@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import groupby
 from pathlib import Path
 from sys import modules
@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, structs
 from app_server_protocol import v1, v2
 from app_server_protocol.base import Model
 from app_server_protocol.events.msg import EVENTS, EventMsg
+from app_server_protocol.export.field_notes import alternatives, is_experimental, meaning
 from app_server_protocol.export.schemas import Schema, params_name, published_name, references, result_name
 from app_server_protocol.export.typescript import type_of
 from app_server_protocol.structs import Json, Struct, Written
@@ -56,9 +57,9 @@ def page(definitions: Mapping[str, Schema]) -> str:
     return _page(_parts(definitions))
 
 
-def thread_page(definitions: Mapping[str, Schema]) -> str:
-    """Return the page of the thread API, in Markdown."""
-    return _page(_thread_parts(definitions))
+def thread_page(definitions: Mapping[str, Schema], stable: Mapping[str, Schema]) -> str:
+    """Return the page of the thread API, in Markdown. `stable`: the definitions without what is experimental."""
+    return _page(_thread_parts(definitions, stable))
 
 
 def _page(parts: Iterable[str]) -> str:
@@ -135,8 +136,14 @@ def _both_shapes(definitions: Mapping[str, Schema], row: AnyClientRequest | AnyS
     return f"{params}\n{_fields_list(definitions, result_name(row), row.result, 'Result')}"
 
 
-def _fields_list(definitions: Mapping[str, Schema], name: str, model: type[Written], title: str) -> str:
-    """Return the fields of a definition as a list; nothing for one without fields."""
+def _fields_list(
+    definitions: Mapping[str, Schema],
+    name: str,
+    model: type[Written],
+    title: str,
+    noted: Callable[[str], str] = lambda field: "",
+) -> str:
+    """Return the fields of a definition as a list; nothing for one without fields. `noted` says more of a field."""
     definition = definitions.get(name, {})
     omitted = _omitted(model)
     required = definition.get("required", [])
@@ -145,7 +152,7 @@ def _fields_list(definitions: Mapping[str, Schema], name: str, model: type[Writt
         remark = ", left out when there is none" if field in omitted else ""
         if title == "Parameters" and field not in required:
             remark = ", optional"
-        lines.append(f"- `{field}`: `{type_of(schema)}`{remark}")
+        lines.append(f"- `{field}`: `{type_of(schema)}`{remark}{noted(field)}")
     return f"{title}:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
@@ -210,8 +217,13 @@ _VALUES: Final[Mapping[str, Json]] = {
 """Values of fields that would say nothing by their type."""
 
 
-def _thread_parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
+def _thread_parts(definitions: Mapping[str, Schema], stable: Mapping[str, Schema]) -> Iterator[str]:
     table = v2.table()
+
+    def both(row: AnyClientRequest | AnyServerRequest) -> str:
+        params = _noted_list(definitions, stable, params_name(row), row.params, "Parameters")
+        return f"{params}\n{_noted_list(definitions, stable, result_name(row), row.result, 'Result')}"
+
     yield _THREADS_HEAD
     yield "## Requests of the client\n"
     for resource, methods in groupby(sorted(table.client_requests), key=_resource):
@@ -221,16 +233,39 @@ def _thread_parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
             mark = " *Experimental.*" if row.experimental else ""
             yield f"#### `{method}`\n\n{row.doc}{mark}\n"
             yield _block(_line({"id": 1, "method": method, "params": _example(definitions, row)}))
-            yield _both_shapes(definitions, row)
+            yield both(row)
     yield "## Requests of the server\n"
     for method, asked in sorted(table.server_requests.items()):
         yield f"#### `{method}`\n\n{asked.doc}\n"
-        yield _both_shapes(definitions, asked)
+        yield both(asked)
     yield "## Notifications of the server\n"
     for method, sent in sorted(table.server_notifications.items()):
         yield f"#### `{method}`\n\n{sent.doc}\n"
-        yield _fields_list(definitions, params_name(sent), sent.params, "Parameters")
+        yield _noted_list(definitions, stable, params_name(sent), sent.params, "Parameters")
     yield from _types(definitions, set())
+
+
+def _noted_list(
+    definitions: Mapping[str, Schema],
+    stable: Mapping[str, Schema],
+    name: str,
+    model: type[Written],
+    title: str,
+) -> str:
+    """Return the fields with what they mean, and the members of a union with theirs."""
+    definition = definitions.get(name, {})
+
+    def noted(field: str) -> str:
+        said = meaning(model, field)
+        mark = " *Experimental.*" if is_experimental(stable, name, field) else ""
+        return (f": {said}." if said else "." if mark else "") + mark
+
+    fields = _fields_list(definitions, name, model, title, noted)
+    members = alternatives(definitions, definition)
+    if not members:
+        return fields
+    listed = "\n".join(f"- `{type_of(each)}`" for each in members)
+    return f"{fields}\n{title}, one of these{' beside' if fields else ''}:\n\n{listed}\n"
 
 
 def _resource(method: str) -> str:

@@ -68,7 +68,8 @@ def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
 
 def documentation() -> dict[Path, str]:
     """Return the pages about both APIs: their texts by their paths."""
-    threads = guide.thread_page(schemas.thread_definitions(experimental=True))
+    whole, stable = (schemas.thread_definitions(experimental=each) for each in (True, False))
+    threads = guide.thread_page(whole, stable)
     return {DOCUMENTATION: guide.page(schemas.definitions()), THREADS_REFERENCE: threads}
 
 
