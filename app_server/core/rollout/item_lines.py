@@ -260,7 +260,8 @@ def _written(item: items.Item, value: dict[str, Json]) -> tuple[dict[str, Json],
             return {"changes": changes, "status": _ended(item.status), **outcome}, _open(item.status)
         case items.McpToolCall():
             shown = {**value["invocation"], "status": _ended(item.status), **_written_result(value["result"])}
-            return {**shown, **_written_time(item.seconds)}, _open(item.status)
+            hint = {} if item.read_only_hint is None else {"read_only_hint": item.read_only_hint}
+            return {**shown, **_written_time(item.seconds)}, {**_open(item.status), **hint}
         case items.DynamicToolCall():
             shown = {name: value[name] for name in ("tool", "arguments", "namespace", "success")}
             shown |= {"status": _ended(item.status), "content_items": value["content"]}
