@@ -187,7 +187,7 @@ async def _similar_model(server: AppServer, thread: ThreadHandle, result: TurnRe
     model, provider = thread.opened.model, thread.opened.model_provider
     if result.error is None or model_unknown(provider, model).what not in result.error.message:
         return None
-    meant = did_you_mean(model, {each.model for each in await server.models()})
+    meant = did_you_mean(model, {each.model for each in await server.models()} - {model})
     return f"there is no model `{model}`{meant}" if meant else None
 
 

@@ -136,7 +136,8 @@ def test_prices_are_read_from_the_home(root: Path, monkeypatch: pytest.MonkeyPat
 
 async def test_a_model_that_was_misspelt_is_told(root: Path) -> None:
     unknown = failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
-    done = await run(root, "-m", "gpt-5.1-codx", "hi", replies=(unknown,))
+    known = '[models."gpt-5.1-codex"]\n'
+    done = await run(root, "-m", "gpt-5.1-codx", "hi", replies=(unknown,), tables=known)
     assert done.status == 1
     assert (
         done.stderr.splitlines()[-1]

@@ -136,7 +136,8 @@ class ModelFacts:
         elif self.provider.id == ANTHROPIC:
             yield from self._of_catalogue("claude-")
         for name in has_table:
-            yield replace(self.row(name), slug=name)
+            own = self._config.models.tables[name].get("visibility")
+            yield replace(self.row(name), slug=name, visibility=own)
 
     def _of_catalogue(self, begins: str = "") -> Iterable[ModelRow]:
         """Yield rows of the catalogue, in order; those that a login is served in their place."""
