@@ -37,7 +37,7 @@ class Control:
             await arrival.dismiss(yes(status=self.status()))
         elif question.ask == STOP:
             self._lifetime.stop(now=question.now)
-            await arrival.say(yes())
+            await arrival.say(yes(pid=os.getpid(), within=self._lifetime.ends_within(now=question.now)))
             arrival.stream.socket.detach()  # it ends with the process, for which the other side waits
         elif question.ask in (SUCCESSION, RETIRE) and (why := self._lifetime.stays) is not None:
             await arrival.dismiss(no(why))

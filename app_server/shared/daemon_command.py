@@ -10,8 +10,11 @@ import _socket
 import json
 import os
 import plistlib
+import select
+import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from app_server import __version__
@@ -33,6 +36,12 @@ from app_server.shared.addresses import SOCKETS
 from app_server.standard_streams import complain
 
 NOT_RUNNING = "notRunning"
+
+LONGEST_END = 120
+"""Seconds that the end of a server may take that does not say how long: one of an earlier version."""
+
+GRACE = 5
+"""Seconds more for a machine that is busy, and for the end of a process that was killed."""
 
 LABEL = "app-server"
 
@@ -96,9 +105,12 @@ class Daemon:
         return 1 if status is None else 0
 
     def stop(self, *, now: bool) -> int:
+        """End the server, and wait for its end as long as it may take. With `now`, one that hangs is killed."""
         stopping = self._begin_stop(now=now)
-        if stopping is not None:
-            _wait_for_end(stopping)
+        if stopping is not None and not stopping.wait():
+            if not now:
+                raise ProxyRefused(stopping.hangs())
+            stopping.kill()
         self._tell(NOT_RUNNING if stopping is None else "stopped", None)
         return 0
 
@@ -133,8 +145,8 @@ class Daemon:
     def restart(self, words: Sequence[str], *, now: bool) -> int:
         """Turns of the old server go on in it; the new one does not wait for them."""
         stopping = self._begin_stop(now=now)
-        if stopping is not None and now:
-            _wait_for_end(stopping)
+        if stopping is not None and now and not stopping.wait():
+            stopping.kill()
         return self.start(words)
 
     def unit(self, kind: str) -> int:
@@ -147,10 +159,10 @@ class Daemon:
         answered = self._ask({"ask": "status"})
         return None if answered is None else answered[1]["status"]
 
-    def _begin_stop(self, *, now: bool) -> _socket.socket | None:
-        """Return a connection that ends with the server, which has given up its place; None where there is none."""
+    def _begin_stop(self, *, now: bool) -> StoppingServer | None:
+        """Return the server, which has given up its place; None where there is none."""
         answered = self._ask({"ask": "stop", "now": now})
-        return None if answered is None else answered[0]
+        return None if answered is None else StoppingServer(*answered)
 
     def _ask(self, question: Mapping[str, object]) -> tuple[_socket.socket, dict[str, Any]] | None:
         try:
@@ -197,16 +209,54 @@ def _in_words(answer: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _wait_for_end(connection: _socket.socket) -> bytes:
-    """Return what the server has said until then."""
-    connection.setblocking(True)
-    said = b""
-    try:
-        while some := connection.recv(1024):
-            said += some
-    except ConnectionError:
-        pass
-    return said
+class StoppingServer:
+    """A server that was told to end. Its process holds the other end of the connection as long as it lives."""
+
+    def __init__(self, connection: _socket.socket, answer: Mapping[str, Any]) -> None:
+        """`answer` is the one of the server, which says who it is and how long its end may take."""
+        self._connection, self._pid = connection, answer.get("pid")
+        self._within = answer.get("within", LONGEST_END) + GRACE
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the end of the process, as long as it may take where no `seconds` are given; return whether it
+        has ended.
+        """
+        deadline = time.monotonic() + (self._within if seconds is None else seconds)
+        waiting = select.poll()
+        waiting.register(self._connection, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0:
+            if waiting.poll(left * 1000) and not self._hears():
+                return True
+        return False
+
+    def _hears(self) -> bool:
+        """Return whether the connection still stands. What the server says on it is passed over."""
+        try:
+            return self._connection.recv(1024) != b""
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            return False
+
+    def hangs(self) -> str:
+        """Return a sentence about a server whose time is over."""
+        who = "the shared server" if self._pid is None else f"the shared server (pid {self._pid})"
+        how = "" if self._pid is None else f"; `kill -9 {self._pid}` ends it"
+        return f"{who} has given up its place, and has not ended within {self._within:g} s{how}"
+
+    def kill(self) -> None:
+        """Kill the process, as the server told its id. Raises ProxyRefused where it told none, or lives on.
+
+        The connection stands, so the process is the one that answered, and no other has its id.
+        """
+        if self.wait(0.01):
+            return
+        if self._pid is None:
+            raise ProxyRefused(self.hangs())
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        if not self.wait(GRACE):
+            raise ProxyRefused(self.hangs())
 
 
 def _for_people(status: Mapping[str, Any]) -> str:

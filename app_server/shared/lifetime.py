@@ -68,6 +68,11 @@ class Lifetime:
         self._give_up_places()
         self._stopping.set()
 
+    def ends_within(self, *, now: bool) -> float:
+        """Return the seconds after `stop` in which the process ends, if nothing in it hangs."""
+        turns = 0 if now else self._settings.drain_seconds
+        return turns + 2 * INTERRUPTS_WITHIN
+
     def retire(self, *, now: bool = False) -> None:
         """Let another server have the places, and leave with the last client; `now`: as `stop`."""
         if self.stays is not None:
