@@ -46,6 +46,7 @@ from app_server.client.failures import ServerEnded
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import CliOverrides, SettingsPlace
 from app_server.core.errors import ConfigError
+from app_server.core.git.find_git import find_git
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.headless.named_files import read_prices
@@ -213,7 +214,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     require_outside(out, base, policy.writable_roots if isinstance(policy, WorkspaceWrite) else ())
     mine, final = of_shard(read, plan.batch.shard), final_statuses(out).keys() - plan.again
     left = [(number, task) for number, task in mine if task.id not in final]
-    checker = TaskChecker(Git(home), base, doing.checkout, environment)
+    checker = TaskChecker(Git(home, find_git(environment, base)), base, doing.checkout, environment)
     commits, more = await checker.check(left, plan.batch.commits)
     if problems := sorted([*problems, *more]):
         print(*listed(problems, args.tasks), sep="\n", file=sys.stderr)  # noqa: T201

@@ -41,7 +41,7 @@ SPARE = 8
 RESERVED = frozenset(os.fsencode(name) for name in PROTECTED_NAMES)
 CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n"
 SHA256 = "[extensions]\n\tobjectformat = sha256\n"
-FETCH = ("git", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")
+FETCH = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")
 REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 RESTORE = ("reset", "--hard", "--quiet")
 FILE = re.compile(rb"^diff --git ", re.MULTILINE)
@@ -209,9 +209,8 @@ class Checkouts:
             for refs in (REFS, (commit,)):
                 if await self._git.commit(Repository(source, source, source), commit) is None:
                     options = ("fetch", "--quiet", "--no-tags", "--", url, *refs)
-                    await run_program(
-                        *FETCH, f"--git-dir={source}", *options, environment=fetching(self._environment)
-                    )
+                    words = (self._git.program.file(), *FETCH, f"--git-dir={source}", *options)
+                    await run_program(*words, environment=fetching(self._environment))
         finally:
             os.close(lock)
         return source / "objects"
@@ -376,7 +375,8 @@ class TaskChecker:
             )
 
     async def _remote_commit(self, url: str, ref: str) -> str:
-        command = GitCommand((*FETCH, "ls-remote", "--", url), fetching(self._environment), Path("/"))
+        words = (self._git.program.file(), *FETCH, "ls-remote", "--", url)
+        command = GitCommand(words, fetching(self._environment), Path("/"))
         listed = await run_git(command, timeout=REMOTE_SECONDS)
         if listed.exit_code != 0:
             raise GitError(f"`repo` {url} cannot be read as a git repository")

@@ -27,6 +27,7 @@ from app_server.batch.tasks import Task
 from app_server.client.app_server import AppServer
 from app_server.core.config.settings import load_config
 from app_server.core.config.types import SettingsPlace
+from app_server.core.git.find_git import find_git
 from app_server.core.git.run_git import Git
 from app_server.core.sandbox.plan import KeptFolders
 from app_server.headless.output_schema import OutputSchema
@@ -130,7 +131,9 @@ async def _parts(
             kept=KeptFolders(kept, os.path.realpath(scratch)),
             gate=gate,
         )
-        checkouts = Checkouts(Git(home), setup, scratch, work if setup.shared else own, fetching)
+        checkouts = Checkouts(
+            Git(home, find_git(environment, base)), setup, scratch, work if setup.shared else own, fetching
+        )
         async with AppServer.connect(
             connector, on_warning=lambda text, event: log.warning("%s", text)
         ) as server:

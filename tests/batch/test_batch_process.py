@@ -198,13 +198,15 @@ async def test_the_batch_goes_on_where_nobody_reads_what_happens_any_more(batch:
     assert b"what happens is told no more: Broken pipe" in done.stderr
 
 
-async def test_a_key_is_in_no_argument_of_a_process(batch: BatchWorld) -> None:
-    key, seen = "s3cr3t-0123456789", list[bytes]()
+async def test_a_key_is_in_no_argument_of_a_process_but_the_command_that_the_user_typed(
+    batch: BatchWorld,
+) -> None:
+    key, typed, seen = "s3cr3t-0123456789", "s3cr3t-of-a-setting", dict[int, bytes]()
 
     def author(request: ModelRequest) -> Reply:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                seen.append(path.read_bytes())
+                seen[int(path.parent.name)] = path.read_bytes()
             except OSError:
                 continue
         return reply(says("done"))
@@ -213,10 +215,12 @@ async def test_a_key_is_in_no_argument_of_a_process(batch: BatchWorld) -> None:
     batch.write({"id": "a"})
     async with batch.serving(tables='env_key = "BATCH_PROVIDER_KEY"\n'):
         batch.environment = {**batch.environment, "BATCH_PROVIDER_KEY": key}
-        async with started(batch) as process:
+        server = f'mcp_servers.e={{command="true",enabled=false,env={{TOKEN="{typed}"}}}}'
+        async with started(batch, "-c", server) as process:
             assert await process.wait() == 0, said(batch)
-    assert any(b"app_server.batch.worker" in each for each in seen)
-    assert not any(key.encode() in each for each in seen)
+    assert any(b"app_server.batch.worker" in each for each in seen.values())
+    assert not any(key.encode() in each for each in seen.values())
+    assert {pid for pid, each in seen.items() if typed.encode() in each} == {process.pid}
 
 
 async def test_a_first_task_of_a_large_batch_that_is_nearly_done_comes_soon(batch: BatchWorld) -> None:

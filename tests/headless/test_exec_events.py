@@ -5,6 +5,7 @@ commands that go on with a thread, copy one or review.
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -116,6 +117,16 @@ def test_an_sdk_works_in_a_git_repository_only_unless_it_says_otherwise(root: Pa
     (root / "workspace" / ".git").mkdir()
     (root / "workspace" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     assert options_of(root, "--experimental-json", "hi").prompt == ("hi",)
+
+
+async def test_the_usage_of_a_turn_counts_the_requests_of_that_turn(root: Path) -> None:
+    first = await run(root, "--json", "one", replies=(reply(says("first")),))
+    thread = events(first)[0]["thread_id"]
+    headers = (("x-codex-primary-used-percent", "1.0"),)  # limits come ahead of the answer
+    again = replace(reply(says("second")), headers=headers)
+    for words in (["resume", thread], ["fork", thread]):
+        done = await run(root, "--json", *words, "two", replies=(again,))
+        assert events(done)[-1]["usage"] == events(first)[-1]["usage"]
 
 
 async def test_resume_and_fork_are_commands_behind_any_options(root: Path) -> None:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,8 @@ PROJECT = ROOT / "pyproject.toml"
 GIVEN = os.environ.get("TESTED_INSTALLATION")
 PREFIX = Path(GIVEN or Path(sys.prefix, "installed")).absolute()
 
-EXTRAS = "chat,inspect,otel"
+EXTRAS = "chat,inspect,otel" + (",ray" if find_spec("ray") is not None else "")
+"""Ray is large: it is there where the environment of the tests has it."""
 PLAYS = (
     ("--version",),
     ("exec", "--demo", "hello"),
@@ -40,7 +42,7 @@ PLAYS = (
 """Command lines that have to work before any extra is installed: a dependency that is not declared is missed here."""
 
 COMPLETE = ".project"
-"""A file with the digest of the pyproject.toml for which everything was installed."""
+"""A file with the digest of the pyproject.toml for which everything was installed, and the extras."""
 
 
 class NotInstalled(Exception):
@@ -81,9 +83,14 @@ def difference(prefix: Path) -> str | None:
 
 def _is_complete(prefix: Path) -> bool:
     try:
-        return (prefix / COMPLETE).read_text(encoding="ascii") == digest_of(PROJECT)
+        return (prefix / COMPLETE).read_text(encoding="ascii") == _everything()
     except OSError:
         return False
+
+
+def _everything() -> str:
+    """Return what is written where all has been installed."""
+    return f"{digest_of(PROJECT)} {EXTRAS}"
 
 
 def _recorded(record: Path) -> Iterator[tuple[str, str]]:
@@ -121,7 +128,7 @@ def _install_wheel(prefix: Path) -> None:
         _install(prefix, wheel)
         _play(prefix)
         _install(prefix, f"{wheel}[{EXTRAS}]")
-    (prefix / COMPLETE).write_text(digest_of(PROJECT), encoding="ascii")
+    (prefix / COMPLETE).write_text(_everything(), encoding="ascii")
 
 
 def _install(prefix: Path, *words: str) -> None:

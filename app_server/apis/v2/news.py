@@ -80,11 +80,17 @@ RAW_ITEM_COMPLETED = "rawResponseItem/completed"
 class ThreadNews:
     """Says only what is new: the engine repeats the diff, the usage and the limits."""
 
-    def __init__(self, thread_id: str, lines: NotificationLines, limits: AccountLimits) -> None:
-        """`limits` are shared by all threads."""
+    def __init__(
+        self,
+        thread_id: str,
+        lines: NotificationLines,
+        limits: AccountLimits,
+        usage: TokenUsageInfo | None = None,
+    ) -> None:
+        """`limits` are shared by all threads. `usage` is that of the thread before: it is no news of its next turn."""
         self._thread_id, self._lines, self._limits = thread_id, lines, limits
         self._diff = ""
-        self._usage: TokenUsageInfo | None = None
+        self._usage = usage
 
     def turn_started(self) -> None:
         """Forget the diff: a new turn has changed nothing yet."""

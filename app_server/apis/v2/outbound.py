@@ -27,7 +27,7 @@ from app_server_protocol.engine.items import Item
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
 from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
-from app_server_protocol.events.turn import TokenCountEvent
+from app_server_protocol.events.turn import TokenCountEvent, TokenUsageInfo
 from app_server_protocol.structs import replace
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2 import server, turn
@@ -48,7 +48,7 @@ class ThreadAdapter:
     """One thread in the words of this API.
 
     `now` gives seconds since 1970, `ids` are those that stored items of the thread have already, `limits` are shared by
-    all threads.
+    all threads, `usage` is what the thread has used so far.
     """
 
     needs_identity = outlasts_clients = runs_tools = True
@@ -59,10 +59,11 @@ class ThreadAdapter:
         now: Callable[[], float],
         ids: ItemIds | None = None,
         limits: AccountLimits | None = None,
+        usage: TokenUsageInfo | None = None,
     ) -> None:
         self._thread_id = thread_id
         self._lines = NotificationLines(thread_id, now)
-        self._news = ThreadNews(thread_id, self._lines, limits or AccountLimits())
+        self._news = ThreadNews(thread_id, self._lines, limits or AccountLimits(), usage)
         self._open = ThreadItems(ItemIds() if ids is None else ids)
         self._items = ItemLines(thread_id, self._lines, self._open)
         self._fold = TurnFold()

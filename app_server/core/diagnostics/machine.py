@@ -194,7 +194,9 @@ def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:
         place = str(loaded.position or path)
         return [
             broken(
-                "config", str(loaded), f"correct {place}; docs/configuration-reference.md has every setting"
+                "config",
+                str(loaded),
+                f"correct {place}; `app-server config edit` checks it before it is saved",
             )
         ]
     warnings = [

@@ -9,6 +9,7 @@ discover one: `core.worktree` and planted bare repositories have no effect.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -90,16 +91,27 @@ class GitProgram(Struct, frozen=True):
     excludes_file: Path | None = None
     """The user's own list of files to ignore everywhere."""
 
+    def require_same(self) -> None:
+        """Raise GitError where the program is another one than was found."""
+        if self.identity is not None and identity_of(self.path) != self.identity:
+            raise GitError(
+                f"{self.path} was changed since the server started, and is not run; restart the server"
+            )
+
+    def file(self) -> str:
+        """Return the program for a command whose PATH is the user's, on which others may stand first. Raises GitError
+        as `command` does.
+        """
+        self.require_same()
+        return shutil.which(self.path, path=self.search_path) or self.path
+
     def command(
         self, repository: Repository, arguments: Sequence[str], extra_env: Mapping[str, str] | None = None
     ) -> GitCommand:
         """Build a git command with these arguments, in that repository and no other. Raises GitError where the program
         is another one than was found.
         """
-        if self.identity is not None and identity_of(self.path) != self.identity:
-            raise GitError(
-                f"{self.path} was changed since the server started, and is not run; restart the server"
-            )
+        self.require_same()
         overrides = [*_OVERRIDES, f"core.excludesFile={self.excludes_file or '/dev/null'}"]
         argv = (
             self.path,

@@ -1,6 +1,7 @@
 """Which git program a server runs: the usual one, or one that no command can have put on the PATH."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from app_server.core.errors import GitError
 from app_server.core.git import find_git as module
 from app_server.core.git.find_git import find_git
 from app_server.core.git.repository import Repository
-from app_server.core.git.run_git import GitProgram
+from app_server.core.git.run_git import USUAL_FOLDERS, GitProgram
 
 
 @pytest.fixture
@@ -68,3 +69,12 @@ def test_a_program_that_was_exchanged_is_not_run(bin_folder: Path, tmp_path: Pat
     (bin_folder / "other").replace(bin_folder / "git")
     with pytest.raises(GitError, match="was changed since the server started"):
         program.command(repository, ["status"])
+
+
+def test_where_the_path_is_the_users_the_program_is_named_by_its_file(bin_folder: Path) -> None:
+    assert GitProgram().file() == shutil.which("git", path=USUAL_FOLDERS)
+    found = find_git({"PATH": str(bin_folder)}, "/srv")
+    assert found.file() == str(bin_folder / "git")
+    (bin_folder / "git").write_text("#!/bin/sh\nevil")
+    with pytest.raises(GitError, match="was changed since the server started"):
+        found.file()

@@ -317,7 +317,9 @@ def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> Share
     limits = services.shared.get(AccountLimits, AccountLimits)
 
     def make_adapter(thread_id: str, ids: ItemIds) -> ThreadAdapter:
-        return ThreadAdapter(thread_id, machine.wall_clock, ids, limits)
+        live = conversations.find(thread_id)
+        used = None if live is None else live.session.facts.usage
+        return ThreadAdapter(thread_id, machine.wall_clock, ids, limits, used)
 
     def closed(live: LiveConversation) -> None:
         heard, id = notifier.to(live.subscriptions.audience(make_adapter)), live.id
