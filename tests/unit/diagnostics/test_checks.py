@@ -53,11 +53,11 @@ LOGIN = Credentials("token", None, AuthMethod.CHATGPT)
 # --- settings
 def test_settings_that_cannot_be_used_are_broken_at_their_place(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(tmp_path, "\n\nmodel = 3\n")
+        load(tmp_path, "\n\napproval_policy = 3\n")
     [check] = check_config(tmp_path, caught.value)
     assert check.status is BROKEN
     assert f"{tmp_path}/config.toml:3:1" in check.found
-    assert "`model` must be a string" in check.found
+    assert "`approval_policy`" in check.found
     assert f"{tmp_path}/config.toml:3:1" in check.advice
 
 
