@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -388,3 +389,33 @@ async def test_hunks_do_not_tell_what_credentials_are(
             await talk(w, "v1")
             said.add(json.dumps(w.model.requests[1].body["input"][-1]))
     assert len(said) == 1
+
+
+LEASES = """
+import fcntl, pathlib
+for path in pathlib.Path({home!r}).rglob("*.jsonl"):
+    file = path.open()
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        print("leased")
+    except PermissionError:
+        print("refused")
+"""
+
+
+async def test_no_command_takes_a_lease_on_the_files_of_other_threads(world: MakeWorld) -> None:
+    """A writer of the file would wait for whoever holds one."""
+    async with world(config={"sandbox_mode": "read-only", "approval_policy": "never"}) as w:
+        attack = f"{sys.executable} -I - <<'END'{LEASES.format(home=str(w.home))}END\n"
+        w.model.replies.extend(
+            (reply(says("one")), reply(script(attack, "c")), reply(says("ok")), reply(says("two")))
+        )
+        first, second = await start(w.client), await start(w.client)
+        await say(w.client, first)
+        await say(w.client, second)
+        output = w.model.requests[2].outputs()["c"]
+        assert "refused" in output
+        assert "leased" not in output
+        await say(w.client, first)
+        [file] = w.home.rglob(f"*{first}.jsonl")
+        assert "two" in file.read_text()

@@ -192,7 +192,7 @@ async def test_servers_are_started_and_their_tools_counted(tmp_path: Path) -> No
         True,
         True,
     )
-    assert (fine.status, fine.found) == (OK, "started, 4 tools: echo, fail, hang, ask")
+    assert (fine.status, fine.found) == (OK, "started, 5 tools: echo, fail, hang, ask, change")
     assert (off.status, off.found) == (OK, "disabled")
 
 
