@@ -11,7 +11,7 @@ from app_server.core.model.api_failures import RequestFailure
 from app_server.core.model.model_errors import UnexpectedStatus
 from app_server.core.model.prompt import Prompt, RequestSettings
 from app_server.core.model.quirks import Lessons, quirks_of
-from app_server.core.model.sent_items import SentItems
+from app_server.core.model.sent_items import SentItems, has_new_image
 from app_server.core.model.wires import ModelRequest, Wire, make_wire
 from app_server_protocol.structs import replace
 
@@ -59,7 +59,9 @@ class RequestForm:
         if lesson.forgets_thoughts:
             learnt = self._sent.forget_thoughts(asked.prompt.input)
         elif lesson.hides_images:
-            learnt = self._sent.hide_images(asked.prompt.input)
+            # Whoever has just sent an image is told that it was refused; what follows goes on without it.
+            is_new = has_new_image(asked.prompt.input)
+            learnt = self._sent.hide_images(asked.prompt.input) and not is_new
         else:
             self._lessons.learn(self._provider, asked.settings.model, lesson.quirks)
             learnt = True

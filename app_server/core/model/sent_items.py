@@ -73,6 +73,14 @@ def _has_image(item: ResponseItem) -> bool:
             return False
 
 
+def has_new_image(items: Sequence[ResponseItem]) -> bool:
+    """Return whether the user's last message has an image."""
+    last = next(
+        (each for each in reversed(items) if isinstance(each, MessageItem) and each.role == "user"), None
+    )
+    return last is not None and _has_image(last)
+
+
 def _without_images(item: ResponseItem) -> ResponseItem:
     hidden = InputText(text=HIDDEN_IMAGE)
     if isinstance(item, MessageItem):

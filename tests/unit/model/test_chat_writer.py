@@ -13,7 +13,7 @@ from app_server.core.model.catalogue import PLAIN
 from app_server.core.model.chat_writer import GOES_ON, NO_SIGNATURE, ChatWriter
 from app_server.core.model.prompt import FunctionTool, Prompt, RequestSettings
 from app_server.core.model.quirks import Quirks
-from app_server.core.model.sent_items import HIDDEN_IMAGE, SentItems
+from app_server.core.model.sent_items import HIDDEN_IMAGE, SentItems, has_new_image
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,
@@ -273,3 +273,10 @@ def test_what_a_provider_refused_of_the_history_is_not_sent_again() -> None:
     assert isinstance(shown[0], MessageItem)
     assert [getattr(part, "text", None) for part in shown[0].content] == ["look", HIDDEN_IMAGE]
     assert sent.of([*items, later])[0] is shown[0]
+
+
+def test_the_image_of_the_users_last_message_is_new() -> None:
+    picture = MessageItem(role="user", content=(InputImage(image_url=PICTURE),))
+    assert has_new_image([user("hi"), picture, call("1"), output("1")])
+    assert not has_new_image([picture, said("so"), user("go on")])
+    assert not has_new_image([])
