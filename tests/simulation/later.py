@@ -82,13 +82,18 @@ async def all_tell_the_same(world: "SimWorld") -> None:
 
 
 def _whole_messages(path: Path | None) -> Iterator[str]:
-    """Return the marks of messages that were not cut: old clients are shown no others."""
+    """Return the marks of messages that were not cut: old clients are shown no others. Words that joined a turn are an
+    item alone.
+    """
     lines = path.read_bytes().splitlines() if path is not None else ()
     for line in lines:
         with suppress(ValueError):
             payload = json.loads(line)["payload"]
             if payload.get("type") in ("user_message", "agent_message"):
                 yield from marks([payload["message"]])
+            item = payload.get("item") if payload.get("type") == "item_completed" else None
+            if item and item["type"] == "UserMessage" and "ordinal" in json.loads(line):
+                yield from marks([part.get("text", "") for part in item["content"]])
 
 
 async def beginning(world: "SimWorld") -> None:
