@@ -216,6 +216,14 @@ def call_arguments(call: responses.CallItem) -> dict[str, Json]:
             return lenient_arguments(call.arguments) or {}
 
 
+def is_json_object(text: str) -> bool:
+    """Return whether a text is a JSON object as it stands: providers parse the arguments of the history."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
 def lenient_arguments(text: str) -> dict[str, Json] | None:
     """Read the arguments that a model wrote; None for text that is no JSON object in any of the forms that occur.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from app_server.core.model.answers import (
@@ -23,6 +22,7 @@ from app_server.core.model.answers import (
     call_arguments,
     call_name,
     is_image,
+    is_json_object,
     output_images,
     output_text,
 )
@@ -185,7 +185,7 @@ class _Writing(Struct, frozen=True):
     def _call(self, call: AnsweredCall) -> Json:
         item = call.item
         written = json_bytes(call_arguments(item)).decode()
-        if isinstance(item, FunctionCall) and self.quirks.arguments == "text" and _is_object(item.arguments):
+        if isinstance(item, FunctionCall) and is_json_object(item.arguments):
             written = item.arguments
         made: dict[str, Json] = {
             "id": call.id,
@@ -241,14 +241,6 @@ class _Writing(Struct, frozen=True):
     def _no_thoughts(self) -> dict[str, Json]:
         name = self.quirks.thoughts_field
         return {name: ""} if self.quirks.empty_thoughts and name is not None else {}
-
-
-def _is_object(text: str) -> bool:
-    """Return whether a text is a JSON object as it stands: providers parse the arguments of the history."""
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, RecursionError):
-        return False
 
 
 def _options(prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> dict[str, Json]:

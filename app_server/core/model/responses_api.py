@@ -14,7 +14,7 @@ from typing import Final
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
-from app_server.core.model.answers import lenient_arguments
+from app_server.core.model.answers import is_json_object, lenient_arguments
 from app_server.core.model.api_failures import reported_failure
 from app_server.core.model.item_bytes import SCHEMA_NAME, ItemBytes, write_items
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
@@ -262,7 +262,9 @@ def _item_json(item: ResponseItem, quirks: Quirks) -> bytes:
     sent = without_origin(item)
     if isinstance(sent, MessageItem) and sent.role == "developer" and quirks.role != "developer":
         sent = sent.model_copy(update={"role": quirks.role})
-    elif isinstance(sent, FunctionCall) and quirks.arguments == "object":
+    elif (
+        isinstance(sent, FunctionCall) and quirks.arguments == "object" and not is_json_object(sent.arguments)
+    ):
         arguments = json_bytes(lenient_arguments(sent.arguments) or {}).decode()
         sent = sent.model_copy(update={"arguments": arguments})
     elif not quirks.custom_tools and isinstance(sent, CustomToolCall):

@@ -124,13 +124,16 @@ def context_line(turn: Turn) -> TurnContextItem:
     settings = turn.settings
     effort = known_effort(settings.effort)
     outbox = turn.services.outbox
+    follows_turns = (
+        outbox.identity or outbox.is_paginated
+    )  # lines of the conversation API are those of codex 0.58
     return TurnContextItem(
-        turn_id=turn.emitter.turn_id if outbox.identity or outbox.is_paginated else None,
+        turn_id=turn.emitter.turn_id if follows_turns else None,
         cwd=settings.cwd,
         approval_policy=settings.approval_policy,
         granular=settings.granular,
         active_permission_profile=stored_profile(settings),
-        permission_profile=stored_entries(settings.sandbox_policy, settings.cwd),
+        permission_profile=stored_entries(settings.sandbox_policy, settings.cwd) if follows_turns else None,
         sandbox_policy=without_profile(settings.sandbox_policy, settings.cwd),
         model=settings.model,
         effort=effort,
