@@ -78,6 +78,14 @@ def model_unknown(provider: str, model: str, offer: str = "") -> Problem:
     return Problem(what, "set `model` to one that it offers")
 
 
+def address_unknown(provider: str, url: str) -> Problem:
+    """`url` is what was asked, without its query."""
+    return Problem(
+        f"Nothing is served at {url}",
+        f"see `base_url` of the provider `{provider}`: that of most servers ends in `/v1`, and paths are added to it",
+    )
+
+
 def provider_unreachable(provider: str, origin: str, reason: str) -> Problem:
     return Problem(
         f"No connection to {origin}: {reason}",

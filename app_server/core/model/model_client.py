@@ -48,6 +48,8 @@ from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)
 
+NOT_FOUND = 404
+
 DRAIN_SECONDS = 0.02
 """A whole answer is followed by the end of the response; waiting for it this long lets the connection be used
 again.
@@ -205,7 +207,7 @@ class ModelClient:
                         continue
                 raise self._refused(login)
             if not outcome.again or attempt >= self.provider.request_max_retries:
-                raise await self._explained(outcome.error, settings.model)
+                raise await self._explained(outcome.error, settings.model, target)
             attempt += 1
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(self.retry_delay(attempt) if outcome.delay is None else outcome.delay)
@@ -219,11 +221,15 @@ class ModelClient:
         # Clients of the conversation API compare the text of this case.
         return Unauthorized(details=remedies.key_not_sent(self.provider.id))
 
-    async def _explained(self, error: ModelError, model: str) -> ModelError:
+    async def _explained(self, error: ModelError, model: str, target: Endpoint) -> ModelError:
         if isinstance(error, UnexpectedStatus) and error.model_unknown and error.status is not None:
             offer = "" if self.offer is None else await self.offer(model)
             problem = remedies.model_unknown(self.provider.id, model, offer)
             return UnexpectedStatus(error.status, error.body, problem, model_unknown=True)
+        where, path = origin(target.url), urlsplit(target.url).path
+        if isinstance(error, UnexpectedStatus) and error.status == NOT_FOUND and where and "/v" not in path:
+            problem = remedies.address_unknown(self.provider.id, f"{where}{path}")
+            return UnexpectedStatus(error.status, error.body, problem)
         return error
 
     def _report_attempt(

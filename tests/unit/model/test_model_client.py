@@ -338,6 +338,17 @@ async def test_an_unknown_model_is_told_as_such(status: int, body: Json) -> None
     )
 
 
+async def test_an_address_without_a_version_at_which_nothing_is_served_is_named() -> None:
+    named = "http://provider.test/responses"
+    with pytest.raises(ModelError, match="404 Not Found") as caught:
+        await ask(client_for(ScriptedHttp(refused(404, {})), base_url="http://me:pass@provider.test"))
+    assert f"Nothing is served at {named}; see `base_url` of the provider `mock`" in str(caught.value)
+    assert "pass" not in str(caught.value)
+    with pytest.raises(ModelError, match="404 Not Found") as caught:
+        await ask(client_for(ScriptedHttp(refused(404, {}))))
+    assert "base_url" not in str(caught.value)
+
+
 async def test_a_login_is_not_shown_to_other_providers() -> None:
     http = ScriptedHttp(FINE)
     await ask(client_for(http, login=Login("secret")))
