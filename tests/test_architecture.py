@@ -133,6 +133,7 @@ PURE_MODULES = {
     "app_server.core.mcp": {"faults", "offer"},
     "app_server.core.model": {
         *("api_failures", "catalogue", "chat_reader", "chat_writer", "model_facts", "payload", "prompt"),
+        *("messages_blocks", "messages_options", "messages_reader", "messages_writer"),
         *("responses_api", "served_models"),
     },
     "app_server.core.patch": {
@@ -160,6 +161,9 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 LATE_IMPORTS = {
     "app_server.core.model.chat_reader": "of one of the APIs of models",
     "app_server.core.model.chat_writer": "the same",
+    "app_server.core.model.messages_options": "the same",
+    "app_server.core.model.messages_reader": "the same",
+    "app_server.core.model.messages_writer": "the same",
     "app_server.core.model.refusals": "for requests that a provider refused",
     "app_server.core.model.text_calls": "for models of local servers",
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",

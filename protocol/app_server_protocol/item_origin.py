@@ -3,13 +3,18 @@
 An origin is stored with its item. No client and no provider is sent it, and no published schema has it.
 """
 
-from typing import Annotated, Protocol, Self, TypeVar
+from typing import Annotated, Final, Protocol, Self, TypeVar
 
 import msgspec
 from pydantic import PlainSerializer, PlainValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from app_server_protocol.structs import EngineStruct, Json, shown
+
+FAILED: Final = "failed"
+"""Key of `kept` in the origin of an output: whether the tool has failed. Only outputs of calls that came over the
+Messages API have an origin: that API is told so, in the same words after a restart.
+"""
 
 
 class ItemOrigin(EngineStruct, omit_defaults=True):

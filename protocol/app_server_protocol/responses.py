@@ -177,6 +177,7 @@ class FunctionCallOutput(EngineModel):
     type: Literal["function_call_output"] = "function_call_output"
     call_id: str
     output: FunctionCallOutputPayload
+    origin: Origin = omit_none()
 
 
 class CustomToolCall(EngineModel):
@@ -195,6 +196,7 @@ class CustomToolCallOutput(EngineModel):
     type: Literal["custom_tool_call_output"] = "custom_tool_call_output"
     call_id: str
     output: str
+    origin: Origin = omit_none()
 
 
 class SearchAction(EngineModel):

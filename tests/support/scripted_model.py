@@ -172,6 +172,9 @@ class ScriptedModel(LoopbackServer):
     aside: Callable[[Json], Reply | None] = lambda body: None
     """What answers a request that may come at any time, such as for a title; it takes no reply and is not recorded."""
 
+    author: Callable[[ModelRequest], Reply] | None = None
+    """What answers in place of the replies."""
+
     offered: Sequence[str] = ()
     """The models that the provider lists."""
 
@@ -183,8 +186,12 @@ class ScriptedModel(LoopbackServer):
         body = json.loads(request.body)
         answer = self.aside(body)
         if answer is None:
-            self.requests.append(ModelRequest(request.path, request.headers, body))
-            answer = self.replies.pop(0) if self.replies else SCRIPT_ENDED
+            asked = ModelRequest(request.path, request.headers, body)
+            self.requests.append(asked)
+            if self.author is not None:
+                answer = self.author(asked)
+            else:
+                answer = self.replies.pop(0) if self.replies else SCRIPT_ENDED
         if answer.status != 200:
             await stream.send(whole_response(answer.status, answer.body or b"", dict(answer.headers)))
             return True

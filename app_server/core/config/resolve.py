@@ -1,5 +1,5 @@
 """Turns merged settings into a `Config`: checks every key, applies every default, and warns about unknown keys. First
-the sections that are more than fields: providers (built-in ones, too), MCP servers, telemetry, approval policy.
+the sections that are more than fields: models, MCP servers, telemetry, approval policy.
 
 It reads the two instruction files that settings may name, and nothing else: settings never come from the workspace. The
 layer of a value no longer matters here.
@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import Any
 
 from app_server.beneath import read_named
 from app_server.core.config import types
@@ -28,6 +27,7 @@ from app_server.core.config.permission_profiles import (
     profile_warnings,
 )
 from app_server.core.config.profile_settings import ProfileSettings
+from app_server.core.config.providers import read_providers
 from app_server.core.config.settings_reader import SettingsTable, derive_error, did_you_mean, plain_name
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
@@ -45,76 +45,6 @@ from app_server_protocol.policy import (
     changeable_folders,
 )
 from app_server_protocol.structs import replace
-
-LOCAL_PORTS = {"oss": 11434, "ollama": 11434, "lmstudio": 1234}
-"""Of the local servers, by their ids."""
-
-
-def built_in_providers(
-    env: Mapping[str, str], openai_base_url: str | None = None
-) -> Mapping[str, types.ProviderConfig]:
-    """Return OpenAI and the local servers. Environment variables can change their addresses, a setting OpenAI's."""
-    local = env.get("CODEX_OSS_BASE_URL")
-    port = env.get("CODEX_OSS_PORT", "")
-    port = port if port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536 else ""
-    openai = types.ProviderConfig(
-        id=types.OPENAI,
-        name="OpenAI",
-        base_url=openai_base_url or env.get("OPENAI_BASE_URL") or None,
-        wire_api=types.WireApi.RESPONSES,
-        says_wire=True,
-        env_http_headers=MappingProxyType(
-            {"OpenAI-Organization": "OPENAI_ORGANIZATION", "OpenAI-Project": "OPENAI_PROJECT"}
-        ),
-        requires_openai_auth=True,
-    )
-    local_servers = {
-        id: types.ProviderConfig(
-            id=id, name="gpt-oss", base_url=local or f"http://localhost:{port or usual}/v1"
-        )
-        for id, usual in LOCAL_PORTS.items()
-    }
-    return MappingProxyType({types.OPENAI: openai, **local_servers})
-
-
-def read_providers(
-    settings: SettingsTable, env: Mapping[str, str], warnings: list[types.SettingsWarning]
-) -> Mapping[str, types.ProviderConfig]:
-    """Return the built-in providers and the user's, who cannot redefine one: its key must go to its own host."""
-    built_in = built_in_providers(env, settings.get("openai_base_url"))
-    tables = settings.table("model_providers").tables
-    found: dict[str, types.ProviderConfig] = {}
-    for name, table in tables.items():
-        if name not in built_in:
-            found[name] = types.ProviderConfig(id=name, **_provider_fields(table))
-    for name, provider in built_in.items():
-        changed = _provider_fields(tables[name], partial=True) if name in tables else {}
-        if provider.requires_openai_auth and (fixed := [key for key in changed if key not in OPEN_FIELDS]):
-            what = ", ".join(f"`{key}`" for key in fixed)
-            text = f"{what} of `model_providers.{name}` is ignored: `{name}` is built in, and its key goes to its host"
-            warnings.append(types.SettingsWarning(text, ("model_providers", name)))
-            changed = {key: value for key, value in changed.items() if key in OPEN_FIELDS}
-        found[name] = replace(provider, **changed) if changed else provider
-    return MappingProxyType(found)
-
-
-OPEN_FIELDS = frozenset(
-    {
-        *("request_max_retries", "stream_max_retries", "stream_idle_timeout_ms", "quirks"),
-        *("http_headers", "env_http_headers", "query_params"),
-    }
-)
-"""Settings of a built-in provider that say nothing of where its key goes."""
-
-
-def _provider_fields(table: SettingsTable, *, partial: bool = False) -> dict[str, Any]:
-    """Return what a table says of a provider. `partial`: of one that is built in."""
-    fields = table.fields(types.ProviderConfig, partial=partial)
-    if (wire := table.get("wire") or fields.get("wire_api")) is not None:
-        fields |= {"wire_api": wire, "says_wire": True}
-    if (quirks := table.tables.get("quirks")) is not None:
-        fields["quirks"] = MappingProxyType(dict(quirks.values))
-    return fields
 
 
 def read_models(settings: SettingsTable, place: types.SettingsPlace, policy: SandboxPolicy) -> ModelTables:

@@ -217,16 +217,21 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "base_url": Setting(TEXT, "the address up to and with `/v1` or the like"),
         "wire": Setting(
             choice(types.WireApi),
-            "the API that it speaks: Responses or Chat Completions; unset: as is known of the provider's host, or else"
-            " Chat Completions",
+            "the API that it speaks: Responses, Chat Completions or Anthropic's Messages; unset: as is known of the"
+            " provider's host, or else Chat Completions",
             None,
         ),
         "wire_api": Setting(
             choice(types.WireApi),
-            "the same, by a name that codex reads, too; it refuses `chat` from 0.169 on",
+            "the same, by a name that codex reads, too; it refuses `chat` from 0.169 on, and `messages`",
         ),
         "auth": Setting(
-            one_of(("bearer", "x-api-key")), "the header that carries the key: `authorization` or `x-api-key`"
+            one_of(("bearer", "x-api-key")),
+            "the header that carries the key: `authorization` or `x-api-key`; unset: as the API has it",
+        ),
+        "cache_ttl": Setting(
+            one_of(("5m", "1h")),
+            "of the Messages API: how long the provider keeps what it caches; unset: 5 minutes",
         ),
         "env_key": Setting(TEXT, "the variable of the server's environment that holds the key"),
         "env_key_instructions": Setting(TEXT, "what is shown to the user where that variable is not set"),
@@ -363,7 +368,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         " background_terminal_max_timeout model_catalog_url commit_attribution mcp_oauth_callback_port",
     ),
     SettingsPart(OF_OTHERS, "model_providers.NAME"): _names(
-        ANYTHING, "supports_websockets websocket_connect_timeout_ms aws gateway_oauth cache_ttl"
+        ANYTHING, "supports_websockets websocket_connect_timeout_ms aws gateway_oauth"
     ),
     SettingsPart(OF_OTHERS, "mcp_servers.NAME"): {
         "bearer_token": Setting(

@@ -28,6 +28,7 @@ from app_server_protocol.policy import (
 from app_server_protocol.structs import Discreet, Json
 
 OPENAI = "openai"
+ANTHROPIC = "anthropic"
 
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
@@ -37,6 +38,7 @@ class WireApi(StrEnum):
 
     RESPONSES = "responses"
     CHAT = "chat"
+    MESSAGES = "messages"
 
 
 class ProviderConfig(Discreet, frozen=True, kw_only=True):
@@ -52,7 +54,9 @@ class ProviderConfig(Discreet, frozen=True, kw_only=True):
     says_wire: bool = False
     """Whether somebody chose the API; else it is as is known of the provider's host."""
     auth: str | None = None
-    """Header that carries the key: `bearer` or `x-api-key`; None: `bearer`."""
+    """Header that carries the key: `bearer` or `x-api-key`; None: as the API has it."""
+    cache_ttl: str | None = None
+    """Of the Messages API: how long the provider keeps what it caches, `5m` or `1h`; None for its own choice."""
     query_params: Mapping[str, str] = NO_ENTRIES
     http_headers: Mapping[str, str] = NO_ENTRIES
     env_http_headers: Mapping[str, str] = NO_ENTRIES

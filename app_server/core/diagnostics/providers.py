@@ -13,7 +13,7 @@ import anyio
 from app_server.core import remedies
 from app_server.core.auth.credentials import Credentials
 from app_server.core.caller import ClientIdentity
-from app_server.core.config.resolve import built_in_providers
+from app_server.core.config.providers import built_in_providers
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.errors import ModelError
 from app_server.core.http.address import origin

@@ -88,6 +88,22 @@ def is_image(part: object) -> TypeIs[responses.InputImage]:
     return isinstance(part, responses.InputImage)
 
 
+def split_leading(exchanges: Sequence[Exchange]) -> tuple[list[str], Sequence[Exchange]]:
+    """Return the developer messages before the conversation, and the exchanges without them."""
+    first = exchanges[0] if exchanges else None
+    if not isinstance(first, UserInput):
+        return [], exchanges
+    count = next((n for n, each in enumerate(first.messages) if each.role == "user"), len(first.messages))
+    texts = [plain_text(each.content) for each in first.messages[:count]]
+    left = first.messages[count:]
+    return texts, [UserInput(left), *exchanges[1:]] if left else exchanges[1:]
+
+
+def plain_text(parts: Sequence[responses.ContentItem]) -> str:
+    """Return the text of a message's parts."""
+    return "".join(part.text for part in parts if not is_image(part))
+
+
 class Exchanges:
     """The exchanges of the last request. The next one repeats nearly all of it, and is grouped from there on."""
 
@@ -144,12 +160,26 @@ class Grouping:
     def _answer(self, item: ResponseItem) -> ModelAnswer:
         """Return the answer that an item of the model is part of."""
         last = self.exchanges[-1] if self.exchanges else None
+        if isinstance(last, UserInput) and (before := self._interrupted(item)) is not None:
+            before.written = None
+            return before
         if not isinstance(last, ModelAnswer) or not self._belongs(item, last):
             last = ModelAnswer()
             self._has_output = False
             self.exchanges.append(last)
         last.written = None
         return last
+
+    def _interrupted(self, item: ResponseItem) -> ModelAnswer | None:
+        """Return the answer before the user's last input if an item is part of it: what a tool hands over besides its
+        output, such as an image, is stored between the calls of one answer. None if it is not.
+        """
+        before, origin = self.exchanges[-2] if len(self.exchanges) > 1 else None, origin_of(item)
+        if origin is None or not isinstance(before, ModelAnswer) or before.origin is None:
+            return None
+        # An id that ends so has no part of the provider's, and may come again after a restart.
+        is_same = before.origin.answer == origin.answer and not origin.answer.endswith("-")
+        return before if is_same and before.calls else None
 
     def _belongs(self, item: ResponseItem, answer: ModelAnswer) -> bool:
         mine, its = answer.origin, origin_of(item)
@@ -162,7 +192,9 @@ class Grouping:
         call = AnsweredCall(self._ids.of(key[1]), item)
         answer.items.append(item)
         answer.calls.append(call)
-        self._waiting.setdefault(key, []).append((answer, call))
+        # An older answer's call of the same id has no output any more.
+        same = [each for each in self._waiting.get(key, ()) if each[0] is answer]
+        self._waiting[key] = [*same, (answer, call)]
 
     def _output(self, item: responses.OutputItem) -> None:
         self._has_output = True

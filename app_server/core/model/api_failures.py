@@ -135,7 +135,8 @@ def reported_failure(error: Json) -> ModelError:
         failed = request_failure(code, {}, json_bytes({"error": details}))
         if not failed.again:
             return failed.error
-        delay, code = failed.delay, "server_is_overloaded" if code == OVERLOADED_STATUS else code
+        delay = failed.delay
+        code = {OVERLOADED_STATUS: model_errors.OVERLOADED, 429: "rate_limit_exceeded"}.get(code, code)
         return model_errors.response_failed(model_errors.excerpt(message), code, delay)
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
     if delay is not None and delay > LONGEST_WAIT:
@@ -215,7 +216,8 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
         return _overloaded(status, headers, message, kinds, text)
     if status == 403 and "Cloudflare" in text and "blocked" in text:
         return RequestFailure(model_errors.access_blocked(status))
-    if status in (400, 404) and ("model_not_found" in kinds or re.search(_NO_MODEL, message)):
+    names_model = "not_found_error" in kinds and message.startswith("model:")
+    if status in (400, 404) and (names_model or "model_not_found" in kinds or re.search(_NO_MODEL, message)):
         return RequestFailure(model_errors.UnexpectedStatus(status, text, model_unknown=True))
     return RequestFailure(model_errors.UnexpectedStatus(status, text))
 
@@ -253,11 +255,21 @@ def _delay_of_body(message: str, text: str) -> float | None:
 def _reset(headers: Mapping[str, str]) -> float | None:
     """Return the seconds until a limit that is used up is reset, as gateways write it: `6m0s`, `850ms`."""
     for name, left in headers.items():
-        if "ratelimit-remaining" in name and left.strip() == "0":
-            kind = headers.get(name.replace("remaining", "reset"), "")
-            if (delay := delay_in(f"try again in {kind}")) is not None:
+        if "ratelimit" in name and "remaining" in name and left.strip() == "0":
+            reset = headers.get(name.replace("remaining", "reset"), "")
+            delay = _until(reset, headers) if "T" in reset else delay_in(f"try again in {reset}")
+            if delay is not None:
                 return delay
     return None
+
+
+def _until(time: str, headers: Mapping[str, str]) -> float | None:
+    """Return the seconds from the response's own date until a time such as `2026-11-28T10:00:30Z`."""
+    try:
+        until = datetime.fromisoformat(time).replace(tzinfo=None) - _date(headers["date"])
+    except (KeyError, ValueError):
+        return None
+    return max(until.total_seconds(), 0.0)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -25,6 +25,7 @@ from app_server.core.model.answers import (
     is_json_object,
     output_images,
     output_text,
+    split_leading,
 )
 from app_server.core.model.item_bytes import SCHEMA_NAME
 from app_server.core.model.prompt import (
@@ -69,7 +70,7 @@ class ChatWriter:
         form = (quirks, provider, settings.model, sees_images)
         exchanges = self._exchanges.of(prompt.input, quirks.tool_ids, form)
         writing = _Writing(quirks, provider, sees_images)
-        leading, rest = _leading(exchanges)
+        leading, rest = split_leading(exchanges)
         system = "\n\n".join(text for text in (prompt.instructions, *leading) if text.strip())
         messages: list[bytes] = []
         if system:
@@ -77,21 +78,6 @@ class ChatWriter:
         messages += writing.messages(rest)
         head = b'{"model":%b,"messages":[%b],' % (json_bytes(settings.model), b",".join(messages))
         return head + json_bytes(_options(prompt, settings, quirks))[1:]
-
-
-def _leading(exchanges: Sequence[Exchange]) -> tuple[list[str], Sequence[Exchange]]:
-    """Return the developer messages before the conversation, and the exchanges without them."""
-    first = exchanges[0] if exchanges else None
-    if not isinstance(first, UserInput):
-        return [], exchanges
-    count = next((n for n, each in enumerate(first.messages) if each.role == "user"), len(first.messages))
-    texts = [_text(each.content) for each in first.messages[:count]]
-    left = first.messages[count:]
-    return texts, [UserInput(left), *exchanges[1:]] if left else exchanges[1:]
-
-
-def _text(parts: Sequence[responses.ContentItem]) -> str:
-    return "".join(part.text for part in parts if not isinstance(part, InputImage))
 
 
 class _Writing(Struct, frozen=True):

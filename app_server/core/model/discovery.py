@@ -19,7 +19,7 @@ from app_server.core.errors import ModelError
 from app_server.core.http.exchange import Http, HttpFailure, HttpRequest
 from app_server.core.model import served_models as reading
 from app_server.core.model.catalogue import bundled
-from app_server.core.model.endpoints import endpoint, own_key
+from app_server.core.model.endpoints import ANTHROPIC_VERSION, endpoint, own_key
 from app_server.core.model.model_errors import excerpt, status_line
 from app_server.core.model.payload import parse_object
 from app_server.core.model.quirks import quirks_of
@@ -31,9 +31,6 @@ TOTAL_SECONDS = 10.0
 
 BODY_LIMIT = 4 * 1024 * 1024
 """Bytes of an answer, at most."""
-
-ANTHROPIC_VERSION = "2023-06-01"
-"""Version of Anthropic's API, which every request to it names."""
 
 MOST_SHOWN = 8
 """Models of an Ollama whose capabilities are asked for one by one, where its list does not say them."""

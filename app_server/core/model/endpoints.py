@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Protocol
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from app_server.core import remedies
 from app_server.core.auth.credentials import AuthMethod, Credentials
@@ -13,11 +13,22 @@ from app_server.core.caller import ClientIdentity
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ModelError
 from app_server.core.model.model_errors import missing_variable
+from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.structs import Discreet
 
 OPENAI_URL = "https://api.openai.com/v1"
 CHATGPT_URL = "https://chatgpt.com/backend-api/codex"
 AZURE_HOSTS = ("openai.azure.", "cognitiveservices.azure.", "aoai.azure.", "azure-api.", "azurefd.")
+
+ANTHROPIC_VERSION = "2023-06-01"
+"""Version of the Messages API that is spoken."""
+
+AMAZON = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+VERTEX = "aiplatform.googleapis.com"
+SIGNED_ONLY = (
+    "Amazon Bedrock and Vertex AI need signed requests, which are not spoken here; use a gateway such as"
+    " LiteLLM."
+)
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +65,8 @@ def endpoint(
 ) -> Endpoint:
     """`login` counts where the provider has no key of its own. Raises ModelError."""
     headers = {"originator": identity.originator, "user-agent": identity.user_agent}
+    if provider.wire_api is WireApi.MESSAGES:
+        headers["anthropic-version"] = ANTHROPIC_VERSION
     headers |= {name.lower(): value for name, value in provider.http_headers.items()}
     for name, variable in provider.env_http_headers.items():
         value = env.get(variable, "").strip()
@@ -62,10 +75,11 @@ def endpoint(
     key = own_key(provider, env, login)
     secret = (key or (login.bearer if login else "") or "").strip() or None
     if secret is not None:
-        if provider.auth == "x-api-key":
-            headers["x-api-key"] = secret
+        carried = _carried(secret, key_source(provider, env, login))
+        if _sends_api_key(provider):
+            headers["x-api-key"] = carried
         else:
-            headers["authorization"] = _bearer(secret, key_source(provider, env, login))
+            headers["authorization"] = f"Bearer {carried}"
     if key is None and login is not None and login.method is AuthMethod.CHATGPT and login.account_id:
         headers["chatgpt-account-id"] = login.account_id
     chatgpt = key is None and login is not None and login.method is AuthMethod.CHATGPT
@@ -112,18 +126,36 @@ def _url(provider: ProviderConfig, path: str, *, chatgpt: bool) -> str:
         if not provider.requires_openai_auth:
             raise ModelError(str(remedies.no_base_url(provider.id)))
         base = CHATGPT_URL if chatgpt else OPENAI_URL
+    if provider.wire_api is WireApi.MESSAGES and _wants_signature(base):
+        raise ModelError(SIGNED_ONLY, ErrorClass.BAD_REQUEST)
     query = urlencode(dict(provider.query_params))
     return f"{base.rstrip('/')}/{path}" + (f"?{query}" if query else "")
 
 
-def _bearer(secret: str, source: str | None) -> str:
-    """Return the value of the header. Raises ModelError for a key that none can carry."""
+def _wants_signature(url: str) -> bool:
+    """Return whether a host is one of the clouds that take signed requests only."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return (host.startswith("bedrock") and host.endswith(AMAZON)) or host.endswith(VERTEX)
+
+
+def _sends_api_key(provider: ProviderConfig) -> bool:
+    """Return whether the key goes into the header `x-api-key`, as the Messages API has it."""
+    if provider.auth is None:
+        return provider.wire_api is WireApi.MESSAGES
+    return provider.auth == "x-api-key"
+
+
+def _carried(secret: str, source: str | None) -> str:
+    """Return a key as a header carries it. Raises ModelError for one that no header can carry."""
     if not (secret.isascii() and secret.isprintable() and " " not in secret):
         raise ModelError(
             f"The key {source or 'of the provider'} holds a blank, a line end or a character beyond ASCII, with which"
             " it cannot be sent; store it again"
         )
-    return f"Bearer {secret}"
+    return secret
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:

@@ -60,6 +60,9 @@ BODY_LIMIT = 64 * 1024
 
 BODY_SECONDS = 10.0
 
+LISTED_HEADERS = frozenset({"anthropic-beta"})
+"""Headers whose value is a list: a configured one is joined with that of the request."""
+
 SHORTEST_SECRET = 4
 """Characters of a credential that is looked for in responses: shorter ones are in too many words."""
 
@@ -252,7 +255,9 @@ class ModelClient:
             "accept": "text/event-stream",
             "content-type": "application/json",
         }
-        headers |= self._form.wire.headers(asked)
+        for name, value in self._form.wire.headers(asked).items():
+            listed = name in LISTED_HEADERS and name in headers
+            headers[name] = f"{headers[name]},{value}" if listed else value
         return Endpoint(target.url, headers, target.secret)
 
     async def _send(

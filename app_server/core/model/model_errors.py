@@ -130,9 +130,11 @@ INCOMPLETE = {
 """Why a provider stopped in the middle of an answer, in its own words."""
 
 
-def incomplete_response(reason: str) -> ModelError:
-    """Tell of a provider that stopped in the middle, and why."""
-    text = f"The model's answer is incomplete, reason: {excerpt(reason)}"
+def incomplete_response(reason: str, words: str = "") -> ModelError:
+    """Tell of a provider that stopped in the middle, and why, with its own words if there are any."""
+    text = (
+        f"The model's answer is incomplete, reason: {excerpt(reason)}{f': {excerpt(words)}' if words else ''}"
+    )
     return ModelError(text, INCOMPLETE.get(reason, ErrorClass.OTHER))
 
 

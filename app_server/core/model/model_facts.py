@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from app_server.core.config.model_tables import ModelTables
-from app_server.core.config.types import OPENAI, Config, ProviderConfig, WireApi
+from app_server.core.config.types import ANTHROPIC, OPENAI, Config, ProviderConfig, WireApi
 from app_server.core.errors import ConfigError
 from app_server.core.model.catalogue import (
     PLAIN,
@@ -174,10 +174,6 @@ class ModelFacts:
     def names(self) -> list[str]:
         """Return the models that lists show."""
         return [row.slug for row in self.listed() if not row.hidden]
-
-
-ANTHROPIC: Final = "anthropic"
-"""Id of the provider of Claude."""
 
 
 def _over(row: ModelRow, said: ModelRow) -> ModelRow:

@@ -129,6 +129,8 @@ class Completed(Struct, frozen=True):
     """The response is complete. No event follows."""
 
     usage: TokenUsage | None
+    paused: bool = False
+    """Whether the provider asks to be asked on with what it has said so far."""
 
 
 ModelEvent = (

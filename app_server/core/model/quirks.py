@@ -31,7 +31,7 @@ OPTIONAL: Final = (
         "verbosity",
     ),
     *("prompt_cache_key", "service_tier", "include", "tool_choice", "cache_control", "max_completion_tokens"),
-    "response_format",
+    *("response_format", "thinking", "output_config"),
 )
 """Fields of a request that may be left out if a provider refuses them."""
 

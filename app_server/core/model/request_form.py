@@ -31,6 +31,8 @@ class RequestForm:
         self._provider, self._lessons = provider, lessons
         self._sent = SentItems()
         self._answers = 0
+        self._head: tuple[object, ...] | None = None
+        """Instructions and tools of the last request that offered tools."""
 
     def begin_answer(self) -> None:
         """Count another answer: its items are told apart from those of others by its number."""
@@ -38,6 +40,8 @@ class RequestForm:
 
     def request(self, prompt: Prompt, settings: RequestSettings) -> ModelRequest:
         """Return the request as this provider wants it, by all that was learnt until now."""
+        if settings.row.checks_head and settings.row.thoughts == "signed" and prompt.tools:
+            self._check_head(prompt)
         sent = self._sent.of(prompt.input)
         return ModelRequest(
             prompt=prompt if sent is prompt.input else replace(prompt, input=sent),
@@ -47,7 +51,15 @@ class RequestForm:
             ),
             provider=self._provider.id,
             answer=f"{self._answers}-",
+            cache_ttl=self._provider.cache_ttl,
         )
+
+    def _check_head(self, prompt: Prompt) -> None:
+        """Forget the thoughts that were signed for other instructions or tools: the provider refuses them."""
+        head = (prompt.instructions, *prompt.tools)
+        if self._head is not None and head != self._head:
+            self._sent.forget_thoughts(prompt.input)
+        self._head = head
 
     def learns(self, failure: RequestFailure, asked: ModelRequest, body: bytes) -> bool:
         """Return whether a refusal teaches how the request would be taken; it counts from now on."""

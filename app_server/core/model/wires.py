@@ -32,6 +32,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """Id of the provider."""
     answer: str
     """Id of the answer in the conversation."""
+    cache_ttl: str | None = None
+    """How long the provider keeps what it caches; None for its own choice."""
 
 
 class Wire(Protocol):
@@ -101,10 +103,7 @@ class ChatWire:
         return body
 
     def decoder(self, asked: ModelRequest) -> WireDecoder:
-        origin = ItemOrigin(
-            answer=asked.answer, provider=asked.provider, model=asked.settings.model, wire=WireApi.CHAT.value
-        )
-        quirks = asked.quirks
+        origin, quirks = _origin(asked, WireApi.CHAT), asked.quirks
         sieve = None
         if quirks.text_calls or quirks.think_tags != "none":
             text_calls = _TEXT_CALLS.get()
@@ -119,6 +118,44 @@ class ChatWire:
 
     def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:
         return []
+
+
+_MESSAGES_WRITER = Lazy(lambda: import_module("app_server.core.model.messages_writer").MessagesWriter)
+_MESSAGES_READER = Lazy(lambda: import_module("app_server.core.model.messages_reader").MessagesDecoder)
+_MESSAGES_OPTIONS = Lazy(lambda: import_module("app_server.core.model.messages_options"))
+
+
+class MessagesWire:
+    """The Anthropic Messages API."""
+
+    path = "messages"
+
+    def __init__(self) -> None:
+        self._writer = _MESSAGES_WRITER.get()()
+
+    def headers(self, asked: ModelRequest) -> Mapping[str, str]:
+        headers: Mapping[str, str] = _MESSAGES_OPTIONS.get().headers_of(asked.settings)
+        return headers
+
+    def body(self, asked: ModelRequest) -> bytes:
+        body: bytes = self._writer.body(
+            asked.prompt, asked.settings, asked.quirks, asked.provider, asked.cache_ttl
+        )
+        return body
+
+    def decoder(self, asked: ModelRequest) -> WireDecoder:
+        decoder: WireDecoder = _MESSAGES_READER.get()(_origin(asked, WireApi.MESSAGES))
+        return decoder
+
+    def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:
+        return []
+
+
+def _origin(asked: ModelRequest, wire: WireApi) -> ItemOrigin:
+    """Return the origin of the items of an answer."""
+    return ItemOrigin(
+        answer=asked.answer, provider=asked.provider, model=asked.settings.model, wire=wire.value
+    )
 
 
 def _required(prompt: Prompt) -> dict[str, frozenset[str]]:
@@ -140,4 +177,10 @@ def _is_quoted(block: str, prompt: Prompt) -> bool:
 
 def make_wire(api: WireApi) -> Wire:
     """Return an API for a conversation."""
-    return ChatWire() if api is WireApi.CHAT else ResponsesWire()
+    match api:
+        case WireApi.CHAT:
+            return ChatWire()
+        case WireApi.MESSAGES:
+            return MessagesWire()
+        case WireApi.RESPONSES:
+            return ResponsesWire()

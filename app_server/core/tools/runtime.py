@@ -17,6 +17,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from app_server.core.config.types import WireApi
 from app_server.core.context.text_for_model import aborted_by_user
 from app_server.core.tools.contract import (
     Tool,
@@ -27,11 +28,14 @@ from app_server.core.tools.contract import (
     ToolTurn,
     text_output,
 )
+from app_server_protocol.item_origin import FAILED
 from app_server_protocol.responses import (
     CallItem,
     CustomToolCall,
     FunctionCall,
+    FunctionCallOutputPayload,
     LocalShellCall,
+    OutputItem,
     ResponseItem,
     call_key,
     output_of,
@@ -91,7 +95,8 @@ class CallRun(Struct):
     """Its output for the model, once it has finished."""
 
     def finish(self, output: ToolOutput) -> None:
-        self.output_items = [output_of(self.item, output.payload), *output.followup_items]
+        answer = output_of(self.item, output.payload)
+        self.output_items = [_with_failure(self.item, answer, output.payload), *output.followup_items]
 
     def items(self, now: float) -> list[ResponseItem]:
         """Return the call with its output; a call that did not finish gets one."""
@@ -99,6 +104,14 @@ class CallRun(Struct):
             what = aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS)
             self.finish(text_output(what, success=False))
         return [self.item, *self.output_items]
+
+
+def _with_failure(call: CallItem, output: OutputItem, payload: FunctionCallOutputPayload) -> OutputItem:
+    """Return an output that says whether its tool failed, where the API of its call has a field for that."""
+    origin = call.origin
+    if payload.success is not False or origin is None or origin.wire != WireApi.MESSAGES.value:
+        return output
+    return output.model_copy(update={"origin": replace(origin, kept={FAILED: True})})
 
 
 class ToolRuntime:

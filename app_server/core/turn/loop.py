@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -25,6 +25,9 @@ from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.events.commands import TurnDiffEvent
 from app_server_protocol.events.notices import ErrorEvent, WarningEvent
 from app_server_protocol.responses import ResponseItem
+
+MOST_PAUSES: Final = 3
+"""Answers of one turn after which a provider is asked on because it paused."""
 
 
 class ContextStillFull(CoreError):
@@ -95,6 +98,7 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             await self._made_room()
         self._record_opening(opening)
         await self.steps.prepare()
+        pauses = 0
         while True:
             for words in self.take_input():
                 self._record_words(words, announced=False)
@@ -104,6 +108,9 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             items = self.model_call.hand_over(reply)
             self.model_call.transcript.record(self.model_call.emitter, items)
             self.steps.after_reply(calls=reply.calls)
+            if reply.paused and pauses < MOST_PAUSES:
+                pauses += 1
+                continue
             if at_begin and not reply.calls and not self.has_steered():
                 return last_assistant_text(items)
             if await self._made_room():

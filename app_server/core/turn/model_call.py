@@ -76,6 +76,8 @@ class ModelReply(Struct):
 
     entries: list[responses.ResponseItem | CallRun] = msgspec.field(default_factory=list)
     completed: bool = False
+    paused: bool = False
+    """Whether the provider asks to be asked on."""
 
     @property
     def calls(self) -> bool:
@@ -153,7 +155,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
 
     def _lacks_answer(self, reply: ModelReply) -> bool:
         """Return whether a turn would end with nothing said, as small models answer now and then."""
-        return self.settings.wants_answer and self.tools is not None and reply.is_empty
+        return self.settings.wants_answer and self.tools is not None and reply.is_empty and not reply.paused
 
     def hand_over(self, reply: ModelReply) -> list[responses.ResponseItem]:
         """Return the items of an answer for who records them now: until then an interrupt keeps them."""
@@ -232,7 +234,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                     if event.usage is not None:
                         self.tokens.add(event.usage, self.context_window)
                     self._emit_tokens()
-                    reply.completed = True
+                    reply.completed, reply.paused = True, event.paused
                     return
                 case _:
                     assembler.take(event)

@@ -64,7 +64,7 @@ def test_a_wrong_setting_that_guards_is_an_error(tmp_path: Path, text: str, prob
         ("[mcp_servers.x]\ncommand = 'a'\ntool_timeout_sec = nan", "a number of seconds above zero"),
         ("[mcp_servers.\"a b\"]\ncommand = 1", "`mcp_servers.'a b'.command` must be a string"),
         ("[model_providers.q]\nbase_url = 'x'", "`model_providers.q.name` is missing"),
-        ("[model_providers.q]\nname = 'x'\nwire_api = 'soap'", "one of `responses`, `chat`, not 'soap'"),
+        ("[model_providers.q]\nname = 'x'\nwire_api = 'soap'", "one of `responses`, `chat`, `messages`, not 'soap'"),
         ("[model_providers.q]\nname = 'x'\nhttp_headers = { a = 1 }", "must be a table of strings"),
         ("[tools]\nweb_search = 7", "`tools.web_search` must be true or false"),
         ("[features]\nunified_exec = 'yes'", "`features.unified_exec` must be true or false"),

@@ -14,7 +14,7 @@ import pytest
 from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.caller import CurrentCaller
 from app_server.core.config.model_tables import ModelSettings, ModelTables
-from app_server.core.config.resolve import built_in_providers
+from app_server.core.config.providers import built_in_providers
 from app_server.core.config.types import Config, ProviderConfig, WireApi
 from app_server.core.errors import ConfigError
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest

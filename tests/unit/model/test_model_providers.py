@@ -49,6 +49,36 @@ def test_headers_from_configuration_and_environment() -> None:
     }
 
 
+def test_the_messages_api_has_its_own_headers_unless_the_user_says_otherwise() -> None:
+    def headers(**fields: Json) -> dict[str, str]:
+        found = resolve({"KEY": "key-1"}, env_key="KEY", wire_api=WireApi.MESSAGES, **fields).headers
+        return {name: value for name, value in found.items() if name not in ("originator", "user-agent")}
+
+    assert headers() == {"anthropic-version": "2023-06-01", "x-api-key": "key-1"}
+    own: dict[str, Json] = {"auth": "bearer", "http_headers": {"Anthropic-Version": "2030-01-01"}}
+    assert headers(**own) == {"anthropic-version": "2030-01-01", "authorization": "Bearer key-1"}
+    assert resolve({"KEY": "k"}, env_key="KEY", auth="x-api-key").headers["x-api-key"] == "k"
+    with pytest.raises(ModelError, match="cannot be sent"):
+        resolve({"KEY": "two words"}, env_key="KEY", wire_api=WireApi.MESSAGES)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "bedrock-runtime.us-east-1.amazonaws.com",
+        "bedrock-runtime.cn-north-1.amazonaws.com.cn",
+        "us-east5-aiplatform.googleapis.com",
+        "aiplatform.googleapis.com",
+    ],
+)
+def test_hosts_that_want_signed_requests_are_refused_over_the_messages_api(host: str) -> None:
+    url = f"https://{host}/v1"
+    with pytest.raises(ModelError, match="use a gateway such as LiteLLM"):
+        resolve(base_url=url, wire_api=WireApi.MESSAGES)
+    assert resolve(base_url=url, wire_api=WireApi.CHAT).url
+    assert resolve(base_url="https://bedrock.example.com/v1", wire_api=WireApi.MESSAGES).url
+
+
 def test_which_secret_counts() -> None:
     def secret(env: dict[str, str], login: Credentials | None, **fields: Json) -> str | None:
         return resolve(env, login, **fields).secret
