@@ -320,7 +320,8 @@ It came over CONNECTION under ID."
   "Characters of what is asked about; of more the beginning and the end are shown.")
 
 (defun app-server--behind-bar (text)
-  "TEXT of others with a bar before each line, so that no line can pass for one of ours."
+  "TEXT of others with a bar before each line.
+No line of it can pass for one of ours."
   (mapconcat (lambda (line) (concat "│ " (replace-regexp-in-string "[[:cntrl:]]" "\xfffd" line)))
              (split-string text app-server--line-ends) "\n"))
 

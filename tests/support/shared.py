@@ -210,7 +210,7 @@ async def shared_by_wish(environment: Mapping[str, str]) -> AsyncIterator[dict[s
     """The environment of clients whose command is a proxy; the server that they start has ended afterwards."""
     shared = {**environment, "APP_SERVER_SHARED": "1"}
     yield shared
-    stop = (SCRIPT, "daemon", "stop", "--now")
+    stop = (SCRIPT, "daemon", "stop", "--now", "--json")
     done = await anyio.run_process(stop, env=shared, check=False)
     assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "stopped"), done.stderr
 
