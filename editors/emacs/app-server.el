@@ -317,7 +317,8 @@ It came over CONNECTION under ID."
   "What begins a new line on a screen.")
 
 (defconst app-server--most-shown 1500
-  "Characters of what is asked about; of more the beginning and the end are shown.")
+  "Characters of what is asked about that are shown.
+Of more the beginning and the end are.")
 
 (defun app-server--behind-bar (text)
   "TEXT of others with a bar before each line.
@@ -335,7 +336,8 @@ No line of it can pass for one of ours."
               (app-server--behind-bar (substring text (- half)))))))
 
 (defun app-server--question (question params)
-  "QUESTION with what it is about by PARAMS, so that the last lines are enough to answer it."
+  "QUESTION with what it is about by PARAMS.
+The last lines are enough to answer it."
   (let* ((item (gethash (plist-get params :itemId) app-server--items))
          (command (or (plist-get params :command) (plist-get item :command)))
          (reason (plist-get params :reason)))
