@@ -211,7 +211,7 @@ class Assembled:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.engine = self.models = self.networks = self.adapters = self
+        self.engine = self.models = self.networks = self.adapters = self.known = self
 
     def of(self, environment: object) -> Any:
         return self
@@ -222,6 +222,9 @@ class Assembled:
     def load_turns(self) -> None:
         assert threading.get_ident() != threading.main_thread().ident
         self.done.append("turns")
+
+    async def with_model(self, config: object, caller: object) -> Any:
+        return config
 
     async def open(self, config: object, origin: object, caller: object) -> Any:
         self.done.append("open")

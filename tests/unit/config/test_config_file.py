@@ -35,7 +35,7 @@ def test_a_missing_file_and_a_missing_home_say_nothing(tmp_path: Path) -> None:
         (b'model = "x"\nname = "\xff"\n', "config.toml:2:9: the text is not valid UTF-8"),
         (b"a = " + b"[" * 100_000, "nested too deeply"),
         (b"a = " + b"1" * 5000, "out of range"),
-        (b"\xff\xfea\x00", "config.toml:1:1:"),
+        (b"\xff\xfea\x00", "config.toml:1:2:"),
     ],
 )
 def test_an_error_says_where(tmp_path: Path, content: bytes, where: str) -> None:

@@ -158,7 +158,7 @@ async def test_an_invalid_url_causes_one_message(rig: Rig, url: str) -> None:
 
 async def test_headers_that_are_none_cost_one_message(rig: Rig) -> None:
     with ScriptedHttp().serving() as url:
-        assert "ünfit" not in await failure(rig, url, http_headers={"X": "ünfit\n"})
+        assert "fit" not in await failure(rig, url, http_headers={"X": "ün\nfit"})
 
 
 async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
@@ -240,7 +240,7 @@ async def test_a_session_that_the_server_forgot_is_begun_again(rig: Rig) -> None
     script.answer = answer
     with script.serving() as url:
         async with rig.opened(http(url)) as mcp:
-            assert "Transport closed" in ((await mcp.requests.call(ECHO, {})).error or "")
+            assert not (await mcp.requests.call(ECHO, {})).is_error
             assert not (await mcp.requests.call(ECHO, {})).is_error
     assert script.messages("tools/call")[-1].headers["Mcp-Session-Id"] == "s-2"
 

@@ -8,7 +8,7 @@ import anyio.lowlevel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.rollout.writer import LineForm, RolloutWriter
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import LONGEST_DELTA, YIELD_ROUNDS, Line, Outbox, coalesce
 from app_server.core.turn.token_counts import TokenCounts
@@ -29,7 +29,7 @@ class Disk(RolloutWriter):
     """Remembers what came in one write."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.problem = path, None
+        self.path, self.problem, self.form = path, None, LineForm()
         self.writes: list[list[str]] = []
 
     def append(self, items: object) -> None:
