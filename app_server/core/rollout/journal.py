@@ -20,6 +20,7 @@ from app_server.core.rollout.disk import opened
 from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, item_of_line
 from app_server.core.rollout.lines import paginated_thread, raw_lines
 from app_server.core.rollout.record import (
+    OLDER_EVENTS,
     REVERTED,
     JournalLine,
     StoredRecord,
@@ -134,10 +135,13 @@ class Leftover(Struct, frozen=True):
     """What clients are shown of what was cut, and that its turn was interrupted."""
     of_journal: bool = False
     """There is a journal, which was read."""
+    paginated: bool = False
+    """Whether the file has the paginated form, in which events for older readers repeat items."""
 
     def lines(self) -> list[bytes]:
-        """Return the events as the rollout will have them."""
-        return [stored_line("", event) for event in self.events]
+        """Return the events as readers of the rollout will take them."""
+        told = (each for each in self.events if not (self.paginated and each.type in OLDER_EVENTS))
+        return [stored_line("", event) for event in told]
 
 
 NOTHING: Final = Leftover()
@@ -185,6 +189,7 @@ def leftover_of(rollout: Path) -> Leftover:
         messages=tuple(each for each in messages if each is not None and _is_new(each.to_json(), recorded)),
         events=tuple(each for each in _events(open_texts, paginated) if _is_new(each.to_json(), recorded)),
         of_journal=True,
+        paginated=paginated is not None,
     )
 
 

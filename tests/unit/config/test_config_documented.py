@@ -254,6 +254,7 @@ def test_a_folder_below_a_trusted_one_is_not_trusted_without_a_repository(tmp_pa
 
 def test_a_trusted_repository_is_trusted_throughout(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (tmp_path / "a" / "b").mkdir(parents=True)
     assert trust_of(tmp_path / "a" / "b", {str(tmp_path): "trusted"}) is True
 

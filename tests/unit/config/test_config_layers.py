@@ -61,7 +61,8 @@ def test_the_active_profile_is_known_by_name(tmp_path: Path) -> None:
 
 
 def test_a_missing_profile_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^error deriving config: config profile `missing` not found; there are `p`$"):
+    said = r"^error deriving config: config profile `missing` not found; there are `p`$"
+    with pytest.raises(ConfigError, match=said):
         load(tmp_path, WITH_PROFILE, request=RequestOverrides(profile="missing"))
 
 
