@@ -128,7 +128,7 @@ class Play:
         await self.run(script(run, self.tree.top), plan)
         after = await self.look()
         self.check(before, after, [grant])
-        missing = {f"{root}/{name}" for root in grant.named for name in (".git", ".codex", ".agents")}
+        missing = {f"{root}/{name}" for root in grant.named for name in (".git", ".codex", ".agents", ".aws")}
         made = [
             path for path in missing if path in after and path not in before and plain(os.path.dirname(path))
         ]

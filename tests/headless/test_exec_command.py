@@ -148,7 +148,7 @@ async def test_a_stored_thread_is_gone_on_with(root: Path) -> None:
         (["-i", "none.png", "hi"], "No such file"),
         (["--output-schema", "none.json", "hi"], "none.json"),
         (["-i", ".", "hi"], "is not a PNG"),
-        (["--output-schema", "/dev/null", "hi"], "expected a file or a pipe"),
+        (["--output-schema", "/dev/null", "hi"], "is not JSON"),
         (["--output-schema", "{wrong}", "hi"], r"is not a JSON Schema: \$\.type: 'text' is not valid"),
         (["-o", "nowhere/last.txt", "hi"], "No such file"),
         (["-o", "/dev/full", "hi"], "No space left"),

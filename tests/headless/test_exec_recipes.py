@@ -68,7 +68,7 @@ async def play(script: str, repository: Path, *replies: Reply) -> tuple[int, str
 
 
 def test_every_recipe_is_played_here() -> None:
-    words = ("Review this change", "must not be merged", "tests fail", "commit message", "--resume")
+    words = ("Review this change", "must not be merged", "tests fail", "commit message", "exec resume")
     assert [sum(word in each for each in RECIPES) for word in words] == [1] * len(RECIPES)
 
 
@@ -110,7 +110,7 @@ async def test_a_commit_message_is_written(repository: Path) -> None:
 
 async def test_a_job_goes_on_with_a_thread_and_with_a_copy_of_it(repository: Path) -> None:
     replies = [reply(says(words)) for words in ("Split it.", "The first half.", "Then it grows.")]
-    status, _, model = await play(recipe("--resume"), repository, *replies)
+    status, _, model = await play(recipe("exec resume"), repository, *replies)
     assert (status, (repository / "first.md").read_text()) == (0, "The first half.\n")
     assert (repository / "whole.md").read_text() == "Then it grows.\n"
     assert "Which part is the first?" in model.requests[1].texts()[-1]

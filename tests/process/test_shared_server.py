@@ -494,7 +494,7 @@ def test_a_server_has_nothing_of_its_starter(shared: SharedHome) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     process = subprocess.Popen(
-        (SCRIPT, "daemon", "start"),
+        (SCRIPT, "daemon", "start", "--json"),
         env={**shared.environment, "SECRET": "of the starter", "LC_ALL": "C.UTF-8"},
         cwd=shared.root,
         pass_fds=[writing],
