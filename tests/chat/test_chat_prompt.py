@@ -189,7 +189,7 @@ async def test_a_diff_is_paged_a_message_copied_and_a_turn_taken_back(
         t.say("/copy")
         t.wait_for("the last message was given to pbcopy")
         t.say("/revert")
-        t.wait_for("the last turn is taken back:\n> change it\n  add ")
+        t.wait_for("the last turn is out of the conversation; files stay as they are:\n> change it\n  add ")
         t.wait_for("made.txt: the file is as the turn left it")
         t.wait_for("> change it\n", 3)
 

@@ -302,7 +302,7 @@ async def test_slash_commands_change_the_thread(chat: PlayChat) -> None:
             t.say(line)
             wait_for_answer(t, answer)
         t.say("/revert")
-        t.wait_for("the last turn is taken back:\n> second\n")
+        t.wait_for("the last turn is out of the conversation; files stay as they are:\n> second\n")
         t.wait_for("> second", 3)  # to be said differently
         t.press(CTRL_C)
         t.wait_for(IDLE)

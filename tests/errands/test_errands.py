@@ -395,7 +395,7 @@ async def test_a_provider_without_logins_says_where_its_key_is(tmp_path: Path) -
         done = await place.run("login", "--with-api-key", stdin=KEY)
         assert (done.returncode, done.stderr.splitlines()[0]) == (
             1,
-            "app-server login: the configured provider needs no login",
+            "app-server login: the provider `scripted` needs no login",
         )
 
 

@@ -94,7 +94,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (told / "RECORD").write_text(
         f"package/module.py,{digest},11\npackage/__pycache__/module.pyc,,\nother.py,x,1\n"
     )
-    (tmp_path / installed.COMPLETE).write_text(installed.digest_of(installed.PROJECT))
+    (tmp_path / installed.COMPLETE).write_text(f"{installed.digest_of(installed.PROJECT)} {installed.EXTRAS}")
     return tmp_path
 
 
