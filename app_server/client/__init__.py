@@ -139,6 +139,8 @@ from app_server_protocol.v2.items import UserMessageThreadItem as UserMessageThr
 from app_server_protocol.v2.items import WebSearchThreadItem as WebSearchThreadItem
 from app_server_protocol.v2.models import InputModality as InputModality
 from app_server_protocol.v2.models import ListedModel as ListedModel
+from app_server_protocol.v2.models import ModelServiceTier as ModelServiceTier
+from app_server_protocol.v2.models import ModelUpgradeInfo as ModelUpgradeInfo
 from app_server_protocol.v2.models import ReasoningEffortOption as ReasoningEffortOption
 from app_server_protocol.v2.question import (
     AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision as AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,  # noqa: E501
@@ -270,6 +272,10 @@ from app_server_protocol.v2.thread_open import (
 )
 from app_server_protocol.v2.thread_open import FunctionDynamicToolSpec as FunctionDynamicToolSpec
 from app_server_protocol.v2.thread_open import NamespaceDynamicToolSpec as NamespaceDynamicToolSpec
+from app_server_protocol.v2.turn import BaseBranchReviewTarget as BaseBranchReviewTarget
+from app_server_protocol.v2.turn import CommitReviewTarget as CommitReviewTarget
+from app_server_protocol.v2.turn import CustomReviewTarget as CustomReviewTarget
+from app_server_protocol.v2.turn import ReviewTarget as ReviewTarget
 from app_server_protocol.v2.turn import Turn as Turn
 from app_server_protocol.v2.turn import TurnCompletedNotification as TurnCompletedNotification
 from app_server_protocol.v2.turn import TurnDiffUpdatedNotification as TurnDiffUpdatedNotification
@@ -279,3 +285,4 @@ from app_server_protocol.v2.turn import TurnPlanStepStatus as TurnPlanStepStatus
 from app_server_protocol.v2.turn import TurnPlanUpdatedNotification as TurnPlanUpdatedNotification
 from app_server_protocol.v2.turn import TurnStartedNotification as TurnStartedNotification
 from app_server_protocol.v2.turn import TurnStatus as TurnStatus
+from app_server_protocol.v2.turn import UncommittedChangesReviewTarget as UncommittedChangesReviewTarget

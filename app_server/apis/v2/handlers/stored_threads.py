@@ -24,7 +24,7 @@ from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFound, describe
 from app_server.core.opening import Fork, Revert, StoredRollout
-from app_server.core.rollout.pages import PageRequest, TurnCut
+from app_server.core.rollout.pages import TurnCut
 from app_server.core.rollout.rollout_names import parse_rollout_name
 from app_server.rpc.errors import internal_error, invalid_field, invalid_request
 from app_server_protocol.ids import ConversationId
@@ -231,7 +231,7 @@ async def thread_revert(
             live.unloads = True
             live.subscriptions.adapter(context.make_adapter, context.client)
             _notify_status(heard, live.id, live.status)
-            turns, items = await _last(context, live)
+            turns, items = await threads.newest_places(context, live)
             yield wire.ThreadRevertResponse(
                 thread=await threads.shown_thread(context, live),
                 turns_backwards_cursor=turns,
@@ -286,16 +286,6 @@ async def _kept_lines(context: ThreadContext, params: ThreadForkParams, id: str,
 
 async def _cut(context: ThreadContext, id: str, path: Path, turn_id: str, *, behind: bool = False) -> TurnCut:
     return await context.reading.stored.find_cut(path, id, turn_id, behind=behind)
-
-
-async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | None, str | None]:
-    """Return cursors from which a client goes back through the turns and the items."""
-    newest = PageRequest(limit=1, newest_first=True)
-    thread = await context.reading.find(live.id)
-    return await context.reading.read(
-        thread,
-        lambda history: (history.turns(newest).backwards_cursor, history.items(newest).backwards_cursor),
-    )
 
 
 def _notify_status(heard: ThreadNotifier, id: str, status: ConversationStatus) -> None:

@@ -95,8 +95,12 @@ async def thread_resume(
         thread = await shown_thread(context, live, turns)
         if joining.begun is not None:  # what has changed since is sent behind the answer
             thread = replace(thread, status=thread_status(status))
+        # A client without turns reads the items of a paginated thread from their end.
+        places = await newest_places(context, live) if params.exclude_turns else (None, None)
         yield thread_open.ThreadResumeResponse(
             thread=thread,
+            turns_backwards_cursor=places[0],
+            items_backwards_cursor=places[1],
             collaboration_mode=collaboration_mode(live.session.facts.settings),
             **in_force(live.session.facts),
         )
@@ -105,6 +109,18 @@ async def thread_resume(
         joining.enter(told)
     if (goal := live.session.facts.goal) is not None:
         context.notifier.notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
+
+
+async def newest_places(context: ThreadContext, live: LiveConversation) -> tuple[str | None, str | None]:
+    """Return cursors from which a client goes back through the turns and the items; None if nothing is stored."""
+    if live.rollout_path is None:
+        return None, None
+    newest = PageRequest(limit=1, newest_first=True)
+    thread = await context.reading.find(live.id)
+    return await context.reading.read(
+        thread,
+        lambda history: (history.turns(newest).backwards_cursor, history.items(newest).backwards_cursor),
+    )
 
 
 async def thread_unsubscribe(
