@@ -264,7 +264,7 @@ async def test_a_model_goes_in_and_an_instance_comes_out(library: MakeLibraryWor
 
 
 async def test_without_an_answer_that_fits_there_is_no_output(library: MakeLibraryWorld) -> None:
-    wrong = ["It is a fan.", '{"kind": "boat", "parts": []}', ""]
+    wrong = ["It is a fan.", '{"kind": "boat", "parts": []}', "{}"]
     replies = [*(reply(says(text)) for text in wrong), failure(400, {"error": {"message": "no such thing"}})]
     async with library(*replies) as w:
         thread = await w.server.start_thread()

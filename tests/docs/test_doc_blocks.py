@@ -252,5 +252,7 @@ def documented() -> set[str]:
 
 
 def test_the_documented_kinds_are_those_of_the_code() -> None:
-    assert set(kinds()) - documented() == set()
-    assert documented() - set(kinds()) == set()
+    # Kinds of items, of images and of stored lines are no kinds of errors.
+    found = {kind for kind in kinds() if re.fullmatch("[a-z_]+", kind)} - {"error"}
+    assert found - documented() == set()
+    assert documented() - found == set()

@@ -229,10 +229,11 @@ class ModelClient:
             offer = "" if self.offer is None else await self.offer(model)
             problem = remedies.model_unknown(self.provider.id, model, offer)
             return UnexpectedStatus(error.status, error.body, problem, model_unknown=True)
-        where, path = origin(target.url), urlsplit(target.url).path
-        if isinstance(error, UnexpectedStatus) and error.status == NOT_FOUND and where and "/v" not in path:
-            problem = remedies.address_unknown(self.provider.id, f"{where}{path}")
-            return UnexpectedStatus(error.status, error.body, problem)
+        if isinstance(error, UnexpectedStatus) and error.status == NOT_FOUND:
+            where, path = origin(target.url), urlsplit(target.url).path
+            if where and "/v" not in path:
+                problem = remedies.address_unknown(self.provider.id, f"{where}{path}")
+                return UnexpectedStatus(error.status, error.body, problem)
         return error
 
     def _report_attempt(
