@@ -82,17 +82,19 @@ async def all_tell_the_same(world: "SimWorld") -> None:
 
 
 def _whole_messages(path: Path | None) -> Iterator[str]:
-    """Return the marks of messages that were not cut: old clients are shown no others. Words that joined a turn are an
-    item alone.
+    """Return the marks of messages that were not cut: old clients are shown no others. In the newer form of files an
+    item tells that, and events for older readers repeat it.
     """
     lines = path.read_bytes().splitlines() if path is not None else ()
     for line in lines:
         with suppress(ValueError):
-            payload = json.loads(line)["payload"]
-            if payload.get("type") in ("user_message", "agent_message"):
+            whole = json.loads(line)
+            payload, item = whole["payload"], None
+            if payload.get("type") == "item_completed" and not payload.get("cut"):
+                item = payload.get("item")
+            if "ordinal" not in whole and payload.get("type") in ("user_message", "agent_message"):
                 yield from marks([payload["message"]])
-            item = payload.get("item") if payload.get("type") == "item_completed" else None
-            if item and item["type"] == "UserMessage" and "ordinal" in json.loads(line):
+            elif item and item["type"] in ("UserMessage", "AgentMessage"):
                 yield from marks([part.get("text", "") for part in item["content"]])
 
 
