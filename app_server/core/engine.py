@@ -65,6 +65,7 @@ from app_server.core.session.services import (
 )
 from app_server.core.session.session import PERFORM, Session
 from app_server.core.session.session_servers import Elicitations
+from app_server.core.session.windows import documents_notice, first_bounds, fitting_documents
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.client_tool import checked_tools
@@ -172,7 +173,7 @@ class Engine:
         setup = replace(setup, skill_folders=skill_folders) if skill_folders else setup
         with _closed_on_failure(writer):
             session = await self._session(setup, writer)
-            items = given if given is not None else self._opening(config, setup.instructions)
+            items = given if given is not None else _opening(session)
             session.begin_with(OPENING_ID, items)
         return session
 
@@ -194,7 +195,7 @@ class Engine:
             session = await self._session(setup, writer)
             items = reading.rebuild_history(
                 (*stored.items, *reading.recovered_items(stored)),
-                self._rebuild(config, setup.instructions),
+                _rebuild(session),
             )
             session.restore(items, None, stored.usage)
         return session, stored
@@ -217,7 +218,7 @@ class Engine:
                 client_tools=stored.meta.client_tools or (),
             )
             session = await self._session(setup, writer)
-            items = reading.rebuild_history(stored.items, self._rebuild(config, setup.instructions))
+            items = reading.rebuild_history(stored.items, _rebuild(session))
             usage = stored.usage if origin.keeps_usage else None
             session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
             if stored.damaged:
@@ -287,21 +288,29 @@ class Engine:
             refusals=tuple(refusals),
         )
 
-    def _opening(self, config: Config, instructions: Instructions) -> list[ResponseItem]:
-        return opening_messages(
-            environment_of(first_settings(config), instructions.shell),
-            developer=config.instructions.developer,
-            agents=instructions.agents,
-        )
 
-    def _rebuild(self, config: Config, instructions: Instructions) -> Rebuild:
-        def rebuild(before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
-            if line.replacement_history is not None:
-                return with_marked_summary(line.replacement_history, line.message)
-            opening = self._opening(config, instructions)
-            return build_compacted_history(opening, collect_user_messages(before), line.message)
+def _opening(session: Session) -> list[ResponseItem]:
+    conversation = session.services.conversation
+    config, instructions = conversation.config, conversation.instructions
+    bounds = first_bounds(config, session.services.model.facts())
+    return opening_messages(
+        environment_of(first_settings(config), instructions.shell),
+        developer=config.instructions.developer,
+        agents=fitting_documents(instructions.agents, bounds),
+    )
 
-        return rebuild
+
+def _rebuild(session: Session) -> Rebuild:
+    services = session.services
+
+    def rebuild(before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
+        if line.replacement_history is not None:
+            return with_marked_summary(line.replacement_history, line.message)
+        bounds = first_bounds(services.conversation.config, services.model.facts())
+        words = collect_user_messages(before)
+        return build_compacted_history(_opening(session), words, line.message, kept_tokens=bounds.kept_words)
+
+    return rebuild
 
 
 def _other_model(before: str, now: str) -> str:
@@ -341,7 +350,10 @@ def assemble_session(
     about_settings = joined(config.notices.warnings)
     missing = None if os.path.isdir(config.cwd) else str(remedies.working_directory_missing(str(config.cwd)))
     tier = tier_warning(config, services.model.facts)
-    warnings = [each for each in (missing, about_settings, tier) if each is not None]
+    documents = documents_notice(
+        conversation.instructions.agents, config.model.name, first_bounds(config, services.model.facts())
+    )
+    warnings = [each for each in (missing, about_settings, tier, documents) if each is not None]
     for warning in (*warnings, *conversation.instructions.refusals, *rules.problems):
         outbox.emit("", WarningEvent(message=warning))
     for old, present in config.notices.old_names:

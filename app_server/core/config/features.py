@@ -65,6 +65,10 @@ _ALL = (
         "default_mode_request_user_input",
         "the tool `request_user_input` outside of plan mode, too",
     ),
+    _experimental(
+        "goals", "tools of goals in threads that have no goal yet, so that the model may begin one"
+    ),
+    _experimental("update_plan", "the tool `update_plan` in small windows, too"),
     _experimental("image_generation"),
     _experimental(
         "chat_deltas",

@@ -35,6 +35,10 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """None: reviews are made by the model of the conversation."""
     context_window: int | None = None
     max_output_tokens: int | None = None
+    prompt: str | None = None
+    """Size of prompt and tools: `full`, `small`, `tiny`; `auto` and None leave it to the window."""
+    output_tokens: int | None = None
+    """Tokens of one output of a tool that the model gets; None for what fits its window."""
     auto_compact_token_limit: int | None = None
     effort: str | None = None
     summary: ReasoningSummary = ReasoningSummary.AUTO

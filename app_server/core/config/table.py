@@ -107,8 +107,21 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         ),
         "model_auto_compact_token_limit": Setting(
             integer(1),
-            "tokens at which the history is compacted; unset: nine tenths of the window",
+            "tokens at which the history is compacted; unset: nine tenths of the window, four fifths or less of one"
+            " below 24,000",
             "auto_compact_token_limit",
+        ),
+        "model_prompt": Setting(
+            one_of(["auto", "full", "small", "tiny"]),
+            "size of the prompt and the tools; `auto`: `full` in a window of 24,000 tokens, `small` from 8,000, `tiny`"
+            " below",
+            "prompt",
+        ),
+        "tool_output_token_limit": Setting(
+            integer(1),
+            "tokens of one output of a tool that the model gets; unset: 10 KiB and 256 lines, an eighth of the window"
+            " in one below 24,000",
+            "output_tokens",
         ),
         "model_supports_reasoning_summaries": Setting(
             FLAG,
@@ -357,7 +370,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "protocol": Setting(choice(types.OtelProtocol))
     },
     SettingsPart(OF_OTHERS, "", open=True): _names(
-        ANYTHING, "personality instructions tool_output_token_limit"
+        ANYTHING, "personality instructions"
     ),
     SettingsPart(OF_OTHERS, ""): _names(
         ANYTHING,

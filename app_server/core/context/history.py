@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from app_server.core.context.environment_context import user_text
+from app_server.core.context.sizes import MOST_KEPT_TOKENS
 from app_server.core.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens, within_tokens
 from app_server_protocol import responses
 from app_server_protocol.responses import InputText, MessageItem, ResponseItem, call_key
@@ -25,6 +26,7 @@ class ConversationHistory:
         self._prompt: list[ResponseItem] = []
         self._waiting: Counter[tuple[bool, str]] = Counter()
         self._paired = True
+        self._measured, self._bytes = 0, 0
         self.replace(items)
 
     def __len__(self) -> int:
@@ -42,12 +44,20 @@ class ConversationHistory:
 
     def replace(self, items: Iterable[ResponseItem]) -> None:
         self._items, self._prompt, self._paired = [], [], True
+        self._measured = self._bytes = 0
         self._waiting.clear()
         self.record(items)
 
     def for_prompt(self) -> list[ResponseItem]:
         """Return a request's input. Usually just a copy, because nearly always every call has its output."""
         return list(self._prompt) if self._paired and not self._waiting else normalise(self._items)
+
+    def prompt_bytes(self) -> int:
+        """Return the size of a request's input. Each item is measured once."""
+        for item in self._prompt[self._measured :]:
+            self._bytes += item_bytes(item)
+        self._measured = len(self._prompt)
+        return self._bytes
 
     def _follow(self, item: ResponseItem) -> None:
         if isinstance(item, responses.GhostSnapshot):
@@ -100,9 +110,6 @@ def _answered_key(output: responses.OutputItem) -> tuple[bool, str]:
     return isinstance(output, responses.CustomToolCallOutput), output.call_id
 
 
-USER_MESSAGES_MAX_TOKENS = 20_000
-"""Maximum size of the user's messages in a compacted history, newest first; the same as in codex 0.58."""
-
 NO_SUMMARY = "(no summary available)"
 
 
@@ -132,11 +139,23 @@ def message_text(item: MessageItem) -> str:
 
 
 def build_compacted_history(
-    opening: Sequence[ResponseItem], user_messages: Sequence[str], summary: str
+    opening: Sequence[ResponseItem],
+    user_messages: Sequence[str],
+    summary: str,
+    *,
+    kept_tokens: int = MOST_KEPT_TOKENS,
 ) -> list[ResponseItem]:
-    """Return `opening` first, then the newest user messages that fit the budget in their order, then the summary."""
+    """Return `opening` first, then the newest user messages that fit into `kept_tokens`, in their order, then the
+    summary.
+    """
+    words = (user_text(text) for text in kept_messages(user_messages, kept_tokens))
+    return [*opening, *words, summary_message(summary or NO_SUMMARY)]
+
+
+def kept_messages(user_messages: Sequence[str], tokens: int) -> list[str]:
+    """Return the newest messages that fit, in their order; the first of them may be cut."""
     kept: list[str] = []
-    left = USER_MESSAGES_MAX_TOKENS
+    left = tokens
     for text in reversed(user_messages):
         size = estimate_tokens(text)
         if size > left:
@@ -144,8 +163,21 @@ def build_compacted_history(
             break
         kept.append(text)
         left -= size
-    words = (user_text(text) for text in reversed(kept) if text)
-    return [*opening, *words, summary_message(summary or NO_SUMMARY)]
+    return [text for text in reversed(kept) if text]
+
+
+def without_oldest(items: Sequence[ResponseItem]) -> list[ResponseItem]:
+    """Drop a quarter of a history from the front, at least one item, with the outputs of its calls and all thoughts.
+    The last item stays: it says what is asked for.
+    """
+    *before, last = items
+    rest = before[max(len(before) // 4, 1) :]
+    kept = [item for item in rest if not isinstance(item, responses.ReasoningResponseItem)]
+    _, answers = _pairs(kept)
+    paired = (
+        item for n, item in enumerate(kept) if n in answers or not isinstance(item, responses.OutputItem)
+    )
+    return [*paired, last]
 
 
 def with_marked_summary(items: Sequence[ResponseItem], summary: str) -> list[ResponseItem]:
@@ -163,5 +195,19 @@ def _says(item: ResponseItem, text: str) -> bool:
 
 def estimate_history(items: Sequence[ResponseItem], instructions: str) -> int:
     """Return the estimated size of a request with this history, in tokens."""
-    size = sum(len(item.to_json()) for item in items) + len(instructions)
+    size = sum(item_bytes(item) for item in items) + len(instructions)
     return -(-size // BYTES_PER_TOKEN)
+
+
+PICTURE_BYTES = 1000 * BYTES_PER_TOKEN
+"""Bytes as which a picture counts, whatever its file takes."""
+
+
+def item_bytes(item: ResponseItem) -> int:
+    """Return the size of an item in a request. Pictures count as so many bytes of text as their tokens are."""
+    size = len(item.to_json())
+    if isinstance(item, MessageItem):
+        for part in item.content:
+            if isinstance(part, responses.InputImage):
+                size += PICTURE_BYTES - len(part.image_url)
+    return max(size, 0)

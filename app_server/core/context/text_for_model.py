@@ -8,30 +8,43 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from typing import Final
+
+from msgspec import Struct
 
 MAX_BYTES = 10 * 1024
 MAX_LINES = 256
-HEAD_LINES = MAX_LINES // 2
-TAIL_LINES = MAX_LINES - HEAD_LINES
-HEAD_BYTES = MAX_BYTES // 2
 
 
-def shorten(text: str) -> str:
+class OutputLimit(Struct, frozen=True):
+    """How much of an output the model gets."""
+
+    max_bytes: int
+    max_lines: int | None
+    """None: the bytes alone limit it."""
+
+
+STANDARD_OUTPUT: Final = OutputLimit(MAX_BYTES, MAX_LINES)
+
+
+def shorten(text: str, limit: OutputLimit = STANDARD_OUTPUT) -> str:
     """Return `text` if it is short; otherwise its head and tail, with a note about the omitted part."""
     size = len(text.encode("utf-8", "replace"))
     # Line feeds only: the carriage returns of a progress bar do not end a line.
     lines = list(StringIO(text, newline="\n"))
     total = len(lines)
-    if size <= MAX_BYTES and total <= MAX_LINES:
+    most = total if limit.max_lines is None else limit.max_lines
+    if size <= limit.max_bytes and total <= most:
         return text
-    rest = lines[HEAD_LINES:]
-    tail = rest[-TAIL_LINES:]
+    head_lines = (most if limit.max_lines is not None else total + 1) // 2
+    rest = lines[head_lines:]
+    tail = rest[-(most - head_lines) :] if most > head_lines else []
     if omitted := len(rest) - len(tail):
         marker = f"\n[... omitted {omitted} of {total} lines ...]\n\n"
     else:
-        marker = f"\n[... output truncated to fit {MAX_BYTES} bytes ...]\n\n"
-    head = _first_bytes("".join(lines[:HEAD_LINES]), HEAD_BYTES) + marker
-    left = MAX_BYTES - len(head.encode("utf-8", "replace"))
+        marker = f"\n[... output truncated to fit {limit.max_bytes} bytes ...]\n\n"
+    head = _first_bytes("".join(lines[:head_lines]), limit.max_bytes // 2) + marker
+    left = max(limit.max_bytes - len(head.encode("utf-8", "replace")), 0)
     return f"Total output lines: {total}\n\n{head}{_last_bytes(''.join(tail), left)}"
 
 
@@ -43,11 +56,11 @@ def _last_bytes(text: str, limit: int) -> str:
     return text.encode("utf-8", "replace")[-limit:].decode("utf-8", "ignore") if limit else ""
 
 
-def command_output(text: str, *, timed_out: bool, seconds: float) -> str:
+def command_output(text: str, limit: OutputLimit, *, timed_out: bool, seconds: float) -> str:
     """Return the output of a command, preceded by a line about the timeout if it timed out."""
     if timed_out:
         text = f"command timed out after {int(seconds * 1000)} milliseconds\n{text}"
-    return shorten(text)
+    return shorten(text, limit)
 
 
 def command_result(output: str, exit_code: int, seconds: float) -> str:

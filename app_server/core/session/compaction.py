@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from app_server.core.config.types import WireApi
 from app_server.core.context.environment_context import environment_of, opening_messages, user_text
 from app_server.core.context.history import (
     ConversationHistory,
     build_compacted_history,
     collect_user_messages,
     estimate_history,
+    without_oldest,
 )
 from app_server.core.context.instructions import instruction_text
+from app_server.core.context.sizes import PromptSize
+from app_server.core.context.text_for_model import within_tokens
 from app_server.core.errors import ContextWindowExceeded, CoreError
-from app_server.core.session.model_calls import RequestShape, model_call, shape_of
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.session.model_calls import RequestShape, model_call, offered_tools, shape_of
+from app_server.core.session.room import RequestRoom
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
+from app_server.core.session.windows import fitting_documents
+from app_server.core.tools.runtime import RefusedCalls
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.outbox import Transcript
 from app_server_protocol.engine.events import TurnKind
@@ -29,12 +39,21 @@ LESS_ACCURATE = (
 )
 
 
-async def compact(turn: Turn, shape: RequestShape) -> None:
-    """Ask for a summary and put it in the history's place. Raises ModelError; then nothing has changed."""
+NO_CALLS = "Answer with the summary only."
+"""Output of a call that the model makes in place of a summary."""
+
+MOST_ASKED = 2
+"""How often a summary is asked for if the model calls tools instead."""
+
+
+async def compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]) -> None:
+    """Ask for a summary and put it in the history's place. `specs` are the tools of the turn. Raises ModelError; then
+    nothing has changed.
+    """
     item = ContextCompaction(turn.services.sources.new_turn_id())
     turn.emitter.start(item)
     try:
-        await _compact(turn, shape)
+        await _compact(turn, shape, specs)
     except CoreError:
         turn.emitter.cut(item.id)
         raise
@@ -42,42 +61,76 @@ async def compact(turn: Turn, shape: RequestShape) -> None:
     turn.emitter.emit(WarningEvent(message=LESS_ACCURATE))
 
 
-async def _compact(turn: Turn, shape: RequestShape) -> None:
+async def _compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]) -> None:
     conversation, state, outbox = turn.services.conversation, turn.services.state, turn.services.outbox
     before = list(state.history.items)
-    summary = await _summary(turn, shape)
+    text = await _summary(turn, shape, specs)
+    summary = within_tokens(text, shape.bounds.summary)
     # What was recorded while the model wrote, as the output of a command of the user: the summary knows nothing of it.
     meanwhile = state.history.items[len(before) :]
     opening = opening_messages(
         environment_of(turn.settings, conversation.instructions.shell),
         developer=conversation.config.instructions.developer,
-        agents=conversation.instructions.agents,
+        agents=fitting_documents(conversation.instructions.agents, shape.bounds),
     )
-    rebuilt = build_compacted_history(opening, collect_user_messages(before), summary)
+    words, kept_tokens = collect_user_messages(before), shape.bounds.kept_words
+    rebuilt = build_compacted_history(opening, words, summary, kept_tokens=kept_tokens)
     # Snapshots are no memory of the model's; an undo still needs them.
     rebuilt += [item for item in before if isinstance(item, GhostSnapshot)]
     rebuilt += meanwhile
     state.history.replace(rebuilt)
+    state.sizes.clear()
     state.tokens.estimate(estimate_history(rebuilt, shape.instructions), shape.context_window)
     turn.emitter.emit(TokenCountEvent(info=state.tokens.info, rate_limits=state.tokens.rate_limits))
     outbox.record(CompactedItem(message=summary))
     outbox.record_items(meanwhile)
 
 
-async def _summary(turn: Turn, shape: RequestShape) -> str:
-    prompt = turn.services.conversation.config.instructions.compact_prompt or instruction_text("compact")
-    scratch = ConversationHistory([*turn.services.state.history.for_prompt(), user_text(prompt)])
-    call = model_call(turn, shape, Transcript(scratch, None))
+async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]) -> str:
+    """Return the model's summary; empty if it gave none, or if nothing of the history fits into a request."""
+    services = turn.services
+    small = shape.bounds.size is PromptSize.TINY
+    own = services.conversation.config.instructions.compact_prompt
+    prompt = user_text(own or instruction_text("compact_small" if small else "compact"))
+    scratch = ConversationHistory([*services.state.history.for_prompt(), prompt])
+    tools = await _offered(turn, shape, specs)
+    room = RequestRoom(services.state, shape, lambda: tools)
+    while len(scratch) > 1 and not room.fits_summary(scratch):
+        scratch.replace(without_oldest(scratch.items))
+    if len(scratch) <= 1 and len(services.state.history):
+        return ""
+    call = model_call(turn, shape, Transcript(scratch, None), RefusedCalls(NO_CALLS) if tools else None)
+    asked = 0
     while True:
         try:
-            reply = await call.request(lambda: shape.prompt(scratch.for_prompt(), (), None))
+            reply = await call.request(lambda: shape.prompt(scratch.for_prompt(), tools, None))
         except ContextWindowExceeded:
             if len(scratch) <= 1:
                 raise
             # The oldest goes first: it is what the summary can best do without.
-            scratch.replace(scratch.items[1:])
+            scratch.replace(without_oldest(scratch.items))
             continue
-        return last_assistant_text(reply.items(turn.services.sources.clock())) or ""
+        asked += 1
+        items = reply.items(services.sources.clock())
+        if not reply.calls or asked == MOST_ASKED:
+            return last_assistant_text(items) or ""
+        scratch.record([*items, prompt])
+
+
+async def _offered(
+    turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]
+) -> Sequence[ToolSpec]:
+    """Return the tools of the request for a summary: those that all requests have, so that its beginning is what the
+    provider has cached, and since some providers refuse calls in a history without tools. The conversation API keeps
+    to what codex 0.58 sends over Responses.
+    """
+    if (
+        not turn.services.outbox.identity
+        and turn.services.model.client().provider.wire_api is WireApi.RESPONSES
+    ):
+        return ()
+    await turn.services.mcp.ready()
+    return specs()
 
 
 class CompactTask(SessionTask):
@@ -86,7 +139,9 @@ class CompactTask(SessionTask):
     kind = TurnKind.COMPACT
 
     async def run(self, active: ActiveTask) -> str | None:
-        shape = shape_of(self.turn)
-        self.turn.emitter.turn_started(self.kind, shape.context_window)
-        await compact(self.turn, shape)
+        turn, shape = self.turn, shape_of(self.turn)
+        turn.emitter.turn_started(self.kind, shape.context_window)
+        stored = turn.services.conversation.rollout_path is not None
+        goals = turn.services.outbox.identity and stored
+        await compact(turn, shape, lambda: offered_tools(turn, shape, goals=goals).specs())
         return None

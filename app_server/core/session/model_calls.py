@@ -4,19 +4,23 @@ tools, limits), its calls, and the turn as tools see it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
 from app_server.core.config.types import Config, WireApi
 from app_server.core.context.instructions import instruction_text
 from app_server.core.context.permission_text import stored_entries, stored_profile
-from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow
+from app_server.core.context.sizes import PromptSize, WindowBounds
+from app_server.core.model.catalogue import ModelRow
 from app_server.core.model.model_facts import sent_tier
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.session.services import Turn
+from app_server.core.session.windows import bounds_for, known_window
 from app_server.core.tools.contract import ToolTurn, TurnDiffTracker
-from app_server.core.tools.runtime import ToolRuntime
+from app_server.core.tools.registry import ToolOffer, ToolSet, build_tools
+from app_server.core.tools.runtime import RefusedCalls, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Transcript
@@ -27,9 +31,6 @@ from app_server_protocol.rollout import TurnContextItem
 
 USABLE_PERCENT = 95
 """Of a context window; the rest is room for the answer. codex 0.58 counts so, too."""
-
-FULL_PERCENT = 90
-"""Of a context window: where so much is used, the history is compacted, unless the user says another limit."""
 
 LIVE_CHAT = "chat_deltas"
 """Feature: over the conversation API, too, the text of a Chat Completions answer comes piece by piece, and its tokens
@@ -44,6 +45,7 @@ class RequestShape(Struct, frozen=True):
     context_window: int | None
     """As it is shown; None where an API does not show what is assumed."""
     compact_limit: int
+    bounds: WindowBounds
     settings: RequestSettings
 
     def prompt(
@@ -64,18 +66,18 @@ def shape_of(turn: Turn) -> RequestShape:
     followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
     facts = turn.services.model.facts()
     row = facts.row(settings.model, plain=not followed)
-    known = _window(config, row)
-    window = known or facts.assumed_window or ASSUMED_WINDOW
-    shows_window = followed or known is not None
+    state = turn.services.state
+    bounds = bounds_for(config, facts, row, state.sizes.get(settings.model))
+    state.sizes[settings.model] = bounds.size
+    shows_window = followed or known_window(config, row) is not None
     return RequestShape(
         model=row,
-        instructions=_instructions(config, settings, row),
-        context_window=window * USABLE_PERCENT // 100 if shows_window else None,
+        instructions=_instructions(config, settings, row, bounds.size),
+        context_window=bounds.window * USABLE_PERCENT // 100 if shows_window else None,
         compact_limit=(
-            config.model.auto_compact_token_limit
-            or row.auto_compact_token_limit
-            or window * FULL_PERCENT // 100
+            config.model.auto_compact_token_limit or row.auto_compact_token_limit or bounds.compact_at
         ),
+        bounds=bounds,
         settings=RequestSettings(
             model=settings.model,
             row=row,
@@ -98,26 +100,49 @@ def _effort(config: Config, settings: Settings) -> str | None:
     return config.model.plan_effort if planning and config.model.plan_effort else settings.effort
 
 
-def _window(config: Config, row: ModelRow) -> int | None:
-    """Return the context window in tokens; None if nobody says it. The user's does not exceed what the model has."""
-    own = config.model.context_window
-    most = row.max_context_window
-    return row.context_window if own is None else own if most is None else min(own, most)
-
-
-def _instructions(config: Config, settings: Settings, row: ModelRow) -> str:
+def _instructions(config: Config, settings: Settings, row: ModelRow, size: PromptSize) -> str:
     """Join the instructions; those of the mode come last, in each request: they outlast a compaction, not the mode."""
-    base = config.instructions.base or base_instructions(row)
+    base = config.instructions.base or base_instructions(row, size)
     mode = settings.mode.instructions
     if mode is None and settings.mode.kind is TurnMode.PLAN:
         mode = instruction_text("plan")
     return base if not mode else f"{base}\n\n{mode}"
 
 
-def base_instructions(row: ModelRow) -> str:
+def base_instructions(row: ModelRow, size: PromptSize = PromptSize.FULL) -> str:
     """Return our prompt; models that know patches from training are not taught the format."""
-    base = instruction_text("base")
-    return base if row.knows_apply_patch else f"{base}\n{instruction_text('apply_patch')}"
+    base, patches = _TEXTS[size]
+    text = instruction_text(base)
+    return text if row.knows_apply_patch or patches is None else f"{text}\n{instruction_text(patches)}"
+
+
+_TEXTS: Final[Mapping[PromptSize, tuple[str, str | None]]] = {
+    PromptSize.FULL: ("base", "apply_patch"),
+    PromptSize.SMALL: ("base_small", "apply_patch_small"),
+    PromptSize.TINY: ("base_tiny", None),
+}
+"""Names of the texts by size: the prompt, and the format of patches where that is apart."""
+
+
+def offered_tools(turn: Turn, shape: RequestShape, *, goals: bool) -> ToolSet:
+    """Choose the tools of a turn. `goals`: the turn is of an API that knows goals, in a conversation that is stored."""
+    services, config, bounds = turn.services, turn.services.conversation.config, shape.bounds
+    followed = services.outbox.identity
+    has_goal = services.state.goals.goal is not None or config.features.enabled("goals")
+    offer = ToolOffer(
+        size=bounds.size,
+        goals=goals and has_goal,
+        resources=services.mcp.configured or (not followed and bounds.size is PromptSize.FULL),
+        mcp_tokens=bounds.mcp_tools,
+    )
+    return build_tools(
+        config,
+        shape.model,
+        services.mcp,
+        offer=offer,
+        client_tools=services.conversation.client_tools,
+        mode=turn.settings.mode.kind,
+    )
 
 
 def context_line(turn: Turn) -> TurnContextItem:
@@ -148,12 +173,14 @@ def model_call(
     turn: Turn,
     shape: RequestShape,
     transcript: Transcript,
-    tools: ToolRuntime | None = None,
+    tools: ToolRuntime | RefusedCalls | None = None,
     *,
     show_messages: bool = True,
 ) -> ModelCall:
-    """Make a call of the model. Clients see replies of one with tools; `show_messages` False hides its messages."""
-    services, shown_by = turn.services, None if tools is None else turn.emitter
+    """Make a call of the model. Clients see replies of one that runs tools; `show_messages` False hides its
+    messages.
+    """
+    services, shown_by = turn.services, turn.emitter if isinstance(tools, ToolRuntime) else None
 
     def assembler() -> ReplyAssembler:
         return ReplyAssembler(
@@ -180,7 +207,7 @@ def model_call(
     )
 
 
-def tool_turn_of(turn: Turn, *, relative_diff: bool = False) -> ToolTurn:
+def tool_turn_of(turn: Turn, shape: RequestShape, *, relative_diff: bool = False) -> ToolTurn:
     """Collect the services of this turn for its tools. `relative_diff`: its diff names files relative to its folder."""
     services = turn.services
     base = turn.settings.cwd if relative_diff else None
@@ -194,5 +221,6 @@ def tool_turn_of(turn: Turn, *, relative_diff: bool = False) -> ToolTurn:
         mcp=services.mcp,
         diffs=TurnDiffTracker(str(services.conversation.config.home), base=base),
         sources=services.sources,
+        output_limit=shape.bounds.output,
         telemetry=services.reports.telemetry,
     )

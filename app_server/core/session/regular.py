@@ -14,18 +14,20 @@ from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.session.commands import TurnWishes
 from app_server.core.session.compaction import compact
 from app_server.core.session.goal_turns import count_reply
-from app_server.core.session.model_calls import model_call, shape_of, tool_turn_of
+from app_server.core.session.model_calls import model_call, offered_tools, shape_of, tool_turn_of
+from app_server.core.session.room import RequestRoom
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.session.undo import TurnSnapshot
 from app_server.core.session.user_input import check_schema
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import Strictness, Tool
-from app_server.core.tools.registry import build_tools
+from app_server.core.tools.registry import ToolSet
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import AutoCompaction, TurnLoop, TurnSteps
 from app_server_protocol.engine.settings import Settings
+from app_server_protocol.events.notices import WarningEvent
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import replace
 
@@ -48,7 +50,7 @@ class RegularTask(SessionTask, TurnSteps):
         shape, self._snapshot = shape_of(turn), TurnSnapshot(turn)
         effort = wishes.sends_chosen_effort
         self._shape = replace(shape, settings=replace(shape.settings, sends_chosen_effort=effort))
-        self._tool_turn = tool_turn_of(turn, relative_diff=wishes.relative_diff)
+        self._tool_turn = tool_turn_of(turn, self._shape, relative_diff=wishes.relative_diff)
         self._tool_turn.strictness = Strictness(wishes.checks_pictures, wishes.refuses_silent_tools)
         if wishes.goals and turn.services.conversation.rollout_path is not None:
             self._tool_turn.goals = turn.services.state.goals
@@ -107,16 +109,28 @@ class RegularTask(SessionTask, TurnSteps):
     def _choose_tools(self) -> None:
         services = self.turn.services
         self._offered = services.mcp.revision
-        tool_set = build_tools(
-            services.conversation.config,
-            self._shape.model,
-            services.mcp,
-            goals=self._tool_turn.goals is not None,
-            client_tools=services.conversation.client_tools,
-            mode=self.turn.settings.mode.kind,
-        )
+        tool_set = offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None)
         self._tools.update(tool_set.by_name())
         self._specs[:] = tool_set.specs()
+        if tool_set.mcp_omitted:
+            self._warn_of_tools(tool_set)
+
+    def _offered_specs(self) -> Sequence[ToolSpec]:
+        """Return what the model is told of the tools; also before they are chosen for the turn's first request."""
+        if not self._specs:
+            return offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None).specs()
+        return self._specs
+
+    def _warn_of_tools(self, tool_set: ToolSet) -> None:
+        """Say once in the conversation that MCP tools do not fit."""
+        shown, shape = self.turn.services.commands.shown_once, self._shape
+        text = (
+            f"{tool_set.mcp_omitted} of {tool_set.mcp_tools} MCP tools are not offered: the window of "
+            f"`{shape.settings.model}` is {shape.bounds.window:,} tokens. Name fewer in `enabled_tools`."
+        )
+        if text not in shown:
+            shown.add(text)
+            self.turn.emitter.emit(WarningEvent(message=text))
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
         if self._offered != self.turn.services.mcp.revision:
@@ -135,9 +149,12 @@ class RegularTask(SessionTask, TurnSteps):
     async def _send_skills(self) -> None:
         services = self.turn.services
         cwd, items = Path(self.turn.settings.cwd), services.state.history.items
+        tokens = self._shape.bounds.skills
+        if tokens == 0:
+            return
         may_read = services.commands.may_read(self.turn.settings.sandbox_policy, self.turn.settings.cwd)
         folders = services.conversation.skill_folders
-        message = await services.home.skills.get().message(cwd, items, folders, may_read)
+        message = await services.home.skills.get().message(cwd, items, folders, may_read, tokens=tokens)
         if message is not None:
             self.turn.record(message)
 
@@ -159,8 +176,9 @@ class RegularTask(SessionTask, TurnSteps):
             steps=self,
             compaction=AutoCompaction(
                 limit=shape.compact_limit,
-                compact=partial(compact, turn, shape),
+                compact=partial(compact, turn, shape, self._offered_specs),
                 at_begin=self._wishes.compacts_at_begin,
+                room=RequestRoom(turn.services.state, shape, self._offered_specs),
             ),
             new_id=turn.services.sources.new_id,
         )

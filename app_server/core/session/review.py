@@ -14,12 +14,13 @@ from pydantic import ValidationError
 from app_server.core.context.environment_context import environment_of, user_text
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
+from app_server.core.context.sizes import PromptSize
 from app_server.core.model.prompt import Prompt
 from app_server.core.session.model_calls import context_line, model_call, shape_of, tool_turn_of
 from app_server.core.session.review_texts import findings_block
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
-from app_server.core.tools.registry import build_tools
+from app_server.core.tools.registry import ToolOffer, build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import TurnLoop, TurnSteps
@@ -56,7 +57,9 @@ class ReviewTask(SessionTask, TurnSteps):
         self._shape = replace(shape, settings=settings_of_review, instructions=instruction_text("review"))
         # It neither searches the web nor looks at pictures.
         features = conversation.config.features.switched(off=("web_search_request", "view_image_tool"))
-        self._tools = build_tools(replace(conversation.config, features=features), self._shape.model, None)
+        offer = ToolOffer(size=self._shape.bounds.size, resources=self._shape.bounds.size is PromptSize.FULL)
+        config = replace(conversation.config, features=features)
+        self._tools = build_tools(config, self._shape.model, None, offer=offer)
         surroundings = environment_of(settings, conversation.instructions.shell).message()
         self._transcript = Transcript(ConversationHistory([surroundings]), None)
         self._usage_before = state.tokens.info
@@ -97,7 +100,7 @@ class ReviewTask(SessionTask, TurnSteps):
         self.turn.record(user_text(note(output)))
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
-        turn, tools = self.turn, ToolRuntime(self._tools.by_name(), tool_turn_of(self.turn))
+        turn, tools = self.turn, ToolRuntime(self._tools.by_name(), tool_turn_of(self.turn, self._shape))
         call = model_call(turn, self._shape, self._transcript, tools, show_messages=False)
         return TurnLoop(
             model_call=replace(call, context_line=self._context_line),

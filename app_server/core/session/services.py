@@ -16,6 +16,7 @@ from app_server.core.caller import Caller, CurrentCaller
 from app_server.core.config.types import Config
 from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.context.history import ConversationHistory
+from app_server.core.context.sizes import PromptSize
 from app_server.core.git.ghost import Snapshots
 from app_server.core.goals import GoalKeeper
 from app_server.core.lazy import Lazy
@@ -124,6 +125,8 @@ class SessionState(Struct):
     last_sent_context: EnvironmentContext | None = None
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
     goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
+    sizes: dict[str, PromptSize] = msgspec.field(default_factory=dict)
+    """By model, the size of the instructions and tools that it has been sent since the last compaction."""
 
     @property
     def history(self) -> ConversationHistory:

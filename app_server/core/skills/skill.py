@@ -20,6 +20,7 @@ from enum import Enum
 
 from msgspec import Struct
 
+from app_server.core.context.text_for_model import BYTES_PER_TOKEN
 from app_server_protocol.responses import InputText, MessageItem, ResponseItem
 
 SKILL_FILE = "SKILL.md"
@@ -112,13 +113,18 @@ says when it may help and orders nothing."""
 _NONE = "There are no skills at the moment; those that were listed before can no longer be used."
 
 
-def skills_message(found: SkillSet, history: Sequence[ResponseItem]) -> MessageItem | None:
-    """Return the message for the model; None where its history says the same, or nothing is to be said."""
+def skills_message(
+    found: SkillSet, history: Sequence[ResponseItem], tokens: int | None = None
+) -> MessageItem | None:
+    """Return the message for the model; None where its history says the same, or nothing is to be said. `tokens`: room
+    for the names in one line; None for a list with descriptions.
+    """
     last = _last_block(history)
     usable = [skill for skill in found.skills if skill.enabled and skill.implicit]
     if not usable and last is None:
         return None
-    text = f"{OPEN}\n{_body(usable)}\n{CLOSE}"
+    body = _body(usable) if tokens is None or not usable else _names(usable, tokens)
+    text = f"{OPEN}\n{body}\n{CLOSE}"
     return None if text == last else MessageItem(role="developer", content=(InputText(text=text),))
 
 
@@ -137,6 +143,23 @@ def _body(skills: Sequence[Skill]) -> str:
     if more:
         lines.append(f"({more} more that the user may name.)")
     return "\n".join([_HEAD, "### Available skills", *lines])
+
+
+def _names(skills: Sequence[Skill], tokens: int) -> str:
+    """Return the skills' names that fit, in one line."""
+    left = tokens * BYTES_PER_TOKEN - len(_SHORT_HEAD)
+    names: list[str] = []
+    for skill in skills:
+        left -= len(skill.name.encode("utf-8", "replace")) + 2
+        if left < 0:
+            break
+        names.append(_plain(skill.name))
+    more = len(skills) - len(names)
+    listed = ", ".join(names)
+    return f"{_SHORT_HEAD} {listed}" + (f" and {more} more." if more else ".")
+
+
+_SHORT_HEAD = "Skills (the user names the one to use):"
 
 
 def _line(skill: Skill) -> str:

@@ -96,16 +96,18 @@ class SkillCatalog:
         history: Sequence[ResponseItem],
         folders: Sequence[str] = (),
         may_read: MayRead = reads_all,
+        *,
+        tokens: int | None = None,
     ) -> MessageItem | None:
         """Return what the model has to be sent before a turn; None where it knows. It is told of the skills whose files
-        its commands may read, by their real paths.
+        its commands may read, by their real paths. `tokens` as in `skills_message`.
         """
         found = await self.look(cwd, folders)
         if found is None:
             return None
         if may_read is not reads_all:
             found = await run_in_thread(partial(_readable, found, may_read), abandon_on_cancel=True)
-        return skills_message(found, history)
+        return skills_message(found, history, tokens)
 
     def find(self, cwd: Path, folders: Sequence[str] = ()) -> SkillSet:
         """Find the skills, also those in `folders`. Blocks: call it in a thread."""

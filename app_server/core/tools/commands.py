@@ -140,7 +140,7 @@ async def report_snapshot(snapshot: TerminalSnapshot, max_tokens: float | None, 
     text = render_snapshot(
         snapshot, turn.sources.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens)
     )
-    return text_output(shorten(text), success=snapshot.exit_code in (None, 0))
+    return text_output(shorten(text, turn.output_limit), success=snapshot.exit_code in (None, 0))
 
 
 def render_snapshot(snapshot: TerminalSnapshot, chunk_id: str, max_tokens: int) -> str:

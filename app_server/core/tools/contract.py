@@ -21,6 +21,7 @@ from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.caller import CurrentCaller
 from app_server.core.config.fence import temporary_folder
 from app_server.core.config.types import Config
+from app_server.core.context.text_for_model import STANDARD_OUTPUT, OutputLimit
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.file_rules import MayRead, reads_all
 from app_server.core.goals import GoalKeeper
@@ -234,6 +235,7 @@ class ToolTurn(Struct, eq=False):
     telemetry: ConversationTelemetry = NO_TELEMETRY
     goals: GoalKeeper | None = None
     """Set in turns of APIs that know goals."""
+    output_limit: OutputLimit = STANDARD_OUTPUT
     strictness: Strictness = STRICT
 
     def emit(self, event: EngineEvent) -> None:

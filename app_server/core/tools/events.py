@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from app_server.core.context.text_for_model import command_output
+from app_server.core.context.text_for_model import STANDARD_OUTPUT, OutputLimit, command_output
 from app_server.core.exec.command import ExecResult
 from app_server_protocol.engine.events import CommandOutput, EngineEvent
 from app_server_protocol.engine.items import CommandExecution, Item, ItemStatus
@@ -91,12 +91,14 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def shown_output(result: ExecResult, output: str) -> str:
+def shown_output(result: ExecResult, output: str, limit: OutputLimit) -> str:
     """Return all output of a command that ran as the model is shown it."""
-    return command_output(output, timed_out=result.timed_out, seconds=result.duration_s)
+    return command_output(output, limit, timed_out=result.timed_out, seconds=result.duration_s)
 
 
-def finished_command(item: CommandExecution, result: ExecResult) -> CommandExecution:
+def finished_command(
+    item: CommandExecution, result: ExecResult, limit: OutputLimit = STANDARD_OUTPUT
+) -> CommandExecution:
     """Return the item of a command that ran to its end."""
     output = decode(result.aggregated)
     return replace(
@@ -105,7 +107,7 @@ def finished_command(item: CommandExecution, result: ExecResult) -> CommandExecu
         stdout=decode(result.stdout),
         stderr=decode(result.stderr),
         output=output,
-        shown_output=shown_output(result, output),
+        shown_output=shown_output(result, output, limit),
         exit_code=result.exit_code,
         seconds=result.duration_s,
     )

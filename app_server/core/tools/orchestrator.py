@@ -104,7 +104,7 @@ async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
         return await turn.commands.runner.run(spec, OutputDeltas(command.call_id, turn.emit).emit_output)
 
     result = await run_with_approval(command, turn, execute)
-    item = finished_command(command.item(), result)
+    item = finished_command(command.item(), result, turn.output_limit)
     turn.items.complete(item)
     return command_tool_output(result, item.shown_output)
 

@@ -70,7 +70,9 @@ class PatchFlow(Struct, frozen=True):
     async def output(self) -> ToolOutput:
         """Apply it. Returns the output for the model; raises ToolFailure if nothing was written."""
         result = await self.apply()
-        return command_tool_output(result, shown_output(result, decode(result.aggregated)))
+        return command_tool_output(
+            result, shown_output(result, decode(result.aggregated), self.turn.output_limit)
+        )
 
     async def apply(self) -> ExecResult:
         """Returns the output of the writer. Raises ToolFailure if nothing was written."""

@@ -34,7 +34,7 @@ TIMEOUT_MS = 30_000
 async def read_text(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
     """Return the reader's output as text. Raises ToolFailure with the reader's error."""
     result = await _run_reader(do, turn, lambda stream, chunk: None, request)
-    return text_output(shorten(decode(result.stdout)))
+    return text_output(shorten(decode(result.stdout), turn.output_limit))
 
 
 async def read_bytes(do: str, turn: ToolTurn, **request: Json) -> bytes:
@@ -66,7 +66,9 @@ async def _run_reader(
     if result.timed_out:
         raise ToolFailure(f"it took longer than {TIMEOUT_MS // 1000} seconds; ask for less")
     if result.exit_code != 0:
-        raise ToolFailure(shorten(decode(result.stderr)) or f"the reader ended with {result.exit_code}")
+        raise ToolFailure(
+            shorten(decode(result.stderr), turn.output_limit) or f"the reader ended with {result.exit_code}"
+        )
     return result
 
 

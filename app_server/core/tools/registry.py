@@ -9,9 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from app_server.core.config.types import Config
+from app_server.core.context.sizes import PromptSize
+from app_server.core.context.text_for_model import estimate_tokens
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.catalogue import ModelRow, PatchToolKind, ShellToolKind
@@ -113,12 +116,21 @@ FREEFORM_PATCH: Final = FreeformTool(
 ASKING: Final = BuiltinTool("request_user_input", USER, schemas.UserInputArguments, NEVER, accepted=True)
 """Offered in plan mode, or where a feature says so. Otherwise a call is answered with that."""
 
+PLAN: Final = BuiltinTool("update_plan", USER, schemas.PlanArguments)
+
+TINY_SHELL: Final = BuiltinTool("shell_command", COMMANDS, schemas.TinyShellArguments)
+"""The one tool of models whose window has no room for more."""
+
+RESOURCE_TOOLS: Final = ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource")
+
+SHELL_KINDS: Final = frozenset({TERMINAL, LINE, VECTOR, PROVIDER})
+
 GOAL_TOOLS: Final = (
     BuiltinTool("get_goal", USER, schemas.NoArguments, parallel=True),
     BuiltinTool("create_goal", USER, schemas.NewGoal),
     BuiltinTool("update_goal", USER, schemas.GoalReport),
 )
-"""Offered in turns of APIs that know goals."""
+"""Offered in turns of APIs that know goals, where there is a goal or the user wishes for goals."""
 
 TOOLS: Final = (
     BuiltinTool("exec_command", COMMANDS, schemas.ExecCommandArguments, TERMINAL),
@@ -127,11 +139,11 @@ TOOLS: Final = (
     BuiltinTool("local_shell", COMMANDS, LocalShellTool(), PROVIDER, True),
     BuiltinTool("shell", COMMANDS, schemas.ShellArguments, VECTOR, True),
     BuiltinTool("container.exec", COMMANDS, schemas.ShellArguments, NEVER, True),
-    # Also without servers, as in codex 0.58, so that the list of tools is stable.
+    # Over the conversation API also without servers, as in codex 0.58.
     BuiltinTool("list_mcp_resources", MCP, schemas.ListingArguments, parallel=True),
     BuiltinTool("list_mcp_resource_templates", MCP, schemas.TemplateArguments, parallel=True),
     BuiltinTool("read_mcp_resource", MCP, schemas.ReadingArguments, parallel=True),
-    BuiltinTool("update_plan", USER, schemas.PlanArguments),
+    PLAN,
     BuiltinTool("apply_patch", PATCH, FREEFORM_PATCH, PatchToolKind.FREEFORM),
     BuiltinTool("apply_patch", PATCH, schemas.PatchArguments, PatchToolKind.FUNCTION),
     BuiltinTool("grep_files", READING, schemas.GrepFilesArguments, "grep_files", parallel=True),
@@ -150,12 +162,32 @@ RESERVED_NAMES: Final = BUILTIN_NAMES - {"grep_files", "read_file", "list_dir", 
 """Names that tools of a client cannot take."""
 
 
+class ToolOffer(Struct, frozen=True, kw_only=True):
+    """What decides, beside settings and model, which tools a turn offers."""
+
+    size: PromptSize = PromptSize.FULL
+    goals: bool = False
+    """Whether there is a goal, or the user wishes for goals."""
+    resources: bool = True
+    """Whether there may be resources of MCP servers."""
+    mcp_tokens: int | None = None
+    """Tokens for the descriptions of MCP tools; None if there is no limit."""
+
+
+EVERYTHING: Final = ToolOffer()
+"""Offers what settings and model say."""
+
+
 class ToolSet(Struct, frozen=True):
     """The tools of one turn."""
 
     offered: tuple[Tool, ...]
     accepted: tuple[Tool, ...]
     """Not necessarily offered, but run if the model calls them."""
+    mcp_tools: int = 0
+    """MCP tools that there are."""
+    mcp_omitted: int = 0
+    """MCP tools that did not fit and are not offered."""
 
     def specs(self) -> list[ToolSpec]:
         return [tool.spec() for tool in self.offered]
@@ -169,28 +201,68 @@ def build_tools(
     model: ModelRow,
     mcp: McpManager | None,
     *,
-    goals: bool = False,
+    offer: ToolOffer = EVERYTHING,
     client_tools: Sequence[ClientTool] = (),
     mode: TurnMode = TurnMode.DEFAULT,
 ) -> ToolSet:
     """Choose the tools of a turn. An MCP tool never replaces a built-in one. A client's tool may replace one that only
-    reads. `goals`: the turn is of an API that knows goals, in a conversation that is stored.
+    reads.
     """
     brought = dynamic_tools(client_tools)
     replaced = {tool.name for tool in brought}
-    switches = _switches(config, model)
-    tools: list[Tool] = [tool for tool in TOOLS if tool.switch in switches]
-    if goals:
-        tools += GOAL_TOOLS
+    tools: list[Tool] = [tool for tool in _builtin_tools(config, model, offer) if tool.name not in replaced]
     if mode is TurnMode.PLAN or config.features.enabled(schemas.ASKS_IN_DEFAULT_MODE):
         tools.append(ASKING)
-    tools = [*(tool for tool in tools if tool.name not in replaced), *brought]
-    if mcp is not None:
-        tools += [
-            BuiltinTool(name, MCP, FunctionTool(name, offered.description, offered.input_schema))
-            for name, offered in mcp.tools().items()
-            if name not in BUILTIN_NAMES
-        ]
+    tools += brought
+    servers = _mcp_tools(mcp)
+    fitting = _fitting(servers, offer.mcp_tokens)
     accepted: list[Tool] = [tool for tool in TOOLS if tool.accepted]
     accepted += without_namespaces(client_tools, BUILTIN_NAMES)
-    return ToolSet(tuple(tools), tuple(accepted))
+    return ToolSet((*tools, *fitting), tuple(accepted), len(servers), len(servers) - len(fitting))
+
+
+def _builtin_tools(config: Config, model: ModelRow, offer: ToolOffer) -> list[BuiltinTool]:
+    """Return the built-in tools that fit the size of the prompt and can be used."""
+    if offer.size is PromptSize.TINY:
+        return [TINY_SHELL]
+    switches = _switches(config, model)
+    tools = [tool for tool in TOOLS if tool.switch in switches]
+    if offer.size is PromptSize.SMALL:
+        wished = config.features.names | (SHELL_KINDS & switches)
+        tools = [
+            tool for tool in tools if tool.switch in wished or tool.name in ("apply_patch", *RESOURCE_TOOLS)
+        ]
+        if not (model.input_modalities and model.sees_images):
+            tools = [tool for tool in tools if tool.name != "view_image"]
+        if config.features.enabled(PLAN.name):
+            tools.append(PLAN)
+    if not offer.resources:
+        tools = [tool for tool in tools if tool.name not in RESOURCE_TOOLS]
+    return [*tools, *GOAL_TOOLS] if offer.goals else tools
+
+
+def _mcp_tools(mcp: McpManager | None) -> list[BuiltinTool]:
+    if mcp is None:
+        return []
+    return [
+        BuiltinTool(name, MCP, FunctionTool(name, offered.description, offered.input_schema))
+        for name, offered in mcp.tools().items()
+        if name not in BUILTIN_NAMES
+    ]
+
+
+def _fitting(tools: Sequence[BuiltinTool], tokens: int | None) -> Sequence[BuiltinTool]:
+    """Return the first tools whose descriptions fit together."""
+    if tokens is None:
+        return tools
+    left = tokens
+    for n, tool in enumerate(tools):
+        left -= spec_tokens(tool.spec())
+        if left < 0:
+            return tools[:n]
+    return tools
+
+
+def spec_tokens(spec: ToolSpec) -> int:
+    """Return the estimated size of what the model is told of a tool."""
+    return estimate_tokens(msgspec.json.encode(spec).decode())

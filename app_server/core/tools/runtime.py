@@ -114,6 +114,19 @@ def _with_failure(call: CallItem, output: OutputItem, payload: FunctionCallOutpu
     return output.model_copy(update={"origin": replace(origin, kept={FAILED: True})})
 
 
+class RefusedCalls:
+    """Answers every call with the same sentence, in requests that want words only."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def start(self, item: CallItem, group: TaskGroup, finished: Finished = lambda _: None) -> CallRun:
+        """Answer a call at once."""
+        run = CallRun(item, as_call(item), 0.0)
+        run.finish(text_output(self._text, success=False))
+        return run
+
+
 class ToolRuntime:
     """The calls of one turn."""
 

@@ -147,6 +147,17 @@ class ShellCommandArguments(RunArguments):
     command: Annotated[str, says("A line for the user's shell.")]
 
 
+class TinyShellArguments(ToolArguments):
+    """The arguments of `shell_command` that a model with a tiny window is told of."""
+
+    told = "Runs a shell command; returns output and exit code."
+    command: str
+    with_escalated_permissions: Annotated[
+        bool | None, says("Ask the user to run it without the sandbox.")
+    ] = None
+    justification: Annotated[str | None, says("Why, for the user.")] = None
+
+
 class ExecCommandArguments(ToolArguments):
     told = (
         "Runs a line of shell on a terminal. If it has not ended when the time is up, it goes on, and "

@@ -20,7 +20,7 @@ from msgspec import Struct
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
 from app_server.core.turn.items import UserWords, last_assistant_text
-from app_server.core.turn.model_call import ModelCall
+from app_server.core.turn.model_call import ModelCall, ModelReply
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.events.commands import TurnDiffEvent
 from app_server_protocol.events.notices import ErrorEvent, WarningEvent
@@ -61,12 +61,37 @@ class TurnSteps(Protocol):
         return None
 
 
+class Room(Protocol):
+    """Room in the context window for one turn's requests."""
+
+    def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
+        """Return the estimated tokens of the next request."""
+        ...
+
+    def fits(self, more: Sequence[ResponseItem] = ()) -> bool:
+        """Return whether the next request, with `more`, leaves room for an answer."""
+        ...
+
+    def gains(self) -> bool:
+        """Return whether a compaction frees enough to be worth its request."""
+        ...
+
+    def too_small(self, words: Sequence[ResponseItem] = ()) -> CoreError:
+        """Return the error of a request that does not fit after all."""
+        ...
+
+    def learn(self, estimated: int) -> None:
+        """Take the provider's count of a request of so many estimated tokens."""
+        ...
+
+
 class AutoCompaction(Struct, frozen=True, kw_only=True):
     """When the turn compacts the history, and how."""
 
     limit: int
     """Tokens of the context."""
     compact: Callable[[], Awaitable[None]]
+    room: Room
     at_begin: bool = False
     """A context over the limit is compacted at the next turn's begin, and not by asking on when the model has answered.
     One that the provider refused as too long is always compacted at the next turn's begin."""
@@ -96,13 +121,15 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         at_begin = self.compaction is not None and self.compaction.at_begin
         if at_begin or self.model_call.tokens.context_is_full:
             await self._made_room()
+        await self._fit(opening)
         self._record_opening(opening)
         await self.steps.prepare()
         pauses = 0
         while True:
             for words in self.take_input():
                 self._record_words(words, announced=False)
-            reply = await self.model_call.request(self._prompt, keeps_messages=at_begin)
+            await self._fit()
+            reply = await self._ask(keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
                 self.model_call.emitter.emit(TurnDiffEvent(unified_diff=diff))
             items = self.model_call.hand_over(reply)
@@ -127,6 +154,31 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         for words in self.take_input():
             self._record_words(words, announced=False)
 
+    async def _ask(self, *, keeps_messages: bool) -> ModelReply:
+        room = None if self.compaction is None or self.model_call.tokens.calibrated else self.compaction.room
+        estimated = 0 if room is None else room.estimate()
+        reply = await self.model_call.request(self._prompt, keeps_messages=keeps_messages)
+        if room is not None:
+            room.learn(estimated)
+        return reply
+
+    async def _fit(self, words: UserWords | None = None) -> None:
+        """Compact if the next request would leave no room for an answer in a small window. Raises the error with the
+        figures if it would not even then; `words` that are not recorded yet then stay out of the history.
+        """
+        if self.compaction is None:
+            return
+        room, more = self.compaction.room, () if words is None else words.messages()
+        if room.fits(more):
+            return
+        if not self._compacted and room.gains():
+            await self._compact(self.compaction)
+        if not room.fits(more):
+            if words is not None:
+                self._opening = None
+                self._show(words, announced=True)
+            raise room.too_small(more)
+
     def _prompt(self) -> Prompt:
         return self.steps.prompt(self.model_call.transcript.history.for_prompt())
 
@@ -137,6 +189,9 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     def _record_words(self, words: UserWords, *, announced: bool) -> None:
         """Record and show words. `announced` False: they join the turn, which not all clients are told."""
         self.model_call.transcript.record(self.model_call.emitter, words.messages())
+        self._show(words, announced=announced)
+
+    def _show(self, words: UserWords, *, announced: bool) -> None:
         for notice in words.notices:
             self.model_call.emitter.emit(WarningEvent(message=notice))
         if self.show_user_message and words.is_shown:
@@ -144,19 +199,25 @@ class TurnLoop(Struct, kw_only=True, eq=False):
 
     async def _made_room(self) -> bool:
         """Compact where the limit is reached. True: done, or tried in vain; ask the model again."""
-        compaction, tokens = self.compaction, self.model_call.tokens.in_context
+        compaction, counts = self.compaction, self.model_call.tokens
         if compaction is None:
             return False
+        tokens = compaction.room.estimate() if counts.uncounted else counts.in_context
         over = tokens is not None and tokens >= compaction.limit
         if not (over or self.model_call.tokens.context_is_full):
             self._compacted = False
             return False
+        if not compaction.room.gains():
+            return False  # the next request is still checked for its room
         if self._compacted:
             raise ContextStillFull(compaction.limit, tokens)
+        await self._compact(compaction)
+        return True
+
+    async def _compact(self, compaction: AutoCompaction) -> None:
         self._compacted = True
         try:
             await compaction.compact()
         except CoreError as error:
             # The history is what it was, and may still fit: what the turn has done so far is not given up for it.
             self.model_call.emitter.emit(ErrorEvent(message=str(error)))
-        return True

@@ -32,7 +32,7 @@ from app_server.core.model.prompt import (
     RequestSettings,
 )
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
-from app_server.core.tools.runtime import CallRun, ToolRuntime
+from app_server.core.tools.runtime import CallRun, RefusedCalls, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter, turn_error
 from app_server.core.turn.outbox import Outbox, Transcript
@@ -117,7 +117,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
     context_window: int | None
     context_line: TurnContextItem
     assembler: Callable[[], ReplyAssembler]
-    tools: ToolRuntime | None
+    tools: ToolRuntime | RefusedCalls | None
     """None: whatever the model calls is not run."""
     clock: Callable[[], float]
     telemetry: ConversationTelemetry
@@ -155,7 +155,8 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
 
     def _lacks_answer(self, reply: ModelReply) -> bool:
         """Return whether a turn would end with nothing said, as small models answer now and then."""
-        return self.settings.wants_answer and self.tools is not None and reply.is_empty and not reply.paused
+        runs_tools = isinstance(self.tools, ToolRuntime)
+        return self.settings.wants_answer and runs_tools and reply.is_empty and not reply.paused
 
     def hand_over(self, reply: ModelReply) -> list[responses.ResponseItem]:
         """Return the items of an answer for who records them now: until then an interrupt keeps them."""
@@ -231,6 +232,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                     self._emit_tokens(wake=False)
                 case Completed():
                     self.tokens.context_is_full = False
+                    self.tokens.uncounted = event.usage is None
                     if event.usage is not None:
                         self.tokens.add(event.usage, self.context_window)
                     self._emit_tokens()

@@ -7,6 +7,9 @@ from msgspec import Struct
 from app_server_protocol.events.turn import RateLimitSnapshot, TokenUsage, TokenUsageInfo
 from app_server_protocol.structs import replace
 
+LEAST_RATIO, MOST_RATIO = 0.5, 2.0
+"""Bounds of the correction of estimates."""
+
 
 class TokenCounts(Struct):
     """Usage so far and the provider's limits, as the client is shown them."""
@@ -15,6 +18,12 @@ class TokenCounts(Struct):
     rate_limits: RateLimitSnapshot | None = None
     context_is_full: bool = False
     """The provider refused the conversation as too long, and no request has succeeded since."""
+    uncounted: bool = False
+    """The provider gave no count with its last answer."""
+    ratio: float = 1.0
+    """Tokens by the provider's first count for one estimated token."""
+    calibrated: bool = False
+    """Whether the provider has given a count that `ratio` is from."""
 
     @property
     def total(self) -> TokenUsage:
@@ -26,6 +35,14 @@ class TokenCounts(Struct):
         self.info = TokenUsageInfo(
             total_token_usage=TokenUsage(**total), last_token_usage=usage, model_context_window=context_window
         )
+
+    def calibrate(self, estimated: int) -> None:
+        """Take the ratio from the provider's first count, which is of a request of so many estimated tokens."""
+        if self.calibrated or self.uncounted or self.info is None or estimated <= 0:
+            return
+        self.calibrated = True
+        counted = self.info.last_token_usage.input_tokens
+        self.ratio = min(max(counted / estimated, LEAST_RATIO), MOST_RATIO)
 
     def fill(self, context_window: int) -> None:
         """Count the window as full, as the provider said."""

@@ -20,7 +20,6 @@ from app_server.core.context.environment_context import (
 )
 from app_server.core.context.history import (
     NO_SUMMARY,
-    USER_MESSAGES_MAX_TOKENS,
     ConversationHistory,
     build_compacted_history,
     collect_user_messages,
@@ -29,6 +28,7 @@ from app_server.core.context.history import (
     summary_message,
     with_marked_summary,
 )
+from app_server.core.context.sizes import MOST_KEPT_TOKENS
 from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable
 from app_server.core.session.user_input import image_data_url
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
@@ -157,13 +157,13 @@ def test_a_summary_that_another_program_stored_is_known_by_its_text() -> None:
 
 
 def test_the_newest_words_are_kept_and_the_oldest_cut() -> None:
-    long = "x" * (USER_MESSAGES_MAX_TOKENS * text_for_model.BYTES_PER_TOKEN)
+    long = "x" * (MOST_KEPT_TOKENS * text_for_model.BYTES_PER_TOKEN)
     rebuilt = build_compacted_history([], ["lost", long, "newest"], "summary")
     texts = [message_text(item) for item in rebuilt if isinstance(item, MessageItem)]
     assert texts[1:] == ["newest", "summary"]
     assert "tokens truncated" in texts[0]
     assert "lost" not in texts[0]
-    assert sum(map(text_for_model.estimate_tokens, texts[:2])) <= USER_MESSAGES_MAX_TOKENS + 20
+    assert sum(map(text_for_model.estimate_tokens, texts[:2])) <= MOST_KEPT_TOKENS + 20
 
 
 def test_images_are_no_words() -> None:
@@ -203,7 +203,7 @@ def test_head_and_tail_of_many_lines_are_shown() -> None:
 
 def test_a_time_out_comes_first_in_the_output() -> None:
     assert (
-        text_for_model.command_output("x", timed_out=True, seconds=1.5)
+        text_for_model.command_output("x", text_for_model.STANDARD_OUTPUT, timed_out=True, seconds=1.5)
         == "command timed out after 1500 milliseconds\nx"
     )
 

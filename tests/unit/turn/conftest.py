@@ -64,6 +64,25 @@ class OnlyAClock:
     sources = SimpleNamespace(clock=lambda: 0.0)
 
 
+class AmpleRoom:
+    """Room without an end."""
+
+    def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
+        return 0
+
+    def fits(self, more: Sequence[ResponseItem] = ()) -> bool:
+        return True
+
+    def gains(self) -> bool:
+        return True
+
+    def too_small(self, words: Sequence[ResponseItem] = ()) -> CoreError:
+        return CoreError("too small")
+
+    def learn(self, estimated: int) -> None:
+        """Learn nothing."""
+
+
 class OnlyAPrompt(TurnSteps):
     """A turn that does nothing but ask."""
 
@@ -139,7 +158,7 @@ class Bench:
             steps=OnlyAPrompt(),
             compaction=None
             if compact_limit is None
-            else AutoCompaction(limit=compact_limit, compact=compact),
+            else AutoCompaction(limit=compact_limit, compact=compact, room=AmpleRoom()),
             new_id=self.new_id,
         )
 

@@ -1,0 +1,121 @@
+"""Room in the context window: the estimated size of the next request, what a compaction would gain, and the error of a
+window that is too small.
+
+Estimates count bytes, corrected by the first count that the provider gave. Only small windows are judged by them: with
+a large one the provider says what is too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from app_server.core.context.history import (
+    ConversationHistory,
+    collect_user_messages,
+    item_bytes,
+    kept_messages,
+    message_text,
+)
+from app_server.core.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens
+from app_server.core.errors import ModelError
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.session.model_calls import RequestShape
+from app_server.core.session.services import SessionState
+from app_server.core.tools.registry import spec_tokens
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.responses import MessageItem, ResponseItem
+from app_server_protocol.rollout import AGENTS_HEAD
+
+LEAST_GAIN: Final = 20
+"""A compaction is worth its request if it frees, beside its summary, at least the window divided by this."""
+
+
+class WindowTooSmall(ModelError):
+    """Not even a request without the earlier conversation fits into the window."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
+
+
+class RequestRoom:
+    """The room that one turn has for its requests."""
+
+    def __init__(
+        self, state: SessionState, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]
+    ) -> None:
+        self._state, self._shape, self._specs = state, shape, specs
+        self.limit = shape.bounds.request
+        """Estimated tokens of a request; None if the provider judges."""
+
+    def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
+        """Return the estimated tokens of the next request, `more` included."""
+        size = self._state.history.prompt_bytes() + sum(item_bytes(item) for item in more)
+        return self._head() + self._tokens(size)
+
+    def fits(self, more: Sequence[ResponseItem] = ()) -> bool:
+        return self.limit is None or self.estimate(more) <= self.limit
+
+    def fits_summary(self, scratch: ConversationHistory) -> bool:
+        """Return whether a summary of this history can be asked for, with room for its answer."""
+        if self.limit is None:
+            return True
+        bounds = self._shape.bounds
+        return self._head() + self._tokens(scratch.prompt_bytes()) <= bounds.window - bounds.summary
+
+    def gains(self) -> bool:
+        """Return whether a compaction frees enough to be worth its request. With a large window it always counts as
+        worth it.
+        """
+        if self.limit is None:
+            return True
+        bounds, history = self._shape.bounds, self._state.history
+        kept = kept_messages(collect_user_messages(history.items), bounds.kept_words)
+        opening = sum(item_bytes(item) for item in history.items if is_opening(item))
+        left = self._tokens(opening + sum(len(text.encode("utf-8", "replace")) for text in kept))
+        return self._tokens(history.prompt_bytes()) - left >= bounds.summary + bounds.window // LEAST_GAIN
+
+    def too_small(self, words: Sequence[ResponseItem] = ()) -> WindowTooSmall:
+        """Return the error with the sizes of what does not fit. `words`: of the user, not recorded yet."""
+        agents = sum(
+            item_bytes(item)
+            for item in self._state.history.items
+            if isinstance(item, MessageItem) and message_text(item).startswith(AGENTS_HEAD)
+        )
+        said = sum(item_bytes(item) for item in words)
+        rest = self._state.history.prompt_bytes() - agents
+        parts = [
+            ("instructions and tools", self._head()),
+            ("AGENTS.md", self._tokens(agents)),
+            ("the conversation" if words else "the conversation with your message", self._tokens(rest)),
+            ("your message", self._tokens(said)),
+        ]
+        figures = ", ".join(f"{name} {size:,}" for name, size in parts if size)
+        return WindowTooSmall(
+            f"The model `{self._shape.settings.model}` has a window of {self._shape.bounds.window:,} tokens; this "
+            f"request takes about {self.estimate(words):,} before any answer ({figures}). Load the model with a larger "
+            "window (Ollama: OLLAMA_CONTEXT_LENGTH=32768), shorten the message, or set `model_context_window` if it "
+            "has one."
+        )
+
+    def learn(self, estimated: int) -> None:
+        """Compare the provider's count of a request with what was estimated for it."""
+        self._state.tokens.calibrate(estimated)
+
+    def _head(self) -> int:
+        tools = sum(spec_tokens(spec) for spec in self._specs())
+        return self._corrected(estimate_tokens(self._shape.instructions) + tools)
+
+    def _tokens(self, size: int) -> int:
+        per_token = self._shape.model.bytes_per_token or BYTES_PER_TOKEN
+        return self._corrected(-(-size // per_token))
+
+    def _corrected(self, tokens: int) -> int:
+        return round(tokens * self._state.tokens.ratio)
+
+
+def is_opening(item: ResponseItem) -> bool:
+    """Return whether a compaction puts such an item at the begin of the history again."""
+    return isinstance(item, MessageItem) and (
+        item.role == "developer" or message_text(item).startswith(AGENTS_HEAD)
+    )

@@ -1,0 +1,51 @@
+"""The context window that counts for a conversation, and the bounds that follow from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app_server.core.config.types import Config
+from app_server.core.context.sizes import PromptSize, WindowBounds, bounds_of, chosen_size
+from app_server.core.context.text_for_model import estimate_tokens, within_tokens
+from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow
+
+if TYPE_CHECKING:
+    from app_server.core.model.model_facts import ModelFacts
+
+
+def known_window(config: Config, row: ModelRow) -> int | None:
+    """Return the context window in tokens; None if nobody says it. The user's does not exceed what the model has."""
+    own = config.model.context_window
+    most = row.max_context_window
+    return row.context_window if own is None else own if most is None else min(own, most)
+
+
+def bounds_for(
+    config: Config, facts: ModelFacts, row: ModelRow, size: PromptSize | None = None
+) -> WindowBounds:
+    """Return what a conversation may send. `size`: of the instructions and tools that it has; None: to be chosen."""
+    window = known_window(config, row) or facts.assumed_window or ASSUMED_WINDOW
+    size = size or chosen_size(window, config.model.prompt, row.prompt)
+    return bounds_of(window, size, config.model.output_tokens)
+
+
+def first_bounds(config: Config, facts: ModelFacts) -> WindowBounds:
+    """Return what a conversation may send that opens with the model of its settings."""
+    return bounds_for(config, facts, facts.row(config.model.name))
+
+
+def fitting_documents(agents: str | None, bounds: WindowBounds) -> str | None:
+    """Return the text of AGENTS.md files as far as the window has room for it."""
+    if agents is None or bounds.documents is None:
+        return agents
+    return within_tokens(agents, bounds.documents)
+
+
+def documents_notice(agents: str | None, model: str, bounds: WindowBounds) -> str | None:
+    """Return what the user is told of AGENTS.md files that do not fit; None if they do."""
+    if agents is None or bounds.documents is None or estimate_tokens(agents) <= bounds.documents:
+        return None
+    return (
+        f"The model `{model}` has a window of {bounds.window:,} tokens: of about {estimate_tokens(agents):,} tokens of "
+        f"AGENTS.md it is sent {bounds.documents:,}."
+    )

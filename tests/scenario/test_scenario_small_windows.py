@@ -1,0 +1,147 @@
+"""Models with a small window: what they are sent, and threads that outgrow it."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from app_server_protocol.structs import Json
+from tests.support.scripted_model import calls, chat_reply, reply, says, script
+from tests.support.thread_client import ended, items, notified, say, start, turn
+from tests.support.world import MakeWorld, World
+
+
+def names(w: World, n: int = -1) -> list[str]:
+    return [tool.get("name", "") for tool in w.model.requests[n].body["tools"]]
+
+
+def tokens(body: Json) -> int:
+    """Estimate the size of what the model's template is given."""
+    size = len(body["instructions"]) + len(json.dumps(body["tools"])) + len(str(body["input"]))
+    return size // 4
+
+
+@pytest.mark.parametrize(
+    ("window", "most", "offered"), [(4_096, 420, 1), (8_192, 750, 2), (32_768, 2_050, 4)]
+)
+async def test_the_first_request_fits_its_window(
+    world: MakeWorld, window: int, most: int, offered: int
+) -> None:
+    async with world(reply(says("hello")), config={"model_context_window": window}) as w:
+        await say(w.client, await start(w.client, model="local"))
+        body = w.model.requests[0].body
+        assert tokens(body) <= most
+        assert len(names(w)) == offered, names(w)
+        assert "apply_patch" in body["instructions"]
+
+
+async def test_goals_and_resources_are_offered_where_they_can_be_used(world: MakeWorld) -> None:
+    async with world(reply(says("a")), reply(says("b")), reply(says("c"))) as w:
+        thread = await start(w.client, model="local")
+        await say(w.client, thread)
+        assert not {"create_goal", "list_mcp_resources"} & set(names(w))
+        goal = {"threadId": thread, "objective": "rest", "status": "paused"}
+        await w.client.call("thread/goal/set", goal)
+        await say(w.client, thread)
+        assert {"get_goal", "create_goal", "update_goal"} <= set(names(w))
+    async with world(reply(says("a")), config={"features": {"goals": True}}) as w:
+        await say(w.client, await start(w.client, model="local"))
+        assert "create_goal" in names(w)
+
+
+async def test_the_conversation_api_keeps_its_tools_unless_the_window_is_known_to_be_small(
+    world: MakeWorld,
+) -> None:
+    async with world(reply(says("a"))) as w:
+        await w.client.turn(await w.open(model="local"), "one")
+        assert {"list_mcp_resources", "update_plan"} <= set(names(w))
+    async with world(reply(says("a")), config={"model_context_window": 8_192}) as w:
+        await w.client.turn(await w.open(model="local"), "one")
+        assert names(w) == ["shell"]
+
+
+async def test_a_message_that_is_too_long_is_an_error_with_figures_and_not_sent(world: MakeWorld) -> None:
+    """The thread goes on: what was refused is not in the history of the turns to come."""
+    async with world(reply(says("fine")), config={"model_context_window": 4_096}) as w:
+        thread = await start(w.client, model="local")
+        failed = await ended(w.client, await turn(w.client, thread, "x " * 9_000))
+        assert failed["error"]["codexErrorInfo"] == "contextWindowExceeded"
+        words = failed["error"]["message"]
+        assert "The model `local` has a window of 4,096 tokens" in words
+        assert "instructions and tools" in words
+        assert "your message 4," in words
+        assert not w.model.requests
+        await say(w.client, thread, "short")
+        assert "x x x" not in str(w.model.requests[0].body["input"])
+
+
+async def test_an_output_takes_an_eighth_of_a_small_window(world: MakeWorld) -> None:
+    noise = reply(script("seq 1 5000"))
+    async with world(noise, reply(says("done")), config={"model_context_window": 4_096}) as w:
+        await say(w.client, await start(w.client, model="local"))
+        output = w.model.requests[-1].body["input"][-1]["output"]
+        assert len(str(output)) <= 512 * 4 * 1.5
+        assert "5000" in str(output)
+
+
+async def test_a_full_window_is_compacted_once_and_the_thread_goes_on(world: MakeWorld) -> None:
+    long = "word " * 500
+    turns = [reply(says(f"{long} {n}"), input=1_000 * n) for n in range(1, 4)]
+    summary, rest = reply(says("SUMMARY " + "s" * 9_000)), [reply(says("short"), input=900) for _ in range(4)]
+    replies = *turns, summary, *rest
+    async with world(
+        *replies, config={"model_context_window": 4_096}, provider={"wire_api": "responses"}
+    ) as w:
+        thread = await start(w.client, model="local")
+        for n in range(6):
+            done = await ended(w.client, await turn(w.client, thread, f"{n} " + "say " * 300))
+            assert done["status"] == "completed", done
+        kinds = [item["type"] for item in items(w)]
+        assert "contextCompaction" in kinds
+        places = [n for n, kind in enumerate(kinds) if kind == "contextCompaction"]
+        assert all(later - earlier > 2 for earlier, later in pairwise(places))
+        assert all(tokens(each.body) <= 4_096 for each in w.model.requests)
+
+
+async def test_instructions_that_fill_the_window_are_never_compacted(world: MakeWorld) -> None:
+    config = {"model_context_window": 4_096, "developer_instructions": "obey " * 3_000}
+    async with world(config=config) as w:
+        thread = await start(w.client, model="local")
+        for _ in range(2):
+            failed = await ended(w.client, await turn(w.client, thread))
+            assert failed["error"]["codexErrorInfo"] == "contextWindowExceeded"
+        assert not w.model.requests
+        assert "contextCompaction" not in [item["type"] for item in items(w)]
+
+
+async def test_calls_in_place_of_a_summary_are_refused_and_it_is_asked_for_once_more(
+    world: MakeWorld,
+) -> None:
+    replies = (
+        reply(says("a"), input=29_000),
+        reply(calls("shell", {"command": ["touch", "made"]})),
+        reply(says("SUMMARY")),
+        reply(says("b")),
+    )
+    async with world(*replies, config={"model_context_window": 30_000}) as w:
+        thread = await start(w.client, model="local")
+        await say(w.client, thread)
+        await say(w.client, thread)
+        asked, again = w.model.requests[1].body, w.model.requests[2].body
+        assert asked["tools"] == w.model.requests[0].body["tools"]
+        assert asked["instructions"] == w.model.requests[0].body["instructions"]
+        assert "Answer with the summary only." in str(again["input"])
+        assert "SUMMARY" in str(w.model.requests[3].body["input"])
+        assert "commandExecution" not in [item["type"] for item in items(w)]
+
+
+async def test_a_provider_that_counts_nothing_is_compacted_by_an_estimate(world: MakeWorld) -> None:
+    long = [chat_reply({"content": "word " * 3_000}, usage=None) for _ in range(3)]
+    replies = *long, chat_reply({"content": "SUMMARY"}, usage=None), chat_reply({"content": "b"}, usage=None)
+    config = {"model_context_window": 10_000}
+    async with world(*replies, config=config, provider={"wire_api": "chat"}) as w:
+        thread = await start(w.client, model="local")
+        for _ in range(3):
+            await say(w.client, thread)
+        assert "contextCompaction" in [item["type"] for item in items(w)]
+        assert not notified(w, "error")
