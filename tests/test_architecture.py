@@ -294,6 +294,7 @@ LARGE = {
     "Launch": "all that the command line and the environment say",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
+    "ToolTurn": "every part of a turn that some tool uses",
     "Result": "every field of a line of a batch's results",
 }
 

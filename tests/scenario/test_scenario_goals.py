@@ -205,7 +205,7 @@ async def test_the_model_may_set_one_where_there_is_none(world: MakeWorld) -> No
         reply(calls("get_goal", {}, "c2"), COMPLETE),
         reply(says("done")),
     )
-    async with world(*replies) as w:
+    async with world(*replies, config={"features": {"goals": True}}) as w:
         thread = await start(w.client)
         await say(w.client, thread, "make it a goal")
         await goal_is(w, "complete")

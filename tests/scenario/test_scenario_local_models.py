@@ -43,8 +43,8 @@ def answers(wire: str, *words: str, used: int = 15) -> Reply:
 
 @WIRES
 async def test_a_context_is_compacted_at_nine_tenths_of_its_window(world: MakeWorld, wire: str) -> None:
-    replies = answers(wire, "a", used=899), answers(wire, "b", used=900), answers(wire, "SUMMARY")
-    config = {"model_context_window": 1000}
+    replies = answers(wire, "a", used=26_999), answers(wire, "b", used=27_000), answers(wire, "SUMMARY")
+    config = {"model_context_window": 30_000}
     async with world(*replies, answers(wire, "c"), config=config, provider={"wire_api": wire}) as w:
         thread = await start(w.client, model="local")
         for _ in range(3):
@@ -75,8 +75,12 @@ async def test_a_window_that_nobody_knows_is_assumed_to_be_large(world: MakeWorl
 
 async def test_a_known_model_is_compacted_by_the_window_that_the_user_says(world: MakeWorld) -> None:
     """A gateway may give less of it than its maker."""
-    replies = answers("responses", "a", used=900), answers("responses", "SUMMARY"), answers("responses", "b")
-    async with world(*replies, config={"model_context_window": 1000}) as w:
+    replies = (
+        answers("responses", "a", used=27_000),
+        answers("responses", "SUMMARY"),
+        answers("responses", "b"),
+    )
+    async with world(*replies, config={"model_context_window": 30_000}) as w:
         thread = await start(w.client, model="gpt-5")
         await say(w.client, thread)
         await say(w.client, thread)

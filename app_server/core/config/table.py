@@ -369,9 +369,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
     SettingsPart(NO_EFFECT, "otel.exporter.otlp-grpc", types.OtelConfig): {
         "protocol": Setting(choice(types.OtelProtocol))
     },
-    SettingsPart(OF_OTHERS, "", open=True): _names(
-        ANYTHING, "personality instructions"
-    ),
+    SettingsPart(OF_OTHERS, "", open=True): _names(ANYTHING, "personality instructions"),
     SettingsPart(OF_OTHERS, ""): _names(
         ANYTHING,
         "profile profiles tui file_opener disable_paste_burst notice oss_provider cli_auth_credentials_store"

@@ -43,7 +43,7 @@ class PromptSize(StrEnum):
 
 
 class WindowBounds(Struct, frozen=True, kw_only=True):
-    """What fits into one window, in tokens where nothing else is said."""
+    """Amounts that fit into one window, in tokens where nothing else is said."""
 
     window: int
     size: PromptSize

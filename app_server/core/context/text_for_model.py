@@ -17,7 +17,7 @@ MAX_LINES = 256
 
 
 class OutputLimit(Struct, frozen=True):
-    """How much of an output the model gets."""
+    """Limit of one output that the model gets."""
 
     max_bytes: int
     max_lines: int | None

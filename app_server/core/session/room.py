@@ -64,10 +64,10 @@ class RequestRoom:
         return self._head() + self._tokens(scratch.prompt_bytes()) <= bounds.window - bounds.summary
 
     def gains(self) -> bool:
-        """Return whether a compaction frees enough to be worth its request. With a large window it always counts as
-        worth it.
+        """Return whether a compaction frees enough to be worth its request. With a large window, or below the limit
+        that the user chose, it always counts as worth it.
         """
-        if self.limit is None:
+        if self.limit is None or self._shape.compact_limit < self._shape.bounds.compact_at:
             return True
         bounds, history = self._shape.bounds, self._state.history
         kept = kept_messages(collect_user_messages(history.items), bounds.kept_words)

@@ -39,13 +39,13 @@ class UserShellTask(SessionTask):
     async def _run_confined(self) -> None:
         """Run the command in the sandbox. Nothing of it enters the history."""
         try:
-            await run_command(self._command(), tool_turn_of(self.turn))
+            await run_command(self._command(), tool_turn_of(self.turn, shape_of(self.turn)))
         except ToolFailure:
             pass  # its end event has informed the user
 
     async def run_with_users_rights(self) -> None:
         """Run the command without the sandbox, as an item of the turn; then record what it printed in the history."""
-        tool_turn, command = tool_turn_of(self.turn), self._command()
+        tool_turn, command = tool_turn_of(self.turn, shape_of(self.turn)), self._command()
 
         async def execute(spec: CommandSpec) -> ExecResult:
             show = OutputDeltas(command.call_id, tool_turn.emit).emit_output
@@ -56,7 +56,7 @@ class UserShellTask(SessionTask):
         except ToolFailure as failure:
             message = note(self._request.command, f"It could not be run: {failure}")
         else:
-            item = finished_command(command.item(), result)
+            item = finished_command(command.item(), result, tool_turn.output_limit)
             self.turn.emitter.complete(item)
             message = note(self._request.command, _outcome(item))
         self.turn.record(message)

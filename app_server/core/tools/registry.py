@@ -163,11 +163,11 @@ RESERVED_NAMES: Final = BUILTIN_NAMES - {"grep_files", "read_file", "list_dir", 
 
 
 class ToolOffer(Struct, frozen=True, kw_only=True):
-    """What decides, beside settings and model, which tools a turn offers."""
+    """Conditions of a turn, beside settings and model, that decide which tools are offered."""
 
     size: PromptSize = PromptSize.FULL
     goals: bool = False
-    """Whether there is a goal, or the user wishes for goals."""
+    """Whether there is a goal or the user wishes for goals."""
     resources: bool = True
     """Whether there may be resources of MCP servers."""
     mcp_tokens: int | None = None

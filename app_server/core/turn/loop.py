@@ -61,7 +61,7 @@ class TurnSteps(Protocol):
         return None
 
 
-class Room(Protocol):
+class WindowRoom(Protocol):
     """Room in the context window for one turn's requests."""
 
     def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
@@ -91,7 +91,7 @@ class AutoCompaction(Struct, frozen=True, kw_only=True):
     limit: int
     """Tokens of the context."""
     compact: Callable[[], Awaitable[None]]
-    room: Room
+    room: WindowRoom
     at_begin: bool = False
     """A context over the limit is compacted at the next turn's begin, and not by asking on when the model has answered.
     One that the provider refused as too long is always compacted at the next turn's begin."""
