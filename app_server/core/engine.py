@@ -23,12 +23,8 @@ from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.caller import Caller, CurrentCaller
 from app_server.core.config.tolerance import joined
 from app_server.core.config.types import Config
-from app_server.core.context.environment_context import environment_of, opening_messages
 from app_server.core.context.history import (
     ConversationHistory,
-    build_compacted_history,
-    collect_user_messages,
-    with_marked_summary,
 )
 from app_server.core.context.project_docs import configured_instructions
 from app_server.core.exec.runner import CommandRunner
@@ -53,6 +49,7 @@ from app_server.core.rollout.record import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.handle import SessionHandle
+from app_server.core.session.openings import compacted_again, first_items
 from app_server.core.session.services import (
     CallersModel,
     ConversationSetup,
@@ -65,7 +62,7 @@ from app_server.core.session.services import (
 )
 from app_server.core.session.session import PERFORM, Session
 from app_server.core.session.session_servers import Elicitations
-from app_server.core.session.windows import documents_notice, first_bounds, fitting_documents
+from app_server.core.session.windows import documents_notice, first_bounds
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.client_tool import checked_tools
@@ -79,11 +76,11 @@ from app_server_protocol.engine.settings import ModeSettings, Settings
 from app_server_protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, utc_timestamp
+from app_server_protocol.rollout import PAGINATED, SessionMetaLine, utc_timestamp
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
-    from app_server.core.rollout.conversation import Rebuild, StoredConversation
+    from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 
@@ -173,7 +170,7 @@ class Engine:
         setup = replace(setup, skill_folders=skill_folders) if skill_folders else setup
         with _closed_on_failure(writer):
             session = await self._session(setup, writer)
-            items = given if given is not None else _opening(session)
+            items = given if given is not None else first_items(session.services)
             session.begin_with(OPENING_ID, items)
         return session
 
@@ -195,7 +192,7 @@ class Engine:
             session = await self._session(setup, writer)
             items = reading.rebuild_history(
                 (*stored.items, *reading.recovered_items(stored)),
-                _rebuild(session),
+                partial(compacted_again, session.services),
             )
             session.restore(items, None, stored.usage)
         return session, stored
@@ -218,7 +215,7 @@ class Engine:
                 client_tools=stored.meta.client_tools or (),
             )
             session = await self._session(setup, writer)
-            items = reading.rebuild_history(stored.items, _rebuild(session))
+            items = reading.rebuild_history(stored.items, partial(compacted_again, session.services))
             usage = stored.usage if origin.keeps_usage else None
             session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
             if stored.damaged:
@@ -287,30 +284,6 @@ class Engine:
             shell=os.path.basename(self._process.shell_path),
             refusals=tuple(refusals),
         )
-
-
-def _opening(session: Session) -> list[ResponseItem]:
-    conversation = session.services.conversation
-    config, instructions = conversation.config, conversation.instructions
-    bounds = first_bounds(config, session.services.model.facts())
-    return opening_messages(
-        environment_of(first_settings(config), instructions.shell),
-        developer=config.instructions.developer,
-        agents=fitting_documents(instructions.agents, bounds),
-    )
-
-
-def _rebuild(session: Session) -> Rebuild:
-    services = session.services
-
-    def rebuild(before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
-        if line.replacement_history is not None:
-            return with_marked_summary(line.replacement_history, line.message)
-        bounds = first_bounds(services.conversation.config, services.model.facts())
-        words = collect_user_messages(before)
-        return build_compacted_history(_opening(session), words, line.message, kept_tokens=bounds.kept_words)
-
-    return rebuild
 
 
 def _other_model(before: str, now: str) -> str:

@@ -161,3 +161,20 @@ QUIRKS: Mapping[str, Setting] = {
     ),
 }
 """Fields of `core.model.quirks.Quirks`."""
+
+
+SIZES: Mapping[str, Setting] = {
+    "model_prompt": Setting(
+        one_of(["auto", "full", "small", "tiny"]),
+        "size of the prompt and the tools; `auto`: `full` in a window of 24,000 tokens, `small` from 8,000, `tiny`"
+        " below",
+        "prompt",
+    ),
+    "tool_output_token_limit": Setting(
+        integer(1),
+        "tokens of one output of a tool that the model gets; unset: 10 KiB and 256 lines, an eighth of the window"
+        " in one below 24,000",
+        "output_tokens",
+    ),
+}
+"""Settings of what a model is sent, by its window."""

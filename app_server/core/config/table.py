@@ -33,7 +33,7 @@ from app_server.core.config.kinds import (
     refused,
     word,
 )
-from app_server.core.config.model_tables import MODEL_KEYS, QUIRKS, ModelSettings
+from app_server.core.config.model_tables import MODEL_KEYS, QUIRKS, SIZES, ModelSettings
 from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,
@@ -111,18 +111,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
             " below 24,000",
             "auto_compact_token_limit",
         ),
-        "model_prompt": Setting(
-            one_of(["auto", "full", "small", "tiny"]),
-            "size of the prompt and the tools; `auto`: `full` in a window of 24,000 tokens, `small` from 8,000, `tiny`"
-            " below",
-            "prompt",
-        ),
-        "tool_output_token_limit": Setting(
-            integer(1),
-            "tokens of one output of a tool that the model gets; unset: 10 KiB and 256 lines, an eighth of the window"
-            " in one below 24,000",
-            "output_tokens",
-        ),
+        **SIZES,
         "model_supports_reasoning_summaries": Setting(
             FLAG,
             "asks for summaries of reasoning; unset: known for the model",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from app_server.core.config.types import WireApi
-from app_server.core.context.environment_context import environment_of, opening_messages, user_text
+from app_server.core.context.environment_context import user_text
 from app_server.core.context.history import (
     ConversationHistory,
     build_compacted_history,
@@ -19,10 +19,10 @@ from app_server.core.context.text_for_model import within_tokens
 from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.session.model_calls import RequestShape, model_call, offered_tools, shape_of
+from app_server.core.session.openings import opening_items
 from app_server.core.session.room import RequestRoom
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
-from app_server.core.session.windows import fitting_documents
 from app_server.core.tools.runtime import RefusedCalls
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.outbox import Transcript
@@ -68,11 +68,7 @@ async def _compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
     summary = within_tokens(text, shape.bounds.summary)
     # What was recorded while the model wrote, as the output of a command of the user: the summary knows nothing of it.
     meanwhile = state.history.items[len(before) :]
-    opening = opening_messages(
-        environment_of(turn.settings, conversation.instructions.shell),
-        developer=conversation.config.instructions.developer,
-        agents=fitting_documents(conversation.instructions.agents, shape.bounds),
-    )
+    opening = opening_items(conversation, turn.settings, shape.bounds)
     words, kept_tokens = collect_user_messages(before), shape.bounds.kept_words
     rebuilt = build_compacted_history(opening, words, summary, kept_tokens=kept_tokens)
     # Snapshots are no memory of the model's; an undo still needs them.
