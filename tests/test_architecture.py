@@ -289,6 +289,7 @@ MOST_FIELDS = 12
 
 LARGE = {
     "Config": "every setting",
+    "ModelSettings": "every setting of the model and its requests",
     "ModelRow": "every key of a row of the catalogue",
     "Quirks": "every quirk of a provider",
     "Launch": "all that the command line and the environment say",

@@ -49,7 +49,6 @@ from app_server.core.rollout.record import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.handle import SessionHandle
-from app_server.core.session.openings import compacted_again, first_items
 from app_server.core.session.services import (
     CallersModel,
     ConversationSetup,
@@ -170,7 +169,7 @@ class Engine:
         setup = replace(setup, skill_folders=skill_folders) if skill_folders else setup
         with _closed_on_failure(writer):
             session = await self._session(setup, writer)
-            items = given if given is not None else first_items(session.services)
+            items = given if given is not None else session.first_items()
             session.begin_with(OPENING_ID, items)
         return session
 
@@ -192,7 +191,7 @@ class Engine:
             session = await self._session(setup, writer)
             items = reading.rebuild_history(
                 (*stored.items, *reading.recovered_items(stored)),
-                partial(compacted_again, session.services),
+                session.compacted_again,
             )
             session.restore(items, None, stored.usage)
         return session, stored
@@ -215,7 +214,7 @@ class Engine:
                 client_tools=stored.meta.client_tools or (),
             )
             session = await self._session(setup, writer)
-            items = reading.rebuild_history(stored.items, partial(compacted_again, session.services))
+            items = reading.rebuild_history(stored.items, session.compacted_again)
             usage = stored.usage if origin.keeps_usage else None
             session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
             if stored.damaged:

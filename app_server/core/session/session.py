@@ -14,6 +14,7 @@ import anyio
 
 from app_server.core.errors import CoreError
 from app_server.core.lazy import Lazy
+from app_server.core.session import openings
 from app_server.core.session.commands import Close, Review, StartTurn
 from app_server.core.session.services import Services
 from app_server.core.session.session_servers import SessionServers
@@ -25,6 +26,7 @@ from app_server_protocol.engine.settings import Settings
 from app_server_protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from app_server_protocol.events.turn import TokenUsageInfo
 from app_server_protocol.responses import ResponseItem
+from app_server_protocol.rollout import CompactedItem
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,14 @@ class Session:
         self.ended = anyio.Event()
 
     # --- before it runs
+    def first_items(self) -> list[ResponseItem]:
+        """Return the items that a new conversation begins with."""
+        return openings.first_items(self.services)
+
+    def compacted_again(self, before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
+        """Return the history that a stored compaction left behind. `before` is the history ahead of it."""
+        return openings.compacted_again(self.services, before, line)
+
     def begin_with(self, id: str, items: Sequence[ResponseItem]) -> None:
         """Record the first items of its history, which are stored at once."""
         outbox = self.services.outbox
