@@ -57,7 +57,16 @@ async def test_the_conversation_api_keeps_its_tools_unless_the_window_is_known_t
         assert {"list_mcp_resources", "update_plan"} <= set(names(w))
     async with world(reply(says("a")), config={"model_context_window": 8_192}) as w:
         await w.client.turn(await w.open(model="local"), "one")
+        assert {"list_mcp_resources", "update_plan"} <= set(names(w)), "as codex 0.58 over Responses"
+    chosen = {"model_context_window": 8_192, "model_prompt": "small"}
+    async with world(reply(says("a")), config=chosen) as w:
+        await w.client.turn(await w.open(model="local"), "one")
         assert names(w) == ["shell"]
+    answer = chat_reply({"content": "a"})
+    window = {"model_context_window": 8_192}
+    async with world(answer, config=window, provider={"wire_api": "chat"}) as w:
+        await w.client.turn(await w.open(model="local"), "one")
+        assert [tool["function"]["name"] for tool in w.model.requests[-1].body["tools"]] == ["shell"]
 
 
 async def test_a_message_that_is_too_long_is_an_error_with_figures_and_not_sent(world: MakeWorld) -> None:

@@ -14,10 +14,10 @@ from app_server.core.context.instructions import instruction_text
 from app_server.core.context.permission_text import stored_entries, stored_profile
 from app_server.core.context.sizes import PromptSize, WindowBounds
 from app_server.core.model.catalogue import ModelRow
-from app_server.core.model.model_facts import sent_tier
+from app_server.core.model.model_facts import ModelFacts, sent_tier
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.session.services import Turn
-from app_server.core.session.windows import bounds_for, known_window
+from app_server.core.session.windows import bounds_for, bounds_of_codex, known_window
 from app_server.core.tools.contract import ToolTurn, TurnDiffTracker
 from app_server.core.tools.registry import ToolOffer, ToolSet, build_tools
 from app_server.core.tools.runtime import RefusedCalls, ToolRuntime
@@ -66,9 +66,7 @@ def shape_of(turn: Turn) -> RequestShape:
     followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
     facts = turn.services.model.facts()
     row = facts.row(settings.model, plain=not followed)
-    state = turn.services.state
-    bounds = bounds_for(config, facts, row, state.sizes.get(settings.model))
-    state.sizes[settings.model] = bounds.size
+    bounds = _bounds(turn, facts, row)
     shows_window = followed or known_window(config, row) is not None
     return RequestShape(
         model=row,
@@ -92,6 +90,19 @@ def shape_of(turn: Turn) -> RequestShape:
             conversation_id=turn.services.conversation.id,
         ),
     )
+
+
+def _bounds(turn: Turn, facts: ModelFacts, row: ModelRow) -> WindowBounds:
+    """Return what fits into the turn's window. The conversation API over Responses has what codex 0.58 sends, unless
+    the user chose a size.
+    """
+    config, sizes, model = turn.services.conversation.config, turn.services.state.sizes, turn.settings.model
+    as_codex = not turn.services.outbox.identity and config.provider.wire_api is WireApi.RESPONSES
+    if as_codex and config.model.prompt in (None, "auto"):
+        return bounds_of_codex(config, facts, row)
+    bounds = bounds_for(config, facts, row, sizes.get(model))
+    sizes[model] = bounds.size
+    return bounds
 
 
 def _effort(config: Config, settings: Settings) -> str | None:

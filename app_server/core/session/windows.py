@@ -8,6 +8,7 @@ from app_server.core.config.types import Config
 from app_server.core.context.sizes import PromptSize, WindowBounds, bounds_of, chosen_size
 from app_server.core.context.text_for_model import estimate_tokens, within_tokens
 from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.model.model_facts import ModelFacts
@@ -27,6 +28,13 @@ def bounds_for(
     window = known_window(config, row) or facts.assumed_window or ASSUMED_WINDOW
     size = size or chosen_size(window, config.model.prompt, row.prompt)
     return bounds_of(window, size, config.model.output_tokens)
+
+
+def bounds_of_codex(config: Config, facts: ModelFacts, row: ModelRow) -> WindowBounds:
+    """Return what a conversation may send that has the instructions and tools of codex 0.58 in any window, and whose
+    requests the provider judges.
+    """
+    return replace(bounds_for(config, facts, row, PromptSize.FULL), request=None)
 
 
 def first_bounds(config: Config, facts: ModelFacts) -> WindowBounds:
