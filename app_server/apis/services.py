@@ -144,7 +144,13 @@ class Served(Struct, frozen=True):
 
 
 def change_of(
-    config: Config, *, model: bool, cwd: bool, approval_policy: bool, sandbox: bool
+    config: Config,
+    *,
+    model: bool,
+    cwd: bool,
+    approval_policy: bool,
+    sandbox: bool,
+    service_tier: bool = False,
 ) -> SettingsChange:
     """Return those settings of a request that it names, for a conversation that is open already."""
     rights = config.permissions
@@ -155,6 +161,7 @@ def change_of(
         granular=rights.granular if approval_policy else None,
         sandbox_policy=rights.sandbox_policy if sandbox else UNSET,
         permission_profile=rights.profile if sandbox else None,
+        service_tier=config.model.service_tier if service_tier else UNSET,
     )
 
 

@@ -34,7 +34,7 @@ from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.known_models import KnownModels
 from app_server.core.model.model_client import ModelClient
-from app_server.core.model.model_facts import tier_warning
+from app_server.core.model.model_facts import tier_in_force
 from app_server.core.opening import (
     Fork,
     GivenHistory,
@@ -321,11 +321,12 @@ def assemble_session(
     telemetry.conversation_starts(config)
     about_settings = joined(config.notices.warnings)
     missing = None if os.path.isdir(config.cwd) else str(remedies.working_directory_missing(str(config.cwd)))
-    tier = tier_warning(config, services.model.facts)
+    tier, no_tier = tier_in_force(config.model.service_tier, config.model.name, services.model.facts)
+    state.settings = replace(state.settings, service_tier=tier)
     documents = documents_notice(
         conversation.instructions.agents, config.model.name, first_bounds(config, services.model.facts())
     )
-    warnings = [each for each in (missing, about_settings, tier, documents) if each is not None]
+    warnings = [each for each in (missing, about_settings, no_tier, documents) if each is not None]
     for warning in (*warnings, *conversation.instructions.refusals, *rules.problems):
         outbox.emit("", WarningEvent(message=warning))
     for old, present in config.notices.old_names:

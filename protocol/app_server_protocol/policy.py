@@ -101,6 +101,9 @@ class ReasoningEffort(StrEnum):
     HIGH = "high"
 
 
+DEFAULT_TIER: Final = "default"
+"""Service tier that stands for the provider's usual one: it is not sent."""
+
 ULTRA: Final = "ultra"
 """The most that there is. A word of clients, which no provider takes."""
 

@@ -116,6 +116,8 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
     mode: TurnMode | None = None
     mode_instructions: str | None = None
     """The client's own for the mode."""
+    service_tier: SkipJsonSchema[str | None] = None
+    """The client's choice of a speed or price class."""
 
     @property
     def profile_id(self) -> str | None:

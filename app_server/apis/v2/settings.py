@@ -145,7 +145,15 @@ def settings_change(
         effort=set_effort,
         summary=or_unset(params.summary),
         mode=UNSET if way is None else _mode(way),
+        service_tier=chosen_tier(params),
     )
+
+
+def chosen_tier(params: wire.TurnSettings | thread_open.ThreadOptions) -> str | Unset:
+    """Return the service tier that a request names; null stands for the provider's usual one."""
+    if "service_tier" not in params.model_fields_set:
+        return UNSET
+    return params.service_tier or engine.DEFAULT_TIER
 
 
 def _effort(word: str, field: str) -> str:
@@ -183,6 +191,7 @@ def shown_settings(now: Settings, model_provider: str) -> wire.ThreadSettings:
         active_permission_profile=active_profile(now),
         model=now.model,
         model_provider=model_provider,
+        service_tier=now.service_tier,
         effort=now.effort,
         summary=now.summary,
         collaboration_mode=collaboration_mode(now),
@@ -211,6 +220,8 @@ def with_last_settings(
             settings |= _workspace_settings(last.sandbox_policy)
     if given.model is None and last.model and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
         settings.setdefault("model_reasoning_effort", last.chosen_effort)
+    if given.model is None and last.service_tier:
+        settings.setdefault("service_tier", last.service_tier)
     asks = given.approval_policy is not None or any(key.startswith(ASKS) for key in settings)
     asks_as_before = rights and not asks
     return replace(
@@ -243,8 +254,9 @@ def overrides_of(params: thread_open.ThreadOptions) -> RequestOverrides:
     sandbox = params.sandbox.value if params.sandbox else None
     require_one_way(params.permissions, beside="sandbox", given=sandbox)
     policy, kinds = approval_policy(params.approval_policy)
+    settings, tier = params.config or {}, chosen_tier(params)
     return RequestOverrides(
-        settings=params.config or {},
+        settings=settings if tier is UNSET else {**settings, "service_tier": tier},
         model=params.model,
         model_provider=params.model_provider,
         cwd=params.cwd,

@@ -25,6 +25,7 @@ from app_server.core.model.catalogue import (
 )
 from app_server.core.model.quirks import Quirks, quirks_of
 from app_server.core.model.served_models import ServedModel, ServedModels
+from app_server_protocol.policy import DEFAULT_TIER
 from app_server_protocol.structs import Json, replace
 
 LOCAL_WINDOW: Final = 32_768
@@ -225,26 +226,28 @@ def wire_settled(provider: ProviderConfig) -> ProviderConfig:
     return replace(provider, wire_api=fitting[0]) if fitting else provider
 
 
-def sent_tier(config: Config, row: ModelRow) -> str | None:
-    """Return the service tier of requests: the user's, if the model or the provider has it. `default` is none."""
-    wanted = SAME_TIERS.get(config.model.service_tier or "", config.model.service_tier)
+def sent_tier(tier: str | None, provider: ProviderConfig, row: ModelRow) -> str | None:
+    """Return the service tier of requests: the chosen one, if the model or the provider has it. `default` is none."""
+    wanted = SAME_TIERS.get(tier or "", tier)
     listed = any(each.id == wanted for each in row.service_tiers or ())
-    return wanted if listed or (wanted == FLEX and config.provider.id == OPENAI) else None
+    return wanted if listed or (wanted == FLEX and provider.id == OPENAI) else None
 
 
-def tier_warning(config: Config, facts: Callable[[], ModelFacts]) -> str | None:
-    """Return a warning about a service tier that the model does not have; None if there is nothing to say."""
-    name, tier = config.model.name, config.model.service_tier
-    if tier in (None, DEFAULT_TIER) or sent_tier(config, facts().row(name)) is not None:
-        return None
-    return f"The model `{name}` has no service tier `{tier}`; it is not sent."
+def tier_in_force(
+    tier: str | None, model: str, facts: Callable[[], ModelFacts]
+) -> tuple[str | None, str | None]:
+    """Return the chosen service tier as it holds for a model, None for one that the model lacks; and the warning about
+    that, None if there is nothing to say.
+    """
+    if tier in (None, DEFAULT_TIER):
+        return tier, None
+    known = facts()
+    sent = sent_tier(tier, known.provider, known.row(model))
+    return sent, None if sent else f"The model `{model}` has no service tier `{tier}`; it is not sent."
 
 
 FLEX: Final = "flex"
 """Service tier that OpenAI has for every model."""
-
-DEFAULT_TIER: Final = "default"
-"""Word for no service tier in particular."""
 
 SAME_TIERS: Final = {"fast": "priority"}
 """Other words for service tiers."""

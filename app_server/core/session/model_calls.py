@@ -82,7 +82,7 @@ def shape_of(turn: Turn) -> RequestShape:
             effort=_effort(config, settings),
             summary=settings.summary,
             verbosity=config.model.verbosity,
-            service_tier=sent_tier(config, row),
+            service_tier=sent_tier(settings.service_tier, config.provider, row),
             supports_reasoning_summaries=config.model.supports_reasoning_summaries,
             wants_answer=followed or config.provider.wire_api is not WireApi.RESPONSES,
             max_output_tokens=config.model.max_output_tokens,
@@ -177,6 +177,7 @@ def context_line(turn: Turn) -> TurnContextItem:
         summary=settings.summary,
         mode=None if settings.mode.kind is TurnMode.DEFAULT else settings.mode.kind,
         mode_instructions=settings.mode.instructions,
+        service_tier=settings.service_tier if follows_turns else None,
     )
 
 

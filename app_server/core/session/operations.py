@@ -18,6 +18,7 @@ from app_server.core.context.environment_context import difference, environment_
 from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import ConversationError
 from app_server.core.lazy import Lazy
+from app_server.core.model.model_facts import tier_in_force
 from app_server.core.session import commands
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
@@ -30,7 +31,7 @@ from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS, UserWords
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
-from app_server_protocol.engine.settings import UNCHANGED, SettingsChange
+from app_server_protocol.engine.settings import UNCHANGED, Settings, SettingsChange
 from app_server_protocol.events.notices import (
     GetHistoryEntryResponseEvent,
     HistoryEntry,
@@ -38,6 +39,7 @@ from app_server_protocol.events.notices import (
     WarningEvent,
 )
 from app_server_protocol.policy import ReviewDecision
+from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.session.review import ReviewTask
@@ -100,7 +102,8 @@ async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noq
 
 def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange) -> None:
     services, before = tasks.services, tasks.services.state.settings
-    settings = services.state.settings = before.changed(change)
+    settings, no_tier = _with_known_tier(services, before.changed(change), before)
+    services.state.settings = settings
     services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
     if settings != before:
         provider = services.conversation.config.provider.id
@@ -108,6 +111,16 @@ def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange
     if settings.cwd != before.cwd and not os.path.isdir(settings.cwd):
         missing = remedies.working_directory_missing(settings.cwd)
         services.outbox.emit(pending.id, WarningEvent(message=str(missing)))
+    if no_tier is not None:
+        services.outbox.emit(pending.id, WarningEvent(message=no_tier))
+
+
+def _with_known_tier(services: Services, settings: Settings, before: Settings) -> tuple[Settings, str | None]:
+    """Return settings without a service tier that their model lacks, and what the user is told of it."""
+    if (settings.service_tier, settings.model) == (before.service_tier, before.model):
+        return settings, None
+    tier, warning = tier_in_force(settings.service_tier, settings.model, services.model.facts)
+    return replace(settings, service_tier=tier), warning
 
 
 async def _start_turn(tasks: TaskRunner, pending: PendingOperation, command: commands.StartTurn) -> None:

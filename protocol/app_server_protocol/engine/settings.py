@@ -59,6 +59,7 @@ class SettingsChange(Struct, frozen=True, kw_only=True):
     model: str | Literal[Unset.UNSET] = UNSET
     effort: str | Literal[Unset.UNSET] | None = UNSET
     summary: ReasoningSummary | Literal[Unset.UNSET] = UNSET
+    service_tier: str | Literal[Unset.UNSET] | None = UNSET
 
 
 UNCHANGED: Final = SettingsChange()
@@ -88,6 +89,8 @@ class Settings(Struct, frozen=True):
     mode: ModeSettings = DEFAULT_MODE
     workspace_roots: tuple[str, ...] = ()
     """Folders beside the working directory that the client named; a policy with writable roots has them too."""
+    service_tier: str | None = None
+    """Speed or price class of requests, which the model has, or `default`; None if nobody chose one."""
 
     def changed(self, change: SettingsChange) -> Settings:
         cwd = self.cwd if change.cwd is UNSET else normpath(join(self.cwd, change.cwd))
@@ -108,6 +111,7 @@ class Settings(Struct, frozen=True):
             if change.sandbox_policy is UNSET
             else change.permission_profile,
             mode=_chosen(change.mode, self.mode),
+            service_tier=_chosen(change.service_tier, self.service_tier),
         )
 
     def asks(self, about: Callable[[QuestionKinds], bool]) -> bool:

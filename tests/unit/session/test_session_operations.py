@@ -70,6 +70,7 @@ class OnlyAState:
             commands=SimpleNamespace(roots=SimpleNamespace(learn=lambda policy, cwd: None)),
             conversation=SimpleNamespace(config=SimpleNamespace(provider=SimpleNamespace(id="p"))),
             outbox=SimpleNamespace(emit=lambda operation_id, event: self.told.append(event)),
+            model=SimpleNamespace(facts=None),
         )
         self.tasks = SimpleNamespace(active=active("turn", takes_words=False), services=self.services)
 
@@ -103,6 +104,7 @@ CHANGES: dict[str, Any] = {
     "model": "n",
     "effort": None,
     "summary": ReasoningSummary.NONE,
+    "service_tier": "priority",
 }
 
 

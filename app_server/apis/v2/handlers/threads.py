@@ -166,6 +166,7 @@ def _change_settings(
             cwd=params.cwd is not None,
             approval_policy=params.approval_policy is not None,
             sandbox=params.sandbox is not None or params.permissions is not None,
+            service_tier="service_tier" in params.model_fields_set,
         )
     if change != UNCHANGED:
         live.session.do(ChangeSettings(live.session.facts.permitted(change)))
@@ -215,6 +216,7 @@ def in_force(facts: SessionFacts) -> dict[str, Json]:
     return {
         "model": shown.model,
         "model_provider": shown.model_provider,
+        "service_tier": shown.service_tier,
         "cwd": shown.cwd,
         "approval_policy": shown.approval_policy,
         "active_permission_profile": shown.active_permission_profile,
