@@ -32,9 +32,25 @@ from app_server.core.own_programs import APPLY_PATCH, LAUNCHER, READER, WRITER
 log = logging.getLogger(__name__)
 
 PARTS = (
-    *("apis", "assembly", "beneath", "connections", "conversations", "core", "identity", "lazy_engine"),
-    *("light_dataclasses", "logs", "machine"),
-    *("masking", "places", "rpc", "server", "shared", "standard_streams", "startup", "transport"),
+    "app_server.apis",
+    "app_server.assembly",
+    "app_server.beneath",
+    "app_server.connections",
+    "app_server.conversations",
+    "app_server.core",
+    "app_server.identity",
+    "app_server.lazy_engine",
+    "app_server.light_dataclasses",
+    "app_server.logs",
+    "app_server.machine",
+    "app_server.masking",
+    "app_server.places",
+    "app_server.rpc",
+    "app_server.server",
+    "app_server.shared",
+    "app_server.standard_streams",
+    "app_server.startup",
+    "app_server.transport",
 )
 """Parts of `app_server` that make a server."""
 
@@ -137,7 +153,7 @@ def server_modules() -> Iterator[str]:
     """Yield the names of all modules that a server may ever need. To walk a package is to import it."""
     yield from _modules_of("app_server.proxy.meeting")
     for part in PARTS:
-        yield from _modules_of(f"app_server.{part}")
+        yield from _modules_of(part)
     yield from _modules_of(wire.__name__)
 
 
