@@ -196,6 +196,12 @@ SKILL_HEAD: Final = "<skill>\n"
 MENTION_HEAD: Final = "<mention>\n"
 GOAL_HEAD: Final = '<codex_internal_context source="goal">\n'
 
+# Of developer messages:
+MODE_HEAD: Final = "<mode_instructions>"
+"""Of this server, about the mode in which the model works with the user."""
+CODEX_MODE_HEAD: Final = "<collaboration_mode>"
+"""Of codex, about the same."""
+
 _HEADS: Final = (
     *(ENVIRONMENT_HEAD, AGENTS_HEAD, OLD_AGENTS_HEAD, USER_SHELL_HEAD, SKILL_HEAD, MENTION_HEAD, GOAL_HEAD),
 )

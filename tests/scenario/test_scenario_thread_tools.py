@@ -228,7 +228,9 @@ async def test_a_proposed_plan_is_an_item_of_its_own(world: MakeWorld) -> None:
         ]
         listed = await w.client.call("thread/items/list", {"threadId": thread})
         assert [entry["item"]["type"] for entry in listed["data"]] == ["userMessage", "plan", "agentMessage"]
-        assert "Plan mode" in w.model.requests[0].body["instructions"]
+        [told] = [item for item in w.model.requests[0].body["input"] if item["role"] == "developer"]
+        assert "Plan mode" in told["content"][0]["text"]
+        assert "Plan mode" not in w.model.requests[0].body["instructions"]
 
 
 async def test_a_message_that_is_nothing_but_a_plan_is_no_message(world: MakeWorld) -> None:
@@ -253,8 +255,10 @@ async def test_the_mode_holds_until_another_is_named_also_over_a_resume(world: M
         assert resumed["collaborationMode"] == {"mode": "plan", "settings": settings}
         await ended(w.client, await turn(w.client, thread))
         await ended(w.client, await planning(w, thread, DEFAULT_MODE))
-        told = ["Be brief." in request.body["instructions"] for request in w.model.requests]
-        assert told == [True, True, False]
+        told = [str(request.body["input"]).count("Be brief.") for request in w.model.requests]
+        assert told == [1, 1, 1]
+        ended_mode = ["# Default mode" in str(request.body["input"]) for request in w.model.requests]
+        assert ended_mode == [False, False, True]
         assert [request.body["model"] for request in w.model.requests] == ["other", "other", "scripted"]
         assert not items(w, kind="plan")
         assert items(w, kind="agentMessage")[-1]["text"] == INTRO

@@ -13,12 +13,16 @@ from app_server.core.model.prompt import Prompt, RequestSettings
 from app_server.core.model.quirks import Lessons, quirks_of
 from app_server.core.model.sent_items import SentItems, has_new_image
 from app_server.core.model.wires import ModelRequest, Wire, make_wire
+from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)
 
 MOST_LESSONS = 3
 """Refusals of one request from which something is learnt."""
+
+MOST_HISTORIES = 3
+"""Histories whose instructions and tools are remembered: that of the conversation, and of its last reviews."""
 
 _REFUSALS = Lazy(lambda: import_module("app_server.core.model.refusals"))
 
@@ -31,8 +35,9 @@ class RequestForm:
         self._provider, self._lessons = provider, lessons
         self._sent = SentItems()
         self._answers = 0
-        self._head: tuple[object, ...] | None = None
-        """Instructions and tools of the last request that offered tools."""
+        self._heads: dict[int, tuple[ResponseItem, tuple[object, ...]]] = {}
+        """Instructions and tools of the last request that offered tools, by the identity of the first item of its
+        history: a review has a history of its own."""
 
     def begin_answer(self) -> None:
         """Count another answer: its items are told apart from those of others by its number."""
@@ -40,8 +45,8 @@ class RequestForm:
 
     def request(self, prompt: Prompt, settings: RequestSettings) -> ModelRequest:
         """Return the request as this provider wants it, by all that was learnt until now."""
-        if settings.row.checks_head and settings.row.thoughts == "signed" and prompt.tools:
-            self._check_head(prompt)
+        if settings.row.checks_head and prompt.tools and prompt.input:
+            self._check_head(prompt, prompt.input[0])
         sent = self._sent.of(prompt.input)
         return ModelRequest(
             prompt=prompt if sent is prompt.input else replace(prompt, input=sent),
@@ -54,12 +59,15 @@ class RequestForm:
             cache_ttl=self._provider.cache_ttl,
         )
 
-    def _check_head(self, prompt: Prompt) -> None:
-        """Forget the thoughts that were signed for other instructions or tools: the provider refuses them."""
+    def _check_head(self, prompt: Prompt, first: ResponseItem) -> None:
+        """Forget the thoughts that were made behind other instructions or tools: the provider refuses or drops them."""
         head = (prompt.instructions, *prompt.tools)
-        if self._head is not None and head != self._head:
+        before = self._heads.pop(id(first), None)
+        if before is not None and head != before[1]:
             self._sent.forget_thoughts(prompt.input)
-        self._head = head
+        self._heads[id(first)] = first, head
+        while len(self._heads) > MOST_HISTORIES:
+            del self._heads[next(iter(self._heads))]
 
     def learns(self, failure: RequestFailure, asked: ModelRequest, body: bytes) -> bool:
         """Return whether a refusal teaches how the request would be taken; it counts from now on."""

@@ -18,7 +18,14 @@ from app_server.core.context.sizes import PromptSize
 from app_server.core.context.text_for_model import within_tokens
 from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.model.prompt import ToolSpec
-from app_server.core.session.model_calls import RequestShape, model_call, offered_tools, shape_of
+from app_server.core.session.model_calls import (
+    RequestShape,
+    model_call,
+    offered_tools,
+    renew_head,
+    shape_of,
+)
+from app_server.core.session.modes import lasting_mode, told_mode
 from app_server.core.session.openings import opening_items
 from app_server.core.session.room import RequestRoom
 from app_server.core.session.services import Turn
@@ -66,8 +73,9 @@ async def _compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
     before = list(state.history.items)
     text = await _summary(turn, shape, specs)
     summary = within_tokens(text, shape.bounds.summary)
-    # What was recorded while the model wrote, as the output of a command of the user: the summary knows nothing of it.
-    meanwhile = state.history.items[len(before) :]
+    # What was recorded while the model wrote, as the output of a command of the user: the summary knows nothing of it,
+    # nor of the mode.
+    meanwhile = [*lasting_mode(turn.settings), *state.history.items[len(before) :]]
     opening = opening_items(conversation, turn.settings, shape.bounds)
     words, kept_tokens = collect_user_messages(before), shape.bounds.kept_words
     rebuilt = build_compacted_history(opening, words, summary, kept_tokens=kept_tokens)
@@ -75,7 +83,8 @@ async def _compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
     rebuilt += [item for item in before if isinstance(item, GhostSnapshot)]
     rebuilt += meanwhile
     state.history.replace(rebuilt)
-    state.sizes.clear()
+    renew_head(turn, shape)
+    state.told_mode = told_mode(meanwhile)
     state.tokens.estimate(estimate_history(rebuilt, shape.instructions), shape.context_window)
     turn.emitter.emit(TokenCountEvent(info=state.tokens.info, rate_limits=state.tokens.rate_limits))
     outbox.record(CompactedItem(message=summary))

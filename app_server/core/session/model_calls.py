@@ -16,6 +16,7 @@ from app_server.core.context.sizes import PromptSize, WindowBounds
 from app_server.core.model.catalogue import ModelRow
 from app_server.core.model.model_facts import ModelFacts, sent_tier
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
+from app_server.core.session.head import ConversationHead
 from app_server.core.session.services import Turn
 from app_server.core.session.windows import bounds_for, bounds_of_codex, known_window
 from app_server.core.tools.contract import ToolTurn, TurnDiffTracker
@@ -41,7 +42,9 @@ class RequestShape(Struct, frozen=True):
     """Parts that all requests of one turn have in common."""
 
     model: ModelRow
+    head: ConversationHead
     instructions: str
+    """Those of the head; a review has its own."""
     context_window: int | None
     """As it is shown; None where an API does not show what is assumed."""
     compact_limit: int
@@ -66,11 +69,17 @@ def shape_of(turn: Turn) -> RequestShape:
     followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
     facts = turn.services.model.facts()
     row = facts.row(settings.model, plain=not followed)
-    bounds = _bounds(turn, facts, row)
+    state = turn.services.state
+    head = state.heads.get(settings.model)
+    bounds = _bounds(turn, facts, row, None if head is None else head.size)
+    if head is None:
+        instructions = config.instructions.base or base_instructions(row, bounds.size)
+        head = state.heads[settings.model] = ConversationHead(bounds.size, instructions)
     shows_window = followed or known_window(config, row) is not None
     return RequestShape(
         model=row,
-        instructions=_instructions(config, settings, row, bounds.size),
+        head=head,
+        instructions=head.instructions,
         context_window=bounds.window * USABLE_PERCENT // 100 if shows_window else None,
         compact_limit=(
             config.model.auto_compact_token_limit or row.auto_compact_token_limit or bounds.compact_at
@@ -92,32 +101,33 @@ def shape_of(turn: Turn) -> RequestShape:
     )
 
 
-def _bounds(turn: Turn, facts: ModelFacts, row: ModelRow) -> WindowBounds:
+def _bounds(turn: Turn, facts: ModelFacts, row: ModelRow, size: PromptSize | None) -> WindowBounds:
     """Return what fits into the turn's window. The conversation API over Responses has what codex 0.58 sends, unless
     the user chose a size.
     """
-    config, sizes, model = turn.services.conversation.config, turn.services.state.sizes, turn.settings.model
+    config = turn.services.conversation.config
     as_codex = not turn.services.outbox.identity and config.provider.wire_api is WireApi.RESPONSES
     if as_codex and config.model.prompt in (None, "auto"):
         return bounds_of_codex(config, facts, row)
-    bounds = bounds_for(config, facts, row, sizes.get(model))
-    sizes[model] = bounds.size
-    return bounds
+    return bounds_for(config, facts, row, size)
+
+
+def renew_head(turn: Turn, shape: RequestShape) -> None:
+    """Choose instructions and tools anew after a compaction. The turn goes on with its own where the size of the prompt
+    has changed; the next one begins with the others.
+    """
+    state = turn.services.state
+    state.heads.clear()
+    new = shape_of(turn).head
+    if (new.size, new.instructions) == (shape.head.size, shape.head.instructions):
+        shape.head.tools = ()
+        state.heads[shape.settings.model] = shape.head
 
 
 def _effort(config: Config, settings: Settings) -> str | None:
     """Return the reasoning effort of a turn, which the user may have set for plan mode alone."""
     planning = settings.mode.kind is TurnMode.PLAN
     return config.model.plan_effort if planning and config.model.plan_effort else settings.effort
-
-
-def _instructions(config: Config, settings: Settings, row: ModelRow, size: PromptSize) -> str:
-    """Join the instructions; those of the mode come last, in each request: they outlast a compaction, not the mode."""
-    base = config.instructions.base or base_instructions(row, size)
-    mode = settings.mode.instructions
-    if mode is None and settings.mode.kind is TurnMode.PLAN:
-        mode = instruction_text("plan")
-    return base if not mode else f"{base}\n\n{mode}"
 
 
 def base_instructions(row: ModelRow, size: PromptSize = PromptSize.FULL) -> str:
@@ -145,6 +155,8 @@ def offered_tools(turn: Turn, shape: RequestShape, *, goals: bool) -> ToolSet:
         goals=goals and has_goal,
         resources=services.mcp.configured or (not followed and bounds.size is PromptSize.FULL),
         mcp_tokens=bounds.mcp_tools,
+        asks=followed and bool(shape.model.checks_head),
+        before=shape.head.tools,
     )
     return build_tools(
         config,

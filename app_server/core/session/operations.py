@@ -22,6 +22,7 @@ from app_server.core.model.model_facts import tier_in_force
 from app_server.core.session import commands
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
+from app_server.core.session.modes import mode_message, told_mode
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.services import Services, Turn
 from app_server.core.session.tasks import PendingOperation, SessionTask, TaskRunner
@@ -176,6 +177,10 @@ def _record_changes(turn: Turn) -> None:
     changed = difference(before, now) if before is not None and before != now else None
     if changed is not None:
         turn.record(changed.message())
+    mode = mode_message(turn.settings, state.told_mode)
+    if mode is not None:
+        turn.record(mode)
+        state.told_mode = told_mode([mode])
 
 
 async def _decide(tasks: TaskRunner, command: commands.Decide) -> None:

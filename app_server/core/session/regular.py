@@ -110,6 +110,7 @@ class RegularTask(SessionTask, TurnSteps):
         services = self.turn.services
         self._offered = services.mcp.revision
         tool_set = offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None)
+        self._shape.head.tools = tool_set.offered
         self._tools.update(tool_set.by_name())
         self._specs[:] = tool_set.specs()
         if tool_set.mcp_omitted:
@@ -133,8 +134,8 @@ class RegularTask(SessionTask, TurnSteps):
             self.turn.emitter.emit(WarningEvent(message=text))
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
-        if self._offered != self.turn.services.mcp.revision:
-            self._choose_tools()  # a server offers others than before
+        if self._offered != self.turn.services.mcp.revision or not self._shape.head.tools:
+            self._choose_tools()  # a server offers others than before, or a compaction has let them be chosen anew
         return self._shape.prompt(items, self._specs, self.turn.output_schema)
 
     def after_reply(self, *, calls: bool) -> None:

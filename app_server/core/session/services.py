@@ -16,13 +16,13 @@ from app_server.core.caller import Caller, CurrentCaller
 from app_server.core.config.types import Config
 from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.context.history import ConversationHistory
-from app_server.core.context.sizes import PromptSize
 from app_server.core.git.ghost import Snapshots
 from app_server.core.goals import GoalKeeper
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_client import ModelClient
 from app_server.core.rollout.history_file import SharedMessages
+from app_server.core.session.head import ConversationHead
 from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.tools.contract import ApprovalServices, ClockAndIds, CommandServices
@@ -125,8 +125,10 @@ class SessionState(Struct):
     last_sent_context: EnvironmentContext | None = None
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
     goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
-    sizes: dict[str, PromptSize] = msgspec.field(default_factory=dict)
-    """By model, the size of the instructions and tools that it has been sent since the last compaction."""
+    heads: dict[str, ConversationHead] = msgspec.field(default_factory=dict)
+    """By model, the instructions and tools that it has been sent since the last compaction."""
+    told_mode: str | None = None
+    """What the model was told last of a mode; None if the history says nothing of one."""
 
     @property
     def history(self) -> ConversationHistory:

@@ -16,6 +16,7 @@ from app_server.core.errors import CoreError
 from app_server.core.lazy import Lazy
 from app_server.core.session import openings
 from app_server.core.session.commands import Close, Review, StartTurn
+from app_server.core.session.modes import told_mode
 from app_server.core.session.services import Services
 from app_server.core.session.session_servers import SessionServers
 from app_server.core.session.tasks import OperationQueue, PendingOperation, TaskRunner
@@ -80,6 +81,7 @@ class Session:
         """
         state = self.services.state
         state.history.replace(items)
+        state.told_mode = told_mode(items)
         state.goals.goal, state.tokens.info = goal, usage
         if settings is not None:
             state.settings = settings

@@ -172,6 +172,10 @@ class ToolOffer(Struct, frozen=True, kw_only=True):
     """Whether there may be resources of MCP servers."""
     mcp_tokens: int | None = None
     """Tokens for the descriptions of MCP tools; None if there is no limit."""
+    asks: bool = False
+    """Whether the tool that asks the user is offered in every mode, so that the tools do not change with it."""
+    before: tuple[Tool, ...] = ()
+    """Tools of the request before, whose order is kept."""
 
 
 EVERYTHING: Final = ToolOffer()
@@ -211,14 +215,31 @@ def build_tools(
     brought = dynamic_tools(client_tools)
     replaced = {tool.name for tool in brought}
     tools: list[Tool] = [tool for tool in _builtin_tools(config, model, offer) if tool.name not in replaced]
-    if mode is TurnMode.PLAN or config.features.enabled(schemas.ASKS_IN_DEFAULT_MODE):
+    if offer.asks or mode is TurnMode.PLAN or config.features.enabled(schemas.ASKS_IN_DEFAULT_MODE):
         tools.append(ASKING)
     tools += brought
-    servers = _mcp_tools(mcp)
+    known = {tool.name for tool in offer.before}
+    servers = sorted(_mcp_tools(mcp), key=lambda tool: tool.name not in known)
     fitting = _fitting(servers, offer.mcp_tokens)
     accepted: list[Tool] = [tool for tool in TOOLS if tool.accepted]
     accepted += without_namespaces(client_tools, BUILTIN_NAMES)
-    return ToolSet((*tools, *fitting), tuple(accepted), len(servers), len(servers) - len(fitting))
+    offered = _continued(offer.before, (*tools, *fitting))
+    return ToolSet(offered, tuple(accepted), len(servers), len(servers) - len(fitting))
+
+
+def _continued(before: Sequence[Tool], now: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools of the request before in their order, with new ones behind them. A built-in tool stays as it
+    was; one of a server that is gone goes, and one that has changed takes its own place.
+    """
+    new = {tool.name: tool for tool in now}
+    kept: list[Tool] = []
+    for tool in before:
+        changed = new.pop(tool.name, None)
+        if tool.name in BUILTIN_NAMES:
+            kept.append(tool)
+        elif changed is not None:
+            kept.append(changed)
+    return (*kept, *new.values())
 
 
 def _builtin_tools(config: Config, model: ModelRow, offer: ToolOffer) -> list[BuiltinTool]:
