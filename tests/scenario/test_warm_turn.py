@@ -60,7 +60,7 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 
 @pytest.mark.parametrize(
     ("turns", "acp", "most"),
-    [(conversation_turns, False, 88), (thread_turns, False, 103), (session_turns, True, 98)],
+    [(conversation_turns, False, 92), (thread_turns, False, 107), (session_turns, True, 102)],
     ids=["conversations", "threads", "sessions"],
 )
 async def test_a_warm_turn_enters_few_modules(

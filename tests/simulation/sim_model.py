@@ -54,7 +54,7 @@ class SimRequest(ModelRequest):
 
     @property
     def is_compaction(self) -> bool:
-        return self.texts()[-1:] == [instruction_text("compact")]
+        return self.texts()[-1:] in ([instruction_text("compact")], [instruction_text("compact_small")])
 
     def reply_marks(self) -> set[str]:
         """Return the marks of what the model has said and called before."""
