@@ -25,10 +25,13 @@ ANSWERS_WITHIN = 2.0
 """Seconds for a server to answer the preface. Everything is loaded in one that listens."""
 
 ATTEMPTS = 4
-"""A server that closes is tried again three times."""
+"""Number of attempts at least, where a server closes the connection before it answers."""
+
+ATTEMPTS_WITHIN = 2.0
+"""Seconds for more attempts: on a busy machine several servers may come and go in this time."""
 
 PAUSE = 0.01
-"""Seconds between two tries where more connect than the system lets wait."""
+"""Seconds between two attempts: where more connect than the system lets wait, and after the first ATTEMPTS."""
 
 PEER_CREDENTIALS = 17  # SO_PEERCRED of Linux, which `_socket` does not name everywhere
 CREDENTIALS_BYTES = 12
@@ -69,7 +72,9 @@ def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _so
 
     `start` is called where there is no server, and starts one or raises. Raises ProxyRefused and OSError.
     """
-    for _ in range(ATTEMPTS):
+    attempts, deadline = 0, time.monotonic() + ATTEMPTS_WITHIN
+    while attempts < ATTEMPTS or time.monotonic() < deadline:
+        attempts += 1
         try:
             connection = connect(place)
         except NobodyListens:
@@ -79,6 +84,8 @@ def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _so
             accepted(ask(connection, preface, lambda: is_starting(place)))
         except Left:
             connection.close()
+            if attempts >= ATTEMPTS:
+                time.sleep(PAUSE)
             continue
         except BaseException:
             connection.close()
