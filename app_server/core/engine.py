@@ -183,7 +183,7 @@ class Engine:
             stored.meta.client_tools or (),
             ephemeral=origin.ephemeral,
             paginated=stored.is_paginated,
-            forked_from=stored.meta.id,
+            forked_from=stored.meta,
         )
         with _closed_on_failure(writer):
             if isinstance(writer, RolloutWriter):
@@ -236,7 +236,7 @@ class Engine:
         *,
         ephemeral: bool = False,
         paginated: bool = False,
-        forked_from: str | None = None,
+        forked_from: SessionMetaLine | None = None,
     ) -> tuple[ConversationSetup, RolloutWriter | NoRollout]:
         instructions, id = self._instructions(config), self._process.new_conversation_id()
         writer: RolloutWriter | NoRollout = NoRollout()
@@ -254,7 +254,8 @@ class Engine:
                 git=read_git_info(config.cwd),
                 session_id=id if paginated else None,
                 history_mode=PAGINATED if paginated else None,
-                forked_from_id=forked_from,
+                forked_from_id=None if forked_from is None else forked_from.id,
+                base_instructions=None if forked_from is None else forked_from.base_instructions,
             )
             writer = RolloutWriter.create(
                 path,

@@ -74,6 +74,13 @@ class SessionMetaLine(SessionMeta, omit_defaults=True):
     """The form of the lines: `paginated`, or None and `legacy` for the older one."""
     forked_from_id: str | None = None
     """The conversation that it began as a copy of."""
+    base_instructions: SkipJsonSchema[Json] = None
+    """The instructions of codex, in its files and in copies of them: `{"text": …}`."""
+
+    @property
+    def base_text(self) -> str | None:
+        text = self.base_instructions.get("text") if isinstance(self.base_instructions, dict) else None
+        return text if isinstance(text, str) else None
 
 
 PAGINATED: Final = "paginated"

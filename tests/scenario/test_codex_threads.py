@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.session.head import TOOLS_GONE
 from app_server_protocol.engine.legacy import COMPACTED
 from app_server_protocol.rollout import numbered
 from app_server_protocol.structs import Json
 from tests.scenario.test_one_thread_three_apis import INITIALIZE
-from tests.support.scripted_model import reply, says
-from tests.support.thread_client import join, notified, say
+from tests.support.scripted_model import reply, says, script
+from tests.support.thread_client import join, notified, say, start
 from tests.support.world import MakeWorld, World
 from tests.unit.rollout.stored import raw_line
+from tests.unit.rollout.test_codex_openings import lines_of_codex
 
 DATA = Path(__file__).parent.parent / "data"
 SAID = [
@@ -126,3 +128,36 @@ async def test_a_folder_and_a_link_to_it_have_the_same_threads(world: MakeWorld)
             found = (await w.client.call("thread/list", {"cwd": name}))["data"]
             assert {each["id"] for each in found} == {*begun}, name
         assert (await w.client.call("thread/list", {"cwd": str(w.root)}))["data"] == []
+
+
+async def test_a_thread_of_the_newest_models_of_codex_goes_on_without_its_tools(world: MakeWorld) -> None:
+    """The model is told once that they are gone; a copy of the thread says nothing of them either."""
+    async with world(*(reply(says(each, each)) for each in "abc")) as w:
+        day = w.home / "sessions" / "2026" / "11" / "28"
+        day.mkdir(parents=True)
+        path = day / f"rollout-2026-11-28T15-24-46-{KINDS}.jsonl"
+        path.write_bytes(b"".join(lines_of_codex(KINDS)))
+        where = {"cwd": str(w.workspace), "modelProvider": "scripted", "model": "scripted"}
+        await w.client.call("thread/resume", {"threadId": KINDS, **where})
+        await say(w.client, KINDS, "go on")
+        await say(w.client, KINDS, "and on")
+        forked = await w.client.call("thread/fork", {"threadId": KINDS, **where})
+        await say(w.client, forked["thread"]["id"], "elsewhere")
+        for request in w.model.requests:
+            parts = [part for item in request.body["input"] for part in item.get("content", ())]
+            told = [part["text"] for part in parts if not part["text"].startswith("<environment_context>")]
+            assert told[:4] == ["Be brief.", "first words", "go on", TOOLS_GONE]
+            assert told.count(TOOLS_GONE) == 1
+            assert "multi_agent" not in str(request.body)
+
+
+async def test_a_thread_whose_tools_are_all_there_says_nothing_of_them(world: MakeWorld) -> None:
+    replies = reply(script("true")), reply(says("a")), reply(says("b"))
+    async with world(*replies) as w:
+        thread = await start(w.client)
+        await say(w.client, thread)
+        await w.client.call("thread/archive", {"threadId": thread})
+        await w.client.call("thread/unarchive", {"threadId": thread})
+        await join(w.client, thread)
+        await say(w.client, thread)
+        assert TOOLS_GONE not in str(w.model.requests[-1].body)

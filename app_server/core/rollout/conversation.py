@@ -20,6 +20,7 @@ from msgspec.json import Decoder
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app_server.core.errors import RolloutUnreadable
+from app_server.core.rollout.codex_openings import without_openings
 from app_server.core.rollout.codex_words import GOAL_KINDS, goal_in, meta_in_our_words, with_whole_name
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server.core.rollout.item_lines import ITEM_COMPLETED, is_damaged, item_of_line
@@ -142,7 +143,7 @@ def read_rollout(
         return StoredConversation(
             path=path,
             meta=replace(found.meta, id=conversation_of(path.name, found.meta.id)),
-            items=tuple(found.items),
+            items=tuple(without_openings(found.items, found.meta)),
             leftover=leftover,
             last_model=found.last_model(),
             lines=found.lines,

@@ -14,6 +14,7 @@ from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.session.commands import TurnWishes
 from app_server.core.session.compaction import compact
 from app_server.core.session.goal_turns import count_reply
+from app_server.core.session.head import gone_tools
 from app_server.core.session.model_calls import model_call, offered_tools, shape_of, tool_turn_of
 from app_server.core.session.room import RequestRoom
 from app_server.core.session.services import Turn
@@ -105,6 +106,11 @@ class RegularTask(SessionTask, TurnSteps):
         await self._snapshot.begin()
         await services.mcp.ready()
         self._choose_tools()
+        if services.state.is_restored:
+            services.state.is_restored = False
+            note = gone_tools(services.state.history.items, self._tools)
+            if note is not None:
+                self.turn.record(note)
 
     def _choose_tools(self) -> None:
         services = self.turn.services

@@ -129,6 +129,8 @@ class SessionState(Struct):
     """By model, the instructions and tools that it has been sent since the last compaction."""
     told_mode: str | None = None
     """What the model was told last of a mode; None if the history says nothing of one."""
+    is_restored: bool = False
+    """Whether the history was stored before this session and the model was not asked with it yet."""
 
     @property
     def history(self) -> ConversationHistory:

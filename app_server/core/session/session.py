@@ -81,7 +81,7 @@ class Session:
         """
         state = self.services.state
         state.history.replace(items)
-        state.told_mode = told_mode(items)
+        state.told_mode, state.is_restored = told_mode(items), True
         state.goals.goal, state.tokens.info = goal, usage
         if settings is not None:
             state.settings = settings
