@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from app_server import PROTOCOL_VERSION
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.credentials import AuthMethod
 from app_server.core.caller import Caller, CurrentCaller
-from app_server.core.config.types import Config, OtelExporter
+from app_server.core.config.types import OPENAI, Config, OtelExporter
 from app_server.core.engine import Engine, EngineServices
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.ghost import Snapshots
@@ -83,8 +82,34 @@ class Models(Struct, frozen=True):
             lessons=self.lessons,
             watch=None if telemetry is NO_TELEMETRY else telemetry.api_request,
         )
-        client.offer = partial(self.known.offer, config, caller)
+        client.known = ConversationsProvider(self, config, caller)
         return client
+
+
+class ConversationsProvider(Struct, frozen=True):
+    """Knowledge of the provider of one conversation."""
+
+    models: Models
+    config: Config
+    caller: CurrentCaller
+
+    async def offer(self, model: str) -> str:
+        return await self.models.known.offer(self.config, self.caller, model)
+
+    async def elsewhere(self) -> str:
+        """Return what else the user could use, where the provider is OpenAI itself and nobody chose it."""
+        if self.config.provider.id != OPENAI or self.config.provider.base_url is not None:
+            return ""
+        environment = self.caller.environment
+        http, identity = self.models.networks.of(environment), self.caller.caller.identity()
+        found: str = await _OTHER_PROVIDERS.get()(http, environment, identity)
+        return found
+
+    def saw_list(self, etag: str) -> None:
+        self.models.known.saw_list(self.config, self.caller, etag)
+
+
+_OTHER_PROVIDERS = Lazy(lambda: import_module("app_server.core.model.nearby").other_providers)
 
 
 class ModelQuestions(Struct, frozen=True):

@@ -16,6 +16,7 @@ from app_server.chat.slash_context import ChatScreen, PickerRow, SlashCommand, S
 from app_server.client.failures import AppServerError
 from app_server.client.options import ListOptions
 from app_server_protocol.v2 import items, settings
+from app_server_protocol.v2.models import ListedModel
 from app_server_protocol.v2.thread import Thread
 
 APPROVALS: Final = ("untrusted", "on-request", "never")
@@ -49,8 +50,7 @@ async def model(at: SlashContext, argument: str) -> None:
     name, _, effort = argument.partition(" ")
     if not name:
         models = await at.named.models(at.chat.thread.opened.model_provider)
-        used = {at.chat.model: "in use; "}
-        rows = [PickerRow(each.model, used.get(each.model, "") + each.description, each) for each in models]
+        rows = [PickerRow(each.model, _about(each, at.chat.model), each) for each in models]
         chosen = await at.choose("model", rows)
         if chosen is None:
             return
@@ -64,6 +64,19 @@ async def model(at: SlashContext, argument: str) -> None:
     if effort.strip():
         at.chat.settings["effort"] = effort.strip()
     at.print(f"from the next turn on: {name} {effort.strip()}".rstrip())
+
+
+def _about(model: ListedModel, used: str) -> str:
+    """Describe a model in a list: its name, what it is for, its window and the effort that it has by itself."""
+    window, efforts = model.context_window, model.supported_reasoning_efforts
+    parts = (
+        "in use" if model.model == used else "",
+        model.display_name if model.display_name.lower() != model.model.lower() else "",
+        model.description.removesuffix("."),
+        "" if window is None else f"{window:,} tokens",
+        f"effort {model.default_reasoning_effort}" if efforts else "",
+    )
+    return "; ".join(part for part in parts if part)
 
 
 async def approvals(at: SlashContext, argument: str) -> None:

@@ -116,9 +116,10 @@ COMMANDS: Final = (
     Subcommand(
         "debug models",
         "print the models with their context windows, as JSON",
-        [SETTINGS],
+        [SETTINGS, flag("--bundled", "print the catalogue of this version, whatever the provider serves")],
         errand("facts", "list_models"),
         "app-server debug models",
+        "app-server debug models --bundled   # as a beginning of a `model_catalog_json`",
         "app-server debug models -c model_provider=openai   # of another provider",
     ),
     Subcommand(

@@ -49,6 +49,7 @@ from app_server.core.rollout.record import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.handle import SessionHandle
+from app_server.core.session.model_notices import other_model_notice, window_notice
 from app_server.core.session.services import (
     CallersModel,
     ConversationSetup,
@@ -220,7 +221,13 @@ class Engine:
             if stored.damaged:
                 session.warn(OPENING_ID, str(remedies.lines_unreadable(stored.path, stored.damaged)))
             if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
-                session.warn(OPENING_ID, _other_model(stored.last_model, config.model.name))
+                facts = partial(
+                    self._services.known_models.facts,
+                    config,
+                    CurrentCaller(caller, self._process.environment),
+                )
+                provider = stored.meta.model_provider
+                session.warn(OPENING_ID, other_model_notice(stored.last_model, provider, config, facts))
         return session, stored
 
     # --- parts of a session
@@ -286,13 +293,6 @@ class Engine:
         )
 
 
-def _other_model(before: str, now: str) -> str:
-    return (
-        f"This session was recorded with model `{before}` but is resuming with `{now}`. "
-        f"Consider switching back to `{before}` as it may affect Codex performance."
-    )
-
-
 def assemble_session(
     engine: EngineServices,
     conversation: ConversationSetup,
@@ -324,10 +324,15 @@ def assemble_session(
     missing = None if os.path.isdir(config.cwd) else str(remedies.working_directory_missing(str(config.cwd)))
     tier, no_tier = tier_in_force(config.model.service_tier, config.model.name, services.model.facts)
     state.settings = replace(state.settings, service_tier=tier)
+    row = services.model.facts().row(config.model.name)
     documents = documents_notice(
         conversation.instructions.agents, config.model.name, first_bounds(config, services.model.facts())
     )
-    warnings = [each for each in (missing, about_settings, no_tier, documents) if each is not None]
+    warnings = [
+        each
+        for each in (missing, about_settings, no_tier, window_notice(config, row), documents)
+        if each is not None
+    ]
     for warning in (*warnings, *conversation.instructions.refusals, *rules.problems):
         outbox.emit("", WarningEvent(message=warning))
     for old, present in config.notices.old_names:

@@ -27,6 +27,13 @@ NOBODY_LOGGED_IN = Problem(
 )
 
 
+def nobody_logged_in(elsewhere: str) -> Problem:
+    """`elsewhere` are sentences about providers that could be used without a login; empty if there are none."""
+    if not elsewhere:
+        return NOBODY_LOGGED_IN
+    return Problem(f"{NOBODY_LOGGED_IN} {elsewhere.removesuffix('.')}", "")
+
+
 def hidden_files(profile: str, reason: str) -> Problem:
     """`reason` says why this machine has no namespaces."""
     return Problem(
@@ -83,6 +90,14 @@ def address_unknown(provider: str, url: str) -> Problem:
     return Problem(
         f"Nothing is served at {url}",
         f"see `base_url` of the provider `{provider}`: that of most servers ends in `/v1`, and paths are added to it",
+    )
+
+
+def azure_address(provider: str, url: str) -> Problem:
+    """`url` is what was asked, without its query."""
+    return Problem(
+        f"Nothing is served at {url}",
+        f"see `base_url` of the provider `{provider}`: the address of Azure ends in `/openai/v1`",
     )
 
 

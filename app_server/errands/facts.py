@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+import msgspec
+
 from app_server.client.app_server import AppServer
-from app_server.core.model.catalogue import find_model
+from app_server.core.config.model_rows import EffortLevel, ModelRow
+from app_server.core.model.catalogue import bundled, find_model
 from app_server.errands.errand import show, show_json
-from app_server_protocol.structs import Json
+from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2 import models as wire
 
 
@@ -20,30 +23,55 @@ async def list_features(server: AppServer, args: argparse.Namespace) -> None:
 
 
 async def list_models(server: AppServer, args: argparse.Namespace) -> None:
-    """Print the models that threads can be given, with their context windows, as JSON."""
+    """Print the models that threads can be given, or those of the bundled catalogue, as JSON: rows that
+    `model_catalog_json` takes.
+    """
+    if args.bundled:
+        show_json({"models": [_json(row) for row in bundled().models]})
+        return
     params = wire.ModelListParams(include_hidden=True)
     models: list[Json] = []
     while True:
         page = await server.request(wire.MODEL_LIST, params)
-        models += map(_model, page.data)
+        models += [_listed(model, len(models) + place) for place, model in enumerate(page.data, 1)]
         if page.next_cursor is None:
             break
         params = params.model_copy(update={"cursor": page.next_cursor})
     show_json({"models": models})
 
 
-def _model(model: wire.ListedModel) -> Json:
-    row = find_model(model.model)
+def _listed(model: wire.ListedModel, place: int) -> Json:
+    """Return a row: what the server says of the model, over what the catalogue knows of the name."""
+    row = replace(
+        find_model(model.model),
+        slug=model.model,
+        display_name=model.display_name,
+        description=model.description,
+        visibility="hide" if model.hidden else "list",
+        priority=place,
+        supported_reasoning_levels=tuple(
+            EffortLevel(each.reasoning_effort, each.description) for each in model.supported_reasoning_efforts
+        ),
+        default_reasoning_level=model.default_reasoning_effort,
+        input_modalities=model.input_modalities,
+        context_window=model.context_window,
+    )
+    return _json(row)
+
+
+def _json(row: ModelRow) -> Json:
+    """Return a row with its efforts as other programs expect them, and its windows, whether or not they are known."""
+    levels = tuple(EffortLevel(each, row.effort_description(each)) for each in row.efforts)
+    window = row.context_window
+    row = replace(row, supported_reasoning_levels=levels, source=None)
     return {
-        "slug": model.model,
-        "display_name": model.display_name,
-        "description": model.description,
-        "default_reasoning_level": model.default_reasoning_effort,
-        "supported_reasoning_levels": [
-            {"effort": each.reasoning_effort, "description": each.description}
-            for each in model.supported_reasoning_efforts
-        ],
-        "visibility": "hide" if model.hidden else "list",
-        "context_window": row.context_window,
-        "max_context_window": row.max_context_window or row.context_window,
+        "slug": row.slug,
+        "display_name": row.name,
+        "description": row.description or "",
+        "default_reasoning_level": row.usual_effort,
+        "visibility": row.visibility or "list",
+        "priority": row.order,
+        **msgspec.to_builtins(row),
+        "context_window": window,
+        "max_context_window": row.max_context_window or window,
     }

@@ -483,6 +483,14 @@ async def test_facts_for_other_programs(tmp_path: Path) -> None:
         shown = json.loads((await place.run("debug", "models")).stdout)["models"]
         assert shown
         assert all({"slug", "context_window", "max_context_window"} <= each.keys() for each in shown)
+        bundled = (await place.run("debug", "models", "--bundled")).stdout
+        rows = {each["slug"]: each for each in json.loads(bundled)["models"]}
+        assert rows["gpt-6.2-sol"]["service_tiers"][0]["id"] == "priority"
+        assert rows["gpt-6.2-sol"]["supported_reasoning_levels"][0]["effort"] == "low"
+        (place.root / "mine.json").write_text(bundled)
+        setting = f"model_catalog_json={json.dumps(str(place.root / 'mine.json'))}"
+        own = (await place.run("debug", "models", "-c", setting)).stdout
+        assert json.loads(own)["models"] == shown
 
 
 async def test_a_command_runs_in_the_sandbox_with_its_own_streams(tmp_path: Path) -> None:

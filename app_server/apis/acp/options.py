@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from app_server.core.config.model_rows import EFFORT_DESCRIPTIONS, ModelRow
 from app_server.core.config.permission_profiles import BUILT_IN
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
-from app_server.core.model.catalogue import EFFORT_DESCRIPTIONS, ModelRow, find_model
+from app_server.core.model.catalogue import find_model
 from app_server.rpc.errors import invalid_params
 from app_server_protocol.acp.session import (
     ConfigOptionValue,

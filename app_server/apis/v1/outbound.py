@@ -140,6 +140,7 @@ class ConversationAdapter:
                 | events.GoalUpdated()
                 | events.GoalCleared()
                 | events.SettingsChanged()
+                | events.ModelRerouted()
                 | events.McpServerStateChanged()
                 | ToolCallQuestion()
                 | UserInputQuestion()

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import json
 import math
+from importlib import import_module
 
 import msgspec
 from msgspec import Struct
 
 from app_server.apis.v2.item_lines import NotificationLines
 from app_server.apis.v2.settings import shown_settings
+from app_server.core.lazy import Lazy
 from app_server_protocol.engine import events as engine
 from app_server_protocol.engine.events import (
     GoalCleared,
     GoalUpdated,
     McpServerStateChanged,
+    ModelRerouted,
     Notice,
     SettingsChanged,
 )
@@ -77,6 +80,10 @@ RAW_ITEM_COMPLETED = "rawResponseItem/completed"
 """Only for clients that asked for raw items."""
 
 
+_MODEL_REROUTED = Lazy(lambda: import_module("app_server_protocol.v2.models").MODEL_REROUTED)
+"""Seldom needed, in a module that turns do without."""
+
+
 class ThreadNews:
     """Says only what is new: the engine repeats the diff, the usage and the limits."""
 
@@ -131,6 +138,16 @@ class ThreadNews:
     def settings(self, event: SettingsChanged) -> None:
         shown = shown_settings(event.settings, event.model_provider)
         self._lines.add(THREAD_SETTINGS_UPDATED, thread_id=self._thread_id, thread_settings=shown)
+
+    def rerouted(self, turn_id: str | None, event: ModelRerouted) -> None:
+        self._lines.add(
+            _MODEL_REROUTED.get(),
+            thread_id=self._thread_id,
+            turn_id=turn_id or "",
+            from_model=event.from_model,
+            to_model=event.to_model,
+            reason="highRiskCyberActivity",
+        )
 
     def server_state(self, event: McpServerStateChanged) -> None:
         reason = (

@@ -150,6 +150,8 @@ class ThreadAdapter:
             self._news.take(turn_id, inner, raw=raw)
         elif isinstance(inner, events.SettingsChanged):
             self._news.settings(inner)
+        elif isinstance(inner, events.ModelRerouted):
+            self._news.rerouted(turn_id, inner)
         elif isinstance(inner, events.McpServerStateChanged):
             self._news.server_state(inner)
         elif turn_id is not None and not isinstance(inner, Unshown):

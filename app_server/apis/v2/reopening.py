@@ -15,6 +15,7 @@ from app_server.core.config.settings_reader import plain_name
 from app_server.core.config.types import Config, RequestOverrides, SettingsWarning
 from app_server.core.errors import BeyondClientRights
 from app_server.core.rollout.stored_conversations import StoredConversations
+from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.structs import replace
 
 
@@ -23,9 +24,28 @@ async def reopened(
 ) -> Config:
     """Load the settings of a stored thread; what the request leaves open is as it was in its last turn. Rights are not,
     where they are more than the user leaves to clients; and neither they nor the folder are, where the file is none of
-    the server's own. Raises ConfigError.
+    the server's own. Nor is the model, at another provider. Raises ConfigError.
     """
     last = await stored.last_settings(path)
+    config = await _as_before(source, stored, path, given, last)
+    if last is None or not last.model or given.model is not None:
+        return config
+    provider = await stored.provider(path)
+    if provider in (None, config.provider.id):
+        return config
+    # The model of one provider means nothing to another: the configured one counts.
+    return await _as_before(
+        source, stored, path, given, replace(last, model="", effort=None, further_effort=None)
+    )
+
+
+async def _as_before(
+    source: UserSettings,
+    stored: StoredConversations,
+    path: Path,
+    given: RequestOverrides,
+    last: TurnContextItem | None,
+) -> Config:
     if not await stored.has(path):
         here = replace(given, cwd=given.cwd or str(source.cwd))
         return source.load(with_last_settings(here, last, rights=False))

@@ -1,6 +1,6 @@
 """Settings of models, and of the quirks of their providers: their keys, and what becomes of them.
 
-The keys are those of a row of the catalogue (`core.model.catalogue`) and of `core.model.quirks`, which a test compares.
+The keys are those of a row of the catalogue (`model_rows`) and of `core.model.quirks`, which a test compares.
 """
 
 from __future__ import annotations
@@ -56,10 +56,8 @@ class ModelTables(Struct, frozen=True, kw_only=True):
 
     tables: Mapping[str, Mapping[str, Json]] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """Tables of `[models]`, by names, which may end in `*`."""
-    catalogue_path: str | None = None
-    """Path of a file whose rows replace those of the package; None: it has none."""
     catalogue: bytes | None = None
-    """Content of that file."""
+    """Content of a file whose rows replace those of the package, which can be read as such; None: there is none."""
 
 
 MODEL_KEYS: Mapping[str, Setting] = {

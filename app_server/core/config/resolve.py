@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from itertools import chain, islice
 from types import MappingProxyType
 
 from app_server.beneath import read_named
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES, Features
-from app_server.core.config.kinds import quote
+from app_server.core.config.kinds import quote, shortened
 from app_server.core.config.layers import Layered
 from app_server.core.config.model_tables import ModelSettings, ModelTables
 from app_server.core.config.permission_profiles import (
@@ -32,6 +33,7 @@ from app_server.core.config.settings_reader import SettingsTable, derive_error, 
 from app_server.core.config.table import ABOUT_CLIENTS
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
 from app_server.core.errors import describe
+from app_server.core.lazy import Lazy
 from app_server.core.text_of_bytes import text_of_bytes
 from app_server_protocol.ids import sound_path
 from app_server_protocol.policy import (
@@ -49,12 +51,10 @@ from app_server_protocol.structs import replace
 
 def read_models(settings: SettingsTable, place: types.SettingsPlace, policy: SandboxPolicy) -> ModelTables:
     """Return what the user says of models, and the content of the user's catalogue."""
-    tables = MappingProxyType(
-        {
-            name: MappingProxyType(dict(table.values))
-            for name, table in settings.table("models").tables.items()
-        }
-    )
+    own = settings.table("models").tables
+    for model, table in own.items():
+        _check_table(model, table)
+    tables = MappingProxyType({model: MappingProxyType(dict(table.values)) for model, table in own.items()})
     name = settings.get("model_catalog_json")
     if not name:
         return ModelTables(tables=tables)
@@ -66,7 +66,22 @@ def read_models(settings: SettingsTable, place: types.SettingsPlace, policy: San
     except (OSError, ValueError) as error:
         why = describe(error) if isinstance(error, OSError) else "it is too large"
         raise settings.invalid("model_catalog_json", f"cannot be read: {quote(str(path))}: {why}") from error
-    return ModelTables(tables=tables, catalogue_path=name, catalogue=content)
+    try:
+        _ROWS.get().read_rows(content)
+    except ValueError as error:
+        raise derive_error(f"model_catalog_json {shortened(name)}: {error}", "model_catalog_json") from error
+    return ModelTables(tables=tables, catalogue=content)
+
+
+def _check_table(name: str, table: SettingsTable) -> None:
+    """Check lists and tables in the table of a model, whose kinds the table of settings leaves open."""
+    try:
+        _ROWS.get().row_of(name, table.values)
+    except ValueError as error:
+        raise derive_error(f"models.{shortened(name)}.{error}", "models", name) from error
+
+
+_ROWS = Lazy(lambda: import_module("app_server.core.config.model_rows"))
 
 
 def read_mcp_servers(settings: SettingsTable) -> Mapping[str, types.McpServerConfig]:

@@ -67,6 +67,17 @@ class Discovery:
         except TimeoutError:
             return ModelsUnknown("no answer in time", unreachable=True)
 
+    async def names(self) -> ServedModels | ModelsUnknown:
+        """Return the provider's models as one question names them; of an Ollama, not whether they call tools."""
+        if self._quirks.list != "ollama":
+            return await self.ask()
+        tags = await self._get("api/tags", root=True)
+        if isinstance(tags, ModelsUnknown):
+            return tags
+        return ServedModels(
+            kind="ollama", models=reading.read_ollama(reading.entries_of(tags.body) or (), ())
+        )
+
     async def _ask(self, model: str) -> ServedModels | ModelsUnknown:
         match self._quirks.list:
             case "ollama":
@@ -103,7 +114,8 @@ class Discovery:
         entries = reading.entries_of(found.body)
         if entries is None:
             return ModelsUnknown("the answer is no list of models")
-        return ServedModels(kind=kind, models=reading.READERS[kind](entries))
+        etag = found.headers.get("etag", "")
+        return ServedModels(kind=kind, models=reading.READERS[kind](entries), etag=etag)
 
     async def _plain(self, model: str) -> ServedModels | ModelsUnknown:
         """Ask for the list that all servers have, and by that find out what else this one can be asked."""

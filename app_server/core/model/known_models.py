@@ -78,6 +78,8 @@ class _Provider(Struct):
     answered: anyio.Event | None = None
     """Set once the question that is under way has ended; None if none is."""
     asked_after_turn: bool = False
+    etag: str = ""
+    """Version of the list that the last answer named and for which the provider was asked again."""
 
 
 class KnownModels:
@@ -155,6 +157,16 @@ class KnownModels:
         if not known.asked_after_turn and known.answered is None:
             known.asked_after_turn = True
             known.failed = None
+            known.answered = anyio.Event()
+            self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
+
+    def saw_list(self, config: Config, caller: CurrentCaller, etag: str) -> None:
+        """Have the provider asked again where an answer names another version of its list than the known one."""
+        known = self._provider(config, caller)
+        if known.served is None or not known.served.etag or etag in (known.served.etag, known.etag):
+            return
+        if known.answered is None and not self._failed_lately(known):
+            known.etag = etag
             known.answered = anyio.Event()
             self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
 

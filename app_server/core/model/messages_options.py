@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from app_server.core.model.catalogue import ModelRow
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.model.prompt import (
     TEXT_ARGUMENT,
     FreeformTool,

@@ -19,25 +19,25 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 from msgspec import Struct
 
-from app_server.core import remedies
 from app_server.core.auth.credentials import Credentials
 from app_server.core.caller import ClientIdentity
-from app_server.core.config.types import ProviderConfig
+from app_server.core.config.types import OPENAI, ProviderConfig
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import RequestFailure, request_failure
+from app_server.core.model.catalogue import is_other_model
 from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, key_source
+from app_server.core.model.explained import KnownProvider, explained, unauthorized
 from app_server.core.model.model_errors import (
     TOO_MANY_REQUESTS,
     Unauthorized,
-    UnexpectedStatus,
     backoff,
     connection_failed,
     excerpt,
 )
-from app_server.core.model.prompt import Prompt, RequestSettings
+from app_server.core.model.prompt import ModelEvent, Prompt, RequestSettings, Rerouted
 from app_server.core.model.quirks import Lessons
 from app_server.core.model.request_form import MOST_LESSONS, RequestForm
 from app_server.core.model.stream import EventStream
@@ -48,7 +48,10 @@ from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)
 
-NOT_FOUND = 404
+MODEL = "openai-model"
+"""Header with the model that answers."""
+ETAG = "x-models-etag"
+"""Header with the version of the provider's list of models."""
 
 DRAIN_SECONDS = 0.02
 """A whole answer is followed by the end of the response; waiting for it this long lets the connection be used
@@ -69,12 +72,6 @@ SHORTEST_SECRET = 4
 
 OnAttempt = Callable[[int, float, int | None, str | None], None]
 """Receives each attempt of a request: its number from 0, its duration in seconds, the response status, the error."""
-
-
-OfferOf = Callable[[str], Awaitable[str]]
-"""Returns a sentence about the models that the provider offers in place of one that it does not have; empty if that is
-not known.
-"""
 
 
 class GatedRequest(Struct):
@@ -144,8 +141,8 @@ class ModelClient:
         """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
         self._watch = watch
         self._form = RequestForm(provider, lessons or Lessons())
-        self.offer: OfferOf | None = None
-        """Words about what the provider offers, for errors; None if nobody knows them."""
+        self.known: KnownProvider | None = None
+        """What is known of the provider; None if nobody knows it."""
 
     def retry_delay(self, attempt: int) -> float:
         """Return the seconds to wait before that retry, the first being 1."""
@@ -158,7 +155,10 @@ class ModelClient:
             self._form.begin_answer()
             answer, sent, asked = await self._open_response(stack, prompt, settings)
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
-            first = self._form.wire.first_events(answer.headers)
+            first = [
+                *self._form.wire.first_events(answer.headers),
+                *self._about_models(answer, settings.model),
+            ]
             is_document = _content_type(answer) == "application/json"
             events = EventStream(chunks, self._form.wire.decoder(asked), first, is_document=is_document)
             try:
@@ -182,7 +182,7 @@ class ModelClient:
         login = await self._credentials()
         if self._login is not None and key_source(self.provider, self._env, login) is None:
             # What the provider would say, after all retries where it cannot be reached.
-            raise self._refused(login)
+            raise await self._refused(login)
         renewed = reconnected = False
         attempt = lessons = 0
         while True:
@@ -191,14 +191,16 @@ class ModelClient:
                 outcome, sent = await self._send(opened, settings, target, body, attempt)
                 if not isinstance(outcome, RequestFailure | HttpFailure):
                     stack.push_async_exit(opened.pop_all())
+                    self._form.wire_taken()
                     return outcome, sent, asked
             if isinstance(outcome, HttpFailure):
                 if outcome.reused_connection and not reconnected:
                     reconnected = True
                     continue
                 outcome = _broken(outcome, target, self.provider.id)
-            if lessons < MOST_LESSONS and self._form.learns(outcome, asked, body):
-                lessons += 1
+            learns = lessons < MOST_LESSONS and self._form.learns(outcome, asked, body)
+            if learns or self._form.changes_wire(outcome):
+                lessons += learns
                 asked = self._form.request(prompt, settings)
                 body = self._form.wire.body(asked)
                 continue
@@ -208,33 +210,24 @@ class ModelClient:
                     login = await self._credentials(login)
                     if login is not None:
                         continue
-                raise self._refused(login)
+                raise await self._refused(login)
+            outcome = self._form.wire_refused(outcome)
             if not outcome.again or attempt >= self.provider.request_max_retries:
-                raise await self._explained(outcome.error, settings.model, target)
+                raise await explained(outcome.error, self.provider, settings.model, target, self.known)
             attempt += 1
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(self.retry_delay(attempt) if outcome.delay is None else outcome.delay)
 
-    def _refused(self, login: Credentials | None) -> Unauthorized:
-        source = key_source(self.provider, self._env, login)
-        if source is not None:
-            return Unauthorized(remedies.key_refused(self.provider.id, source))
-        if self._login is not None:
-            return Unauthorized(remedies.NOBODY_LOGGED_IN)
-        # Clients of the conversation API compare the text of this case.
-        return Unauthorized(details=remedies.key_not_sent(self.provider.id))
+    async def _refused(self, login: Credentials | None) -> Unauthorized:
+        needs_login = self._login is not None
+        return await unauthorized(self.provider, self._env, login, self.known, needs_login=needs_login)
 
-    async def _explained(self, error: ModelError, model: str, target: Endpoint) -> ModelError:
-        if isinstance(error, UnexpectedStatus) and error.model_unknown and error.status is not None:
-            offer = "" if self.offer is None else await self.offer(model)
-            problem = remedies.model_unknown(self.provider.id, model, offer)
-            return UnexpectedStatus(error.status, error.body, problem, model_unknown=True)
-        if isinstance(error, UnexpectedStatus) and error.status == NOT_FOUND:
-            where, path = origin(target.url), urlsplit(target.url).path
-            if where and "/v" not in path:
-                problem = remedies.address_unknown(self.provider.id, f"{where}{path}")
-                return UnexpectedStatus(error.status, error.body, problem)
-        return error
+    def _about_models(self, answer: HttpResponse, model: str) -> list[ModelEvent]:
+        """Read what the headers of an answer say of models: which one answers, and the version of the list."""
+        if self.known is not None and (etag := answer.headers.get(ETAG)):
+            self.known.saw_list(etag)
+        served = answer.headers.get(MODEL) if self.provider.id == OPENAI else None
+        return [Rerouted(served)] if served and is_other_model(model, served) else []
 
     def _report_attempt(
         self, attempt: int, seconds: float, outcome: HttpResponse | RequestFailure | HttpFailure

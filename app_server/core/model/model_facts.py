@@ -9,20 +9,10 @@ from datetime import date
 from functools import cache
 from typing import Final
 
-import msgspec
-
+from app_server.core.config.model_rows import ModelRow, read_rows, row_of
 from app_server.core.config.model_tables import ModelTables
 from app_server.core.config.types import ANTHROPIC, OPENAI, Config, ProviderConfig, WireApi
-from app_server.core.errors import ConfigError
-from app_server.core.model.catalogue import (
-    PLAIN,
-    UNKNOWN,
-    Catalogue,
-    CatalogueFile,
-    ModelRow,
-    bundled,
-    bundled_catalogue,
-)
+from app_server.core.model.catalogue import PLAIN, UNKNOWN, Catalogue, bundled, bundled_catalogue
 from app_server.core.model.quirks import Quirks, quirks_of
 from app_server.core.model.served_models import ServedModel, ServedModels
 from app_server_protocol.policy import DEFAULT_TIER
@@ -39,27 +29,15 @@ NO_MODELS: Final = ServedModels()
 
 
 def catalogue_of(tables: ModelTables) -> Catalogue:
-    """Return the user's catalogue, or else the bundled one. Raises ConfigError."""
+    """Return the user's catalogue, or else the bundled one."""
     if tables.catalogue is None:
         return bundled_catalogue()
-    return _users_catalogue(tables.catalogue_path or "", tables.catalogue)
+    return _users_catalogue(tables.catalogue)
 
 
 @cache
-def _users_catalogue(path: str, content: bytes) -> Catalogue:
-    try:
-        file = msgspec.json.decode(content, type=CatalogueFile)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"error deriving config: model_catalog_json {path}: {_words(error)}") from error
-    return Catalogue(file.models)
-
-
-def _words(error: Exception) -> str:
-    """Return a decoder's words with the place of the value first: `models[3].context_window: expected …`."""
-    text, _, place = str(error).partition(" - at `$")
-    place = place.removesuffix("`").removeprefix(".")
-    text = text[:1].lower() + text[1:].replace("`", "")
-    return f"{place}: {text}" if place else text
+def _users_catalogue(content: bytes) -> Catalogue:
+    return Catalogue(read_rows(content))
 
 
 def catalogue_date() -> date:
@@ -71,7 +49,7 @@ class ModelFacts:
     """The models of one configuration."""
 
     def __init__(self, config: Config, served: ServedModels | None = None) -> None:
-        """`served` is what the provider says; None if it was not asked. Raises ConfigError."""
+        """`served` is what the provider says; None if it was not asked."""
         self._config, self._served = config, served or NO_MODELS
         self._catalogue = catalogue_of(config.models)
         self.provider = config.provider
@@ -98,7 +76,7 @@ class ModelFacts:
         if served is not None:
             row = _over(row, served.row)
         if own:
-            row = _over(row, msgspec.convert({"slug": name, **own}, ModelRow))
+            row = _over(row, row_of(name, own))
         return row
 
     def is_unknown(self, name: str) -> bool:

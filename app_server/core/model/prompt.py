@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from app_server.core.model.catalogue import ModelRow
+from app_server.core.config.model_rows import ModelRow
 from app_server_protocol.events.turn import RateLimitSnapshot, TokenUsage
 from app_server_protocol.policy import ReasoningSummary, Verbosity
 from app_server_protocol.responses import ResponseItem
@@ -125,6 +125,12 @@ class RateLimits(Struct, frozen=True):
     snapshot: RateLimitSnapshot
 
 
+class Rerouted(Struct, frozen=True):
+    """Another model answers than the one that was asked for."""
+
+    model: str
+
+
 class Completed(Struct, frozen=True):
     """The response is complete. No event follows."""
 
@@ -142,5 +148,6 @@ ModelEvent = (
     | ReasoningSummaryPartAdded
     | ReasoningContentDelta
     | RateLimits
+    | Rerouted
     | Completed
 )

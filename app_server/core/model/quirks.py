@@ -185,6 +185,8 @@ class Lessons:
 
     def __init__(self) -> None:
         self._learnt: dict[tuple[str, str, str], dict[str, Json]] = {}
+        self._responses: set[tuple[str, str, str]] = set()
+        """Providers that serve the Responses API and no Chat Completions."""
 
     def of(self, provider: ProviderConfig, model: str) -> Mapping[str, Json]:
         """Return the quirks that were learnt of a model at a provider."""
@@ -197,6 +199,13 @@ class Lessons:
         known.update(quirks)
         if omit:
             known["omit"] = tuple(dict.fromkeys(omit))
+
+    def speaks_responses(self, provider: ProviderConfig) -> bool:
+        """Return whether a provider whose API nobody chose has turned out to serve the Responses API only."""
+        return _key(provider, "") in self._responses
+
+    def learn_responses(self, provider: ProviderConfig) -> None:
+        self._responses.add(_key(provider, ""))
 
     def all(self) -> Mapping[tuple[str, str, str], Mapping[str, Json]]:
         """Return everything that was learnt, by provider, address and model."""

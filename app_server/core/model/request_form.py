@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from importlib import import_module
 
-from app_server.core.config.types import ProviderConfig
+from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import RequestFailure
 from app_server.core.model.model_errors import UnexpectedStatus
@@ -24,6 +24,20 @@ MOST_LESSONS = 3
 MOST_HISTORIES = 3
 """Histories whose instructions and tools are remembered: that of the conversation, and of its last reviews."""
 
+NO_PATH = (404, 405, 501)
+"""Statuses of a path that a server does not serve."""
+
+
+def _may_change(provider: ProviderConfig) -> bool:
+    """Return whether nobody chose the API of a provider."""
+    return provider.wire_api is WireApi.CHAT and not provider.says_wire
+
+
+def _is_no_path(failure: RequestFailure) -> bool:
+    error = failure.error
+    return failure.status in NO_PATH and not (isinstance(error, UnexpectedStatus) and error.model_unknown)
+
+
 _REFUSALS = Lazy(lambda: import_module("app_server.core.model.refusals"))
 
 
@@ -31,8 +45,12 @@ class RequestForm:
     """The form of the requests of one conversation."""
 
     def __init__(self, provider: ProviderConfig, lessons: Lessons) -> None:
+        if _may_change(provider) and lessons.speaks_responses(provider):
+            provider = replace(provider, wire_api=WireApi.RESPONSES)
         self.wire: Wire = make_wire(provider.wire_api)
         self._provider, self._lessons = provider, lessons
+        self._before: tuple[Wire, ProviderConfig, RequestFailure] | None = None
+        """Chat Completions and its refusal, while the Responses API is tried in its place; None if it is not."""
         self._sent = SentItems()
         self._answers = 0
         self._heads: dict[int, tuple[ResponseItem, tuple[object, ...]]] = {}
@@ -68,6 +86,32 @@ class RequestForm:
         self._heads[id(first)] = first, head
         while len(self._heads) > MOST_HISTORIES:
             del self._heads[next(iter(self._heads))]
+
+    def changes_wire(self, failure: RequestFailure) -> bool:
+        """Return whether the request is to be sent over the Responses API: the provider does not serve the path of Chat
+        Completions, and nobody chose that API.
+        """
+        if not _is_no_path(failure) or self._before is not None or not _may_change(self._provider):
+            return False
+        self._before = self.wire, self._provider, failure
+        self._provider = replace(self._provider, wire_api=WireApi.RESPONSES)
+        self.wire = make_wire(WireApi.RESPONSES)
+        log.info("the provider %s serves no Chat Completions; the Responses API is tried", self._provider.id)
+        return True
+
+    def wire_refused(self, failure: RequestFailure) -> RequestFailure:
+        """Return the failure to report: the first one, where the provider does not serve the Responses API either."""
+        if self._before is None or not _is_no_path(failure):
+            return failure
+        self.wire, self._provider, first = self._before
+        self._before = None
+        return first
+
+    def wire_taken(self) -> None:
+        """Remember the API that a request was answered over, where it was tried in place of the other."""
+        if self._before is not None:
+            self._lessons.learn_responses(self._provider)
+            self._before = None
 
     def learns(self, failure: RequestFailure, asked: ModelRequest, body: bytes) -> bool:
         """Return whether a refusal teaches how the request would be taken; it counts from now on."""

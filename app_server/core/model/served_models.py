@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from app_server.core.model.catalogue import ModelRow
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.model.payload import mapping, text_of
 from app_server_protocol.structs import Json, replace
 
@@ -46,6 +46,8 @@ class ServedModels(Struct, frozen=True, kw_only=True):
     models: tuple[ServedModel, ...] = ()
     asked: float = 0.0
     """Time of the answer, in seconds since 1970."""
+    etag: str = ""
+    """Version of the list, which later answers of the provider name; empty if it has none."""
 
     @property
     def names(self) -> tuple[str, ...]:

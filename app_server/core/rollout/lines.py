@@ -165,18 +165,21 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
                 last = read(TurnContextItem, settings_in_our_words(value))
             except ValidationError:
                 continue
-            if _names_provider(fd):
+            if provider_named(fd) != "":
                 return last
             return replace(last, model="", effort=None, further_effort=None)
         return None
 
 
-def _names_provider(fd: int) -> bool:
+def provider_named(fd: int) -> str | None:
+    """Return the provider that a conversation began with, empty if its first line does not say it; None if that line
+    cannot be read.
+    """
     first = next(raw_lines(fd), None)
     record = None if first is None else read_record(first.data)
     if record is None or record.kind != "session_meta":
-        return True
-    return bool(text_of(record.value() or {}, "model_provider"))
+        return None
+    return text_of(record.value() or {}, "model_provider") or ""
 
 
 def turn_contexts(fd: int, most: int = MOST_BYTES) -> Iterator[dict[str, Json]]:

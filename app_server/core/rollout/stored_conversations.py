@@ -20,8 +20,14 @@ from app_server.core.errors import ArchiveRefused, ConversationError, RolloutNot
 from app_server.core.lazy import Lazy
 from app_server.core.real_path import real_path
 from app_server.core.rollout import rollout_names
-from app_server.core.rollout.disk import lock_rollout, make_private_folders, open_for_reading, unlock_rollout
-from app_server.core.rollout.lines import last_goal, last_turn_context, without_collector
+from app_server.core.rollout.disk import (
+    lock_rollout,
+    make_private_folders,
+    open_for_reading,
+    opened,
+    unlock_rollout,
+)
+from app_server.core.rollout.lines import last_goal, last_turn_context, provider_named, without_collector
 from app_server.core.rollout.listing import find, find_all, find_elsewhere
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.rollout.segments import going_on_from
@@ -171,6 +177,17 @@ class StoredConversations:
     async def last_settings(self, path: Path) -> TurnContextItem | None:
         """Return the settings of the last turn; None where no turn was stored. Raises RolloutUnreadable."""
         return await run_in_thread(last_turn_context, path)
+
+    async def provider(self, path: Path) -> str | None:
+        """Return the id of the provider that a conversation began with; None if it is not stored. Raises
+        RolloutUnreadable.
+        """
+
+        def look() -> str | None:
+            with opened(path) as fd:
+                return provider_named(fd) or None
+
+        return await run_in_thread(look)
 
     async def has(self, path: Path) -> bool:
         """Tell whether a file is one of the home's conversations, wherever links lead."""

@@ -9,11 +9,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.config.types import Config, WireApi
 from app_server.core.context.instructions import instruction_text
 from app_server.core.context.permission_text import stored_entries, stored_profile
 from app_server.core.context.sizes import PromptSize, WindowBounds
-from app_server.core.model.catalogue import ModelRow
 from app_server.core.model.model_facts import ModelFacts, sent_tier
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.session.head import ConversationHead

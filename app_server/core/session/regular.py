@@ -16,6 +16,7 @@ from app_server.core.session.compaction import compact
 from app_server.core.session.goal_turns import count_reply
 from app_server.core.session.head import gone_tools
 from app_server.core.session.model_calls import model_call, offered_tools, shape_of, tool_turn_of
+from app_server.core.session.model_notices import unknown_notice
 from app_server.core.session.room import RequestRoom
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
@@ -111,6 +112,7 @@ class RegularTask(SessionTask, TurnSteps):
             note = gone_tools(services.state.history.items, self._tools)
             if note is not None:
                 self.turn.record(note)
+        self._warn_of_model()
 
     def _choose_tools(self) -> None:
         services = self.turn.services
@@ -130,11 +132,24 @@ class RegularTask(SessionTask, TurnSteps):
 
     def _warn_of_tools(self, tool_set: ToolSet) -> None:
         """Say once in the conversation that MCP tools do not fit."""
-        shown, shape = self.turn.services.commands.shown_once, self._shape
+        shape = self._shape
         text = (
             f"{tool_set.mcp_omitted} of {tool_set.mcp_tools} MCP tools are not offered: the window of "
             f"`{shape.settings.model}` is {shape.bounds.window:,} tokens. Name fewer in `enabled_tools`."
         )
+        self._warn_once(text)
+
+    def _warn_of_model(self) -> None:
+        """Say once in the conversation that nothing is known of its model. codex 0.58 has no such notice."""
+        services, shape = self.turn.services, self._shape
+        if services.outbox.identity:
+            config, model = services.conversation.config, shape.settings.model
+            notice = unknown_notice(config, shape.model, shape.bounds.window, model)
+            if notice is not None:
+                self._warn_once(notice)
+
+    def _warn_once(self, text: str) -> None:
+        shown = self.turn.services.commands.shown_once
         if text not in shown:
             shown.add(text)
             self.turn.emitter.emit(WarningEvent(message=text))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.config.types import Config
 from app_server.core.context.sizes import PromptSize, WindowBounds, bounds_of, chosen_size
 from app_server.core.context.text_for_model import estimate_tokens, within_tokens
-from app_server.core.model.catalogue import ASSUMED_WINDOW, ModelRow
+from app_server.core.model.catalogue import ASSUMED_WINDOW
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:

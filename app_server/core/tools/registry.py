@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from app_server.core.config.model_rows import ModelRow, PatchToolKind, ShellToolKind
 from app_server.core.config.types import Config
 from app_server.core.context.sizes import PromptSize
 from app_server.core.context.text_for_model import estimate_tokens
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.catalogue import ModelRow, PatchToolKind, ShellToolKind
 from app_server.core.model.prompt import FreeformTool, FunctionTool, LocalShellTool, ToolSpec, WebSearchTool
 from app_server.core.tools import schemas
 from app_server.core.tools.client_tool import dynamic_tools, without_namespaces

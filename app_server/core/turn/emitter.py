@@ -16,6 +16,7 @@ from app_server.core.rollout.stored_events import turn_started_line
 from app_server.core.tools.events import BegunItem
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.events.notices import WarningEvent
 from app_server_protocol.events.turn import TurnAbortReason
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.structs import replace
@@ -65,6 +66,8 @@ class TurnEmitter:
         self._open: dict[str, StartedItem] = {}
         self._started_at: float | None = None
         self._plans = 0
+        self._rerouted: set[str] = set()
+        """Models that answered in place of the one that was asked for."""
         self.when_started: Callable[[], None] = lambda: None
         """Is called once the turn's begin was emitted."""
 
@@ -85,6 +88,13 @@ class TurnEmitter:
         self._started_at = self._now()
         self.emit(events.TurnStarted(kind, context_window, self._started_at))
         self.when_started()
+
+    def rerouted(self, asked: str, answered: str) -> None:
+        """Emit that another model answers, once for each."""
+        if answered not in self._rerouted:
+            self._rerouted.add(answered)
+            self.emit(events.ModelRerouted(asked, answered))
+            self.emit(WarningEvent(message=f"The provider answered with `{answered}` in place of `{asked}`."))
 
     def late_start_line(self) -> StoredEvent:
         """Return the turn's begin, for a file in which the turn began without its id."""

@@ -30,6 +30,7 @@ from app_server.core.model.prompt import (
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
     RequestSettings,
+    Rerouted,
 )
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, RefusedCalls, ToolRuntime
@@ -230,6 +231,8 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 case RateLimits():
                     self.tokens.rate_limits = event.snapshot
                     self._emit_tokens(wake=False)
+                case Rerouted():
+                    self.emitter.rerouted(self.settings.model, event.model)
                 case Completed():
                     self.tokens.context_is_full = False
                     self.tokens.uncounted = event.usage is None

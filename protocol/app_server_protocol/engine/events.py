@@ -219,6 +219,13 @@ class SettingsChanged(Struct, frozen=True):
     model_provider: str
 
 
+class ModelRerouted(Struct, frozen=True):
+    """The provider answers with another model than the turn asked for. At most once a turn for each model."""
+
+    from_model: str
+    to_model: str
+
+
 class McpServerState(StrEnum):
     STARTING = "starting"
     READY = "ready"
@@ -278,6 +285,7 @@ EngineEvent = (
     | PatchWriting
     | AttemptFailed
     | SettingsChanged
+    | ModelRerouted
     | McpServerStateChanged
     | McpServersSettled
     | Question

@@ -8,7 +8,7 @@ from typing_extensions import TypeAliasType
 from app_server_protocol.base import Foreign, WireModel, unserved
 from app_server_protocol.fields import Count, Flag
 from app_server_protocol.structs import WireStruct
-from app_server_protocol.table import ClientRequest, NoFields
+from app_server_protocol.table import ClientRequest, NoFields, ServerNotification
 from app_server_protocol.v2.fields import ByPages, ReasoningEffort
 
 InputModality = TypeAliasType("InputModality", Literal["text", "image", "audio"])
@@ -59,6 +59,8 @@ class ListedModel(WireStruct):
     model_specialty: str | None = None
     multi_agent_version: Literal["disabled", "v1", "v2"] | None = None
     is_default: bool
+    context_window: int | None = None
+    """Tokens, as the provider or the catalogue says; None if nobody does."""
 
 
 class ModelListParams(WireModel):
@@ -166,11 +168,27 @@ class ExperimentalFeatureEnablementSetResponse(WireStruct):
     enablement: dict[str, bool]
 
 
+ModelRerouteReason = TypeAliasType("ModelRerouteReason", Literal["highRiskCyberActivity"])
+
+
+class ModelReroutedNotification(WireStruct):
+    """The provider answers with another model than the turn asked for."""
+
+    thread_id: str
+    turn_id: str
+    from_model: str
+    to_model: str
+    reason: ModelRerouteReason
+
+
 MODEL_LIST: Final = ClientRequest(
     "model/list",
     ModelListParams,
     ModelListResponse,
     "The models that can be chosen, by pages.",
+)
+MODEL_REROUTED: Final = ServerNotification(
+    "model/rerouted", ModelReroutedNotification, "The provider answers with another model; once a turn."
 )
 MODEL_PROVIDER_LIST: Final = ClientRequest(
     "modelProvider/list",

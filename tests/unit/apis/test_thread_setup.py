@@ -15,10 +15,10 @@ from app_server.apis.v2.services import ThreadServices
 from app_server.core.auth.accounts import Accounts
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.caller import Caller
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.lazy import Lazy
-from app_server.core.model.catalogue import ModelRow
 from app_server.core.model.model_facts import ModelFacts
 from app_server.core.model.served_models import ServedModel, ServedModels
 from app_server.core.skills.skill import SkillSet

@@ -14,6 +14,7 @@ from msgspec.structs import fields
 
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.config.model_tables import MODEL_KEYS, QUIRKS
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.settings_file import rewrite_config
@@ -22,7 +23,6 @@ from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHE
 from app_server.core.config.trust import trust_of
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError
-from app_server.core.model.catalogue import ModelRow
 from app_server.core.model.quirks import Quirks
 from app_server.settings_reference import main, page, schema
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite

@@ -426,3 +426,37 @@ def test_the_working_directory(tmp_path: Path, requested: str | None, cwd: str) 
 def test_a_working_directory_that_is_no_path(tmp_path: Path, requested: str) -> None:
     with pytest.raises(ConfigError, match="the working directory is not a path"):
         load(tmp_path, "", cwd=requested)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            '{"models": [{"slug": "a"}, {"slug": "b", "context_window": "x"}]}',
+            "models[1].context_window: expected an integer",
+        ),
+        ('{"models": [{"display_name": "b"}]}', "models[0]: object missing required field slug"),
+        ('{"models": {}}', "models: expected a list"),
+        ("[]", "expected an object"),
+        ('{"models": [', "input data was truncated"),
+    ],
+)
+def test_a_catalogue_of_models_that_is_wrong_says_where(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "mine.json").write_text(content)
+    config = load(tmp_path, 'model_catalog_json = "mine.json"')
+    [warning] = config.notices.warnings
+    assert f"model_catalog_json mine.json: {words}" in warning.text
+    assert config.models.catalogue is None
+
+
+def test_a_catalogue_of_models_in_the_form_of_the_reference_is_taken(tmp_path: Path) -> None:
+    row = '{"slug": "a", "tool_mode": "code_mode_only", "upgrade": null, "supported_reasoning_levels": []}'
+    (tmp_path / "mine.json").write_text(f'{{"models": [{row}], "fetched_at": "today"}}')
+    assert load(tmp_path, 'model_catalog_json = "mine.json"').models.catalogue is not None
+
+
+def test_a_table_of_a_model_that_is_wrong_says_where(tmp_path: Path) -> None:
+    config = load(tmp_path, "[models.m]\nservice_tiers = ['fast']\n[models.n]\ncontext_window = 5\n")
+    [warning] = config.notices.warnings
+    assert "models.m.service_tiers[0]: expected an object" in warning.text
+    assert list(config.models.tables) == ["n"]

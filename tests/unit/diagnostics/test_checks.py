@@ -11,6 +11,7 @@ import pytest
 
 from app_server.core import remedies
 from app_server.core.auth.credentials import AuthMethod, Credentials, StoredAuth, Tokens
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.config.types import (
     McpServerConfig,
     McpStdioTransport,
@@ -23,7 +24,6 @@ from app_server.core.exec.probing import layers
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.catalogue import ModelRow
 from app_server.core.model.model_errors import connection_failed, missing_variable
 from app_server.core.model.served_models import ModelsUnknown, ServedModel, ServedModels
 from app_server.core.remedies import Problem

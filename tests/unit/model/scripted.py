@@ -15,6 +15,7 @@ from app_server.core.model.catalogue import PLAIN
 from app_server.core.model.endpoints import CredentialSource
 from app_server.core.model.model_client import ModelClient, Pacing, RequestGate
 from app_server.core.model.prompt import ModelEvent, Prompt, RequestSettings
+from app_server.core.model.quirks import Lessons
 from app_server_protocol.responses import InputText, MessageItem
 from app_server_protocol.structs import Json
 
@@ -127,6 +128,7 @@ def client_for(
     login: CredentialSource | None = None,
     gate: RequestGate | None = None,
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    lessons: Lessons | None = None,
     **provider: Json,
 ) -> ModelClient:
     return ModelClient(
@@ -136,6 +138,7 @@ def client_for(
         identity=IDENTITY,
         login=login,
         pacing=Pacing(lambda: 0.5, gate, sleep),
+        lessons=lessons,
     )
 
 

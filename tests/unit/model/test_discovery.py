@@ -13,12 +13,12 @@ import pytest
 
 from app_server.core.auth.credentials import AuthMethod, Credentials
 from app_server.core.caller import CurrentCaller
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.config.model_tables import ModelSettings, ModelTables
 from app_server.core.config.providers import built_in_providers
 from app_server.core.config.types import Config, ProviderConfig, WireApi
 from app_server.core.errors import ConfigError
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
-from app_server.core.model.catalogue import ModelRow
 from app_server.core.model.discovery import Discovery
 from app_server.core.model.known_models import FILE_NAME, KnownModels
 from app_server.core.model.model_facts import LOCAL_WINDOW, ModelFacts, wire_settled
@@ -310,18 +310,10 @@ def test_the_users_tables_are_laid_over_everything() -> None:
     assert ModelFacts(config).is_unknown("nothing")
 
 
-def test_the_users_catalogue_replaces_ours_and_says_what_is_wrong_with_it() -> None:
+def test_the_users_catalogue_replaces_ours() -> None:
     good = b'{"models": [{"slug": "own", "context_window": 1000}]}'
-    config = replace(
-        config_of(BUILT_IN["openai"]), models=ModelTables(catalogue_path="c.json", catalogue=good)
-    )
+    config = replace(config_of(BUILT_IN["openai"]), models=ModelTables(catalogue=good))
     assert (ModelFacts(config).default(), ModelFacts(config).row("own").context_window) == ("own", 1000)
-    bad = b'{"models": [{"slug": "a"}, {"slug": "b", "context_window": "x"}]}'
-    config = replace(config, models=ModelTables(catalogue_path="c.json", catalogue=bad))
-    with pytest.raises(
-        ConfigError, match=r"model_catalog_json c\.json: models\[1\]\.context_window: expected"
-    ):
-        ModelFacts(config)
 
 
 def test_the_api_is_that_of_the_host_unless_the_user_chose_one() -> None:

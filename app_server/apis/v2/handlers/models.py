@@ -12,8 +12,8 @@ from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices, loaded
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
+from app_server.core.config.model_rows import ModelRow
 from app_server.core.config.types import OPENAI, ProviderConfig, WireApi
-from app_server.core.model.catalogue import ModelRow
 from app_server.masking import masked_text
 from app_server.rpc.errors import RpcError, invalid_field
 from app_server_protocol.jsonrpc import INVALID_REQUEST
@@ -156,6 +156,7 @@ def _model(model: ModelRow, *, default: bool) -> wire.ListedModel:
         additional_speed_tiers=model.additional_speed_tiers or (),
         default_service_tier=model.default_service_tier,
         is_default=default,
+        context_window=model.context_window,
     )
 
 

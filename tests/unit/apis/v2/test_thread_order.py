@@ -21,6 +21,7 @@ from app_server_protocol.engine.events import (
     McpServersSettled,
     McpServerState,
     McpServerStateChanged,
+    ModelRerouted,
     PatchWriting,
     ReasoningSummaryDelta,
     ReasoningSummaryPart,
@@ -102,6 +103,7 @@ EVENTS: list[EngineEvent] = [
     AttemptFailed(TurnError("x"), 1, 2),
     GoalUpdated(Goal(objective="x", token_budget=5, created_at=1, updated_at=2)),
     GoalCleared(),
+    ModelRerouted("m", "n"),
     SettingsChanged(
         Settings(
             cwd="/",

@@ -1,0 +1,81 @@
+"""Words for refusals of a provider that its user can do something about: where the key comes from, which models there
+are instead, what is wrong with an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from app_server.core import remedies
+from app_server.core.auth.credentials import Credentials
+from app_server.core.config.types import ProviderConfig
+from app_server.core.errors import ModelError
+from app_server.core.http.address import origin
+from app_server.core.model.endpoints import AZURE_HOSTS, Endpoint, key_source
+from app_server.core.model.model_errors import Unauthorized, UnexpectedStatus
+
+NOT_FOUND = 404
+AZURE_WORDS = "Resource not found"
+"""Message of Azure about a path that it does not serve."""
+
+
+class KnownProvider(Protocol):
+    """Knowledge of a provider beside its configuration."""
+
+    async def offer(self, model: str) -> str:
+        """Return a sentence about the models that there are in place of one that is gone; empty if nobody knows."""
+        ...
+
+    async def elsewhere(self) -> str:
+        """Return sentences about other providers that could be used at once, for a user without a key; empty if there
+        are none.
+        """
+        ...
+
+    def saw_list(self, etag: str) -> None:
+        """Take the version of the list of models that an answer named."""
+        ...
+
+
+async def explained(
+    error: ModelError, provider: ProviderConfig, model: str, target: Endpoint, known: KnownProvider | None
+) -> ModelError:
+    """Return the error with advice where there is some."""
+    if not isinstance(error, UnexpectedStatus) or error.status is None:
+        return error
+    if error.model_unknown:
+        offer = "" if known is None else await known.offer(model)
+        problem = remedies.model_unknown(provider.id, model, offer)
+        return UnexpectedStatus(error.status, error.body, problem, model_unknown=True)
+    where, path = origin(target.url), urlsplit(target.url).path
+    if error.status != NOT_FOUND or not where:
+        return error
+    if AZURE_WORDS in error.body and any(host in where.lower() for host in AZURE_HOSTS):
+        problem = remedies.azure_address(provider.id, f"{where}{path}")
+        return UnexpectedStatus(error.status, error.body, problem)
+    if "/v" not in path:
+        problem = remedies.address_unknown(provider.id, f"{where}{path}")
+        return UnexpectedStatus(error.status, error.body, problem)
+    return error
+
+
+async def unauthorized(
+    provider: ProviderConfig,
+    env: Mapping[str, str],
+    login: Credentials | None,
+    known: KnownProvider | None,
+    *,
+    needs_login: bool,
+) -> Unauthorized:
+    """Return the error of credentials that were refused, or of a request that had none. `needs_login`: the provider
+    takes the OpenAI login.
+    """
+    source = key_source(provider, env, login)
+    if source is not None:
+        return Unauthorized(remedies.key_refused(provider.id, source))
+    if needs_login:
+        return Unauthorized(remedies.nobody_logged_in("" if known is None else await known.elsewhere()))
+    # Clients of the conversation API compare the text of this case.
+    return Unauthorized(details=remedies.key_not_sent(provider.id))

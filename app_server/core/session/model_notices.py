@@ -1,0 +1,54 @@
+"""What the user is told of the model of a conversation: nothing is known of it, its window is smaller than the settings
+say, or it is another one than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app_server.core.config.model_rows import ModelRow
+from app_server.core.config.types import Config
+from app_server.core.model.catalogue import UNKNOWN
+from app_server.core.session.windows import known_window
+
+if TYPE_CHECKING:
+    from app_server.core.model.model_facts import ModelFacts
+
+
+def window_notice(config: Config, row: ModelRow) -> str | None:
+    """Return what the user is told of a `model_context_window` that the model does not have; None if it has it."""
+    own, most = config.model.context_window, row.max_context_window
+    if own is None or most is None or own <= most:
+        return None
+    return (
+        f"`model_context_window` is {own:,}; the model `{config.model.name}` takes {most:,} tokens at most, which "
+        "is its window here."
+    )
+
+
+def unknown_notice(config: Config, row: ModelRow, window: int, model: str) -> str | None:
+    """Return what the user is told of a model of which no source says anything; None if there is nothing to say."""
+    if row.slug != UNKNOWN.slug or known_window(config, row) is not None:
+        return None
+    return (
+        f"Nothing is known of the model `{model}`; a window of {window:,} tokens is assumed. Say more in "
+        f'[models."{model}"].'
+    )
+
+
+def other_model_notice(
+    before: str, provider: str | None, config: Config, facts: Callable[[], ModelFacts]
+) -> str:
+    """Return what the user is told of a stored conversation that goes on with another model than `before`. It began
+    with `provider`; None if its file does not say it.
+    """
+    now = config.model.name
+    elsewhere = facts().is_served(before) is False if provider is None else provider != config.provider.id
+    if elsewhere:
+        return f"This thread used `{before}` of another provider; it goes on with `{now}` of `{config.provider.id}`."
+    # Clients of the conversation API know this text.
+    return (
+        f"This session was recorded with model `{before}` but is resuming with `{now}`. "
+        f"Consider switching back to `{before}` as it may affect Codex performance."
+    )
