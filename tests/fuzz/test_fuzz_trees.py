@@ -25,7 +25,7 @@ from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from app_server_protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
 from tests.fuzz.mutation import EXAMPLES, thorough
-from tests.fuzz.tree_model import Grant, Model, in_any, inside, is_placeholder, locked_inodes, plain
+from tests.fuzz.tree_model import Grant, Model, in_any, inside, locked_inodes, plain
 from tests.fuzz.trees import (
     FENCED,
     Entry,
@@ -130,13 +130,7 @@ class Play:
         after = await self.look()
         self.check(before, after, [grant])
         missing = {f"{root}/{name}" for root in grant.named for name in FENCED} - before.keys()
-        made = _made(missing, after)
-        with anyio.move_on_after(SETTLES_WITHIN):
-            # To remove one, the launcher asks for its lock alone. Linux gives up the shared lock before it gives that
-            # one, so that for a moment the directory is there without a lock.
-            while made and all(is_placeholder(after, path) for path in made):
-                after = await self.look()
-                made = _made(missing, after)
+        made = [path for path in missing if path in after and plain(os.path.dirname(path))]
         assert not made, f"came into being: {made}"
 
     async def race(self, step: Race) -> None:
@@ -183,11 +177,6 @@ class Play:
             mark = f"{root}/works{next(number)}"
             result = await self.run(f"echo x > {mark}", plan)
             assert os.path.exists(mark), result.aggregated
-
-
-def _made(missing: set[str], seen: Seen) -> list[str]:
-    """Return those of the missing names that are there now."""
-    return [path for path in missing if path in seen and plain(os.path.dirname(path))]
 
 
 def _led_to(path: str) -> list[str]:

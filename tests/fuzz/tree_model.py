@@ -113,7 +113,7 @@ class Model:
         needs the name. `locked` is what was locked before the look.
         """
         found = [path for path in seen if os.path.basename(path) in FENCED]
-        return [path for path in found if is_placeholder(seen, path) and seen[path][1] in locked]
+        return [path for path in found if _is_placeholder(seen, path) and seen[path][1] in locked]
 
     def grant(self, who: int, seen: Mapping[str, Entry], *, writes: bool) -> Grant:
         """For a command that is planned now."""
@@ -150,7 +150,7 @@ class Model:
             path: seen[path]
             for path in pointers
             if in_any(path, writable) and path in seen and plain(os.path.dirname(path))
-            if not is_placeholder(seen, path)
+            if not _is_placeholder(seen, path)
         }
 
 
@@ -168,7 +168,7 @@ def _repositories(root: str) -> set[str]:
     return found
 
 
-def is_placeholder(seen: Mapping[str, Entry], path: str) -> bool:
+def _is_placeholder(seen: Mapping[str, Entry], path: str) -> bool:
     mode, changed_ns = seen[path][0], seen[path][6]
     assert isinstance(mode, int)
     return stat.S_ISDIR(mode) and changed_ns == PLACEHOLDER_NS and len(below(seen, path)) == 1

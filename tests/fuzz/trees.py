@@ -13,7 +13,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from msgspec import Struct
 
-FENCED = (".git", ".codex", ".agents")
+FENCED = (".git", ".codex", ".agents", ".aws")
 OUTSIDE = ("out", "out/d")
 FOLDERS = ("a", "a/b", "a/b/c", "a/d", "x", "x/y", *OUTSIDE)
 HOMES = ("home", "a/conf/home", "a/b/home", "x/y/deep/home")
