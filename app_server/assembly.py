@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
@@ -67,9 +66,9 @@ class Models(Struct, frozen=True):
     auth: AuthManager
     jitter: Callable[[], float]
     known: KnownModels
-    gate: RequestGate | None = None
-    lessons: Lessons = msgspec.field(default_factory=Lessons)
+    lessons: Lessons
     """What refusals have taught; one for all conversations."""
+    gate: RequestGate | None = None
 
     def of(self, config: Config, telemetry: ConversationTelemetry, caller: CurrentCaller) -> ModelClient:
         client = ModelClient(
@@ -282,8 +281,9 @@ def assemble(
     skills: Lazy[SkillCatalog],
 ) -> Assembled:
     questions = ModelQuestions(Networks(open_http), auth)
-    known = KnownModels(auth.home, questions.ask, questions.account, background, process.wall_clock)
-    models = Models(questions.networks, auth, process.jitter, known, process.gate)
+    lessons = Lessons()
+    known = KnownModels(auth.home, questions.ask, questions.account, background, process.wall_clock, lessons)
+    models = Models(questions.networks, auth, process.jitter, known, lessons, process.gate)
     adapters = EngineAdapters(process, runner, auth, background)
     services = EngineServices(
         process=process,

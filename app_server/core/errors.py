@@ -183,9 +183,11 @@ class StreamDisconnected(ModelError):
 class ContextWindowExceeded(ModelError):
     """The conversation no longer fits into the model's context window."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int | None = None) -> None:
         text = "The conversation has become too long for this model. Start a new one, or ask with less of it."
         super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
+        self.window = window
+        """Tokens of the window, as the provider says it; None if it does not."""
 
 
 class InputClosed(CoreError):

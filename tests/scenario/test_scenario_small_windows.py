@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from app_server_protocol.structs import Json
-from tests.support.scripted_model import calls, chat_reply, reply, says, script
+from tests.support.scripted_model import calls, chat_reply, failure, reply, says, script
 from tests.support.thread_client import ended, items, notified, say, start, turn
 from tests.support.world import MakeWorld, World
 
@@ -154,3 +154,58 @@ async def test_a_provider_that_counts_nothing_is_compacted_by_an_estimate(world:
             await say(w.client, thread)
         assert "contextCompaction" in [item["type"] for item in items(w)]
         assert not notified(w, "error")
+
+
+REFUSED: Json = {
+    "error": {
+        "code": 400,
+        "message": "the request exceeds the available context size, try increasing it",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": 5_000,
+        "n_ctx": 4_096,
+    }
+}
+
+
+@pytest.mark.parametrize("config", [{}, {"model_context_window": 100_000}])
+async def test_a_window_that_a_refusal_names_counts_from_then_on(world: MakeWorld, config: Json) -> None:
+    """Also in other threads, and over what the user has set."""
+    usage = {"prompt_tokens": 400, "completion_tokens": 5}
+    replies = failure(400, REFUSED), *(chat_reply({"content": each}, usage=usage) for each in "ab")
+    async with world(*replies, config=config, provider={"wire_api": "chat"}) as w:
+        thread = await start(w.client, model="local")
+        failed = await ended(w.client, await turn(w.client, thread, "hi"))
+        assert failed["error"]["codexErrorInfo"] == "contextWindowExceeded"
+        await say(w.client, thread, "again")
+        await say(w.client, await start(w.client, model="local"), "elsewhere")
+        sizes = [len(json.dumps(request.body)) for request in w.model.requests]
+        assert sizes[0] > 3 * max(sizes[1:])
+        assert [len(request.body["tools"]) for request in w.model.requests[1:]] == [1, 1]
+        told = [each["tokenUsage"]["modelContextWindow"] for each in notified(w, "thread/tokenUsage/updated")]
+        assert told[-1] == 4_096 * 95 // 100
+
+
+@pytest.mark.parametrize(
+    ("model", "chosen", "sent"),
+    [
+        ("gpt-6.2-sol", {}, None),
+        ("gpt-6.2-sol", {"model_reasoning_summary": "auto"}, "auto"),
+        ("gpt-5.1-codex", {}, "auto"),
+        ("gpt-5.1-codex", {"model_reasoning_summary": "none"}, None),
+    ],
+)
+async def test_a_summary_of_reasoning_is_asked_for_as_the_model_or_the_user_says(
+    world: MakeWorld, model: str, chosen: Json, sent: str | None
+) -> None:
+    async with world(reply(says("a")), reply(says("b")), reply(says("c")), config=chosen) as w:
+        thread = await start(w.client, model=model)
+        await say(w.client, thread)
+        await say(w.client, thread, summary="concise")
+        asked = [request.body["reasoning"].get("summary") for request in w.model.requests]
+        assert asked == [sent, "concise"]
+        other = await start(w.client, model=model)
+        target = {"type": "custom", "instructions": "look"}
+        review = await w.client.call("review/start", {"threadId": other, "target": target})
+        await ended(w.client, review["turn"]["id"])
+        reviewed = w.model.requests[-1].body["reasoning"].get("summary")
+        assert reviewed == (None if model == "gpt-6.2-sol" and not chosen else "detailed")

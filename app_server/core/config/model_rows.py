@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from app_server_protocol.policy import ULTRA, Verbosity
+from app_server_protocol.policy import ULTRA, ReasoningSummary, Verbosity
 from app_server_protocol.structs import Json
 
 EFFORT_DESCRIPTIONS: Final[Mapping[str, str]] = {
@@ -174,6 +174,12 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True)
     @property
     def parallel_tool_calls(self) -> bool:
         return self.supports_parallel_tool_calls is not False
+
+    @property
+    def usual_summary(self) -> ReasoningSummary:
+        """Kind of summary of its reasoning that is asked for if the user says none."""
+        known = (each for each in ReasoningSummary if each.value == self.default_reasoning_summary)
+        return next(known, ReasoningSummary.AUTO)
 
     @property
     def verbosity(self) -> Verbosity | None:

@@ -41,7 +41,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """Tokens of one output of a tool that the model gets; None for what fits its window."""
     auto_compact_token_limit: int | None = None
     effort: str | None = None
-    summary: ReasoningSummary = ReasoningSummary.AUTO
+    summary: ReasoningSummary | None = None
+    """None: as the model's row says."""
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None
     show_raw_reasoning: bool = False

@@ -97,7 +97,9 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
             "effort",
         ),
         "model_reasoning_summary": Setting(
-            choice(ReasoningSummary), "how much of its reasoning the model sums up", "summary"
+            choice(ReasoningSummary),
+            "how much of its reasoning the model sums up; unset: as usual for the model",
+            "summary",
         ),
         "model_verbosity": Setting(
             choice(Verbosity), "how much the model writes; unset: as the model does by itself", "verbosity"

@@ -56,6 +56,12 @@ _NO_MODEL: Final = (
     r"|\bnot a valid model\b|\b(?:no such|unknown|invalid) model\b"
 )
 """How local servers say in words only that they have no such model."""
+_WINDOW: Final = r"(?i)maximum context length (?:is|of) (\d[\d,]{2,11})\b|\bn_ctx\W{1,4}(\d{3,12})\b"
+"""How providers name the context window in words."""
+
+LEAST_WINDOW: Final = 256
+"""Tokens; no model has a smaller window."""
+
 _RATE: Final = r"(?i)rate limit|too many requests|per minute"
 """Words of a limit of requests, in which a length means something else."""
 _FINAL: Final = r"(?i)\btemplate\b|jinja|tool-call-parser|tool_call_parser|out of memory|more system memory"
@@ -83,6 +89,14 @@ def says_too_long(text: str) -> bool:
     """Return whether a provider's words say that the conversation does not fit the model's window."""
     start = text[: model_errors.LONGEST_EXCERPT]
     return _too_long_pattern().search(start) is not None and not re.search(_RATE, start)
+
+
+def window_in(error: Mapping[str, Json], message: str) -> int | None:
+    """Return the context window in tokens that a refusal names; None if it names none."""
+    said = count(error.get("n_ctx"))
+    if said is None and (found := re.search(_WINDOW, message[: model_errors.LONGEST_EXCERPT])):
+        said = int((found[1] or found[2]).replace(",", ""))
+    return said if said is not None and said >= LEAST_WINDOW else None
 
 
 def error_object(body: bytes) -> dict[str, Json]:
@@ -126,11 +140,11 @@ def reported_failure(error: Json) -> ModelError:
     details = mapping(error)
     message = text_of(details.get("message")) or text_of(error) or UNEXPLAINED
     code = details.get("code") or details.get("type")
-    known = known_failure(code if isinstance(code, str) else "", message)
+    known = known_failure(code if isinstance(code, str) else "", message, details)
     if known is not None:
         return known
     if says_too_long(message):
-        return ContextWindowExceeded()
+        return ContextWindowExceeded(window_in(details, message))
     if isinstance(code, int) and 400 <= code < 600:
         failed = request_failure(code, {}, json_bytes({"error": details}))
         if not failed.again:
@@ -144,11 +158,11 @@ def reported_failure(error: Json) -> ModelError:
     return model_errors.response_failed(model_errors.excerpt(message), code, delay)
 
 
-def known_failure(code: str, message: str) -> ModelError | None:
+def known_failure(code: str, message: str, error: Mapping[str, Json]) -> ModelError | None:
     """Return the error for a code that makes a retry useless; None for other codes."""
     match code:
-        case "context_length_exceeded":
-            return ContextWindowExceeded()
+        case "context_length_exceeded" | "exceed_context_size_error":
+            return ContextWindowExceeded(window_in(error, message))
         case "insufficient_quota":
             text = "The account's quota is used up. Look at its plan and billing details."
             return ModelError(text, model_errors.USED_UP)
@@ -201,16 +215,16 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
         plan, resets_at = text_of(details.get("plan_type")), count(details.get("resets_at"))
         return RequestFailure(model_errors.UsageLimitReached(plan, resets_at, rate_limits(headers)))
     for kind in kinds:
-        known = known_failure(kind, message)
+        known = known_failure(kind, message, details)
         if known is not None:
             return RequestFailure(known)
     if status == 401:
         return RequestFailure(model_errors.Unauthorized())
     if status == 413 or (status in (400, 422, 500) and says_too_long(message)):
-        return RequestFailure(ContextWindowExceeded())
+        return RequestFailure(ContextWindowExceeded(window_in(details, message)))
     if status in (402, 429) and re.search(_USED_UP, text[: model_errors.LONGEST_EXCERPT]):
         return RequestFailure(
-            known_failure("insufficient_quota", message) or model_errors.provider_failing("")
+            known_failure("insufficient_quota", message, details) or model_errors.provider_failing("")
         )
     if status in (408, 429) or status >= 500:
         return _overloaded(status, headers, message, kinds, text)

@@ -24,7 +24,7 @@ from app_server.core.config.types import Config
 from app_server.core.errors import ConfigError, CoreError
 from app_server.core.http.address import origin
 from app_server.core.model.model_facts import ModelFacts, some, wire_settled, without_model
-from app_server.core.model.quirks import quirks_of
+from app_server.core.model.quirks import Lessons, quirks_of
 from app_server.core.model.served_models import ModelsUnknown, ServedModels
 from app_server.core.remedies import provider_unreachable
 from app_server.core.threads import run_in_thread
@@ -92,17 +92,18 @@ class KnownModels:
         account: Callable[[Config, CurrentCaller], str],
         background: TaskGroup,
         wall_clock: Callable[[], float],
+        lessons: Lessons | None = None,
     ) -> None:
-        """`account` names the login that a provider is asked with."""
+        """`account` names the login that a provider is asked with. `lessons`: what refusals have taught."""
         self._path, self._ask, self._account = home / FILE_NAME, ask, account
-        self._background, self._wall_clock = background, wall_clock
+        self._background, self._wall_clock, self._lessons = background, wall_clock, lessons
         self._providers: dict[str, _Provider] = {}
         self._stored: dict[str, ServedModels] | None = None
 
     # --- what is known
     def facts(self, config: Config, caller: CurrentCaller) -> ModelFacts:
         """Return what is known of the models of a configuration now. Raises ConfigError."""
-        return ModelFacts(config, self._provider(config, caller).served)
+        return ModelFacts(config, self._provider(config, caller).served, self._lessons)
 
     async def listed(self, config: Config, caller: CurrentCaller) -> ModelFacts:
         """Return what a list shows: what is known; the provider is waited for a moment if that is nothing."""

@@ -153,7 +153,11 @@ class ModelClient:
         """Yield the events of a response. Entering and iterating raise ModelError."""
         async with AsyncExitStack() as stack:
             self._form.begin_answer()
-            answer, sent, asked = await self._open_response(stack, prompt, settings)
+            try:
+                answer, sent, asked = await self._open_response(stack, prompt, settings)
+            except ModelError as error:
+                self._form.learn_window(error, settings.model)
+                raise
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
             first = [
                 *self._form.wire.first_events(answer.headers),
@@ -164,6 +168,7 @@ class ModelClient:
             try:
                 yield events
             except ModelError as error:
+                self._form.learn_window(error, settings.model)
                 if error.error_class is ErrorClass.RATE_LIMIT_EXCEEDED:
                     sent.limited, sent.retry_after = True, error.retry_after
                 raise

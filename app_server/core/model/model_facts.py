@@ -13,7 +13,7 @@ from app_server.core.config.model_rows import ModelRow, read_rows, row_of
 from app_server.core.config.model_tables import ModelTables
 from app_server.core.config.types import ANTHROPIC, OPENAI, Config, ProviderConfig, WireApi
 from app_server.core.model.catalogue import PLAIN, UNKNOWN, Catalogue, bundled, bundled_catalogue
-from app_server.core.model.quirks import Quirks, quirks_of
+from app_server.core.model.quirks import Lessons, Quirks, quirks_of
 from app_server.core.model.served_models import ServedModel, ServedModels
 from app_server_protocol.policy import DEFAULT_TIER
 from app_server_protocol.structs import Json, replace
@@ -48,9 +48,11 @@ def catalogue_date() -> date:
 class ModelFacts:
     """The models of one configuration."""
 
-    def __init__(self, config: Config, served: ServedModels | None = None) -> None:
-        """`served` is what the provider says; None if it was not asked."""
-        self._config, self._served = config, served or NO_MODELS
+    def __init__(
+        self, config: Config, served: ServedModels | None = None, lessons: Lessons | None = None
+    ) -> None:
+        """`served` is what the provider says; None if it was not asked. `lessons`: what its refusals have taught."""
+        self._config, self._served, self._lessons = config, served or NO_MODELS, lessons
         self._catalogue = catalogue_of(config.models)
         self.provider = config.provider
         self._found: dict[tuple[str, bool], ModelRow] = {}
@@ -77,7 +79,8 @@ class ModelFacts:
             row = _over(row, served.row)
         if own:
             row = _over(row, row_of(name, own))
-        return row
+        window = None if self._lessons is None else self._lessons.window(self.provider, name)
+        return row if window is None else replace(row, context_window=window, max_context_window=window)
 
     def is_unknown(self, name: str) -> bool:
         """Return whether no source says anything of a model."""

@@ -181,12 +181,15 @@ def _for_model(quirks: Mapping[str, Json], model: str) -> dict[str, Json]:
 
 
 class Lessons:
-    """Quirks that refusals of providers have taught, for the life of the server and for all its conversations."""
+    """Quirks and context windows that refusals of providers have taught, for the life of the server and for all its
+    conversations.
+    """
 
     def __init__(self) -> None:
         self._learnt: dict[tuple[str, str, str], dict[str, Json]] = {}
         self._responses: set[tuple[str, str, str]] = set()
         """Providers that serve the Responses API and no Chat Completions."""
+        self._windows: dict[tuple[str, str, str], int] = {}
 
     def of(self, provider: ProviderConfig, model: str) -> Mapping[str, Json]:
         """Return the quirks that were learnt of a model at a provider."""
@@ -206,6 +209,14 @@ class Lessons:
 
     def learn_responses(self, provider: ProviderConfig) -> None:
         self._responses.add(_key(provider, ""))
+
+    def window(self, provider: ProviderConfig, model: str) -> int | None:
+        """Return the context window in tokens that a refusal named; None if none did."""
+        return self._windows.get(_key(provider, model))
+
+    def learn_window(self, provider: ProviderConfig, model: str, tokens: int) -> None:
+        """Note the context window that a refusal named."""
+        self._windows[_key(provider, model)] = tokens
 
     def all(self) -> Mapping[tuple[str, str, str], Mapping[str, Json]]:
         """Return everything that was learnt, by provider, address and model."""

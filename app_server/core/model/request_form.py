@@ -6,6 +6,7 @@ import logging
 from importlib import import_module
 
 from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import RequestFailure
 from app_server.core.model.model_errors import UnexpectedStatus
@@ -112,6 +113,14 @@ class RequestForm:
         if self._before is not None:
             self._lessons.learn_responses(self._provider)
             self._before = None
+
+    def learn_window(self, error: ModelError, model: str) -> None:
+        """Note the context window that a refusal names; it counts from the next turn on."""
+        if isinstance(error, ContextWindowExceeded) and error.window is not None:
+            log.info(
+                "the provider %s says that %s has a window of %d", self._provider.id, model, error.window
+            )
+            self._lessons.learn_window(self._provider, model, error.window)
 
     def learns(self, failure: RequestFailure, asked: ModelRequest, body: bytes) -> bool:
         """Return whether a refusal teaches how the request would be taken; it counts from now on."""

@@ -26,7 +26,7 @@ from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Transcript
 from app_server_protocol.engine.settings import Settings
-from app_server_protocol.policy import TurnMode, known_effort, without_profile
+from app_server_protocol.policy import ReasoningSummary, TurnMode, known_effort, without_profile
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import TurnContextItem
 
@@ -89,7 +89,7 @@ def shape_of(turn: Turn) -> RequestShape:
             model=settings.model,
             row=row,
             effort=_effort(config, settings),
-            summary=settings.summary,
+            summary=settings.summary or row.usual_summary,
             verbosity=config.model.verbosity,
             service_tier=sent_tier(settings.service_tier, config.provider, row),
             supports_reasoning_summaries=config.model.supports_reasoning_summaries,
@@ -186,7 +186,7 @@ def context_line(turn: Turn) -> TurnContextItem:
         model=settings.model,
         effort=effort,
         further_effort=None if effort == settings.effort else settings.effort,
-        summary=settings.summary,
+        summary=settings.summary or ReasoningSummary.AUTO,
         mode=None if settings.mode.kind is TurnMode.DEFAULT else settings.mode.kind,
         mode_instructions=settings.mode.instructions,
         service_tier=settings.service_tier if follows_turns else None,

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from app_server.core.context.history import message_text
-from app_server.core.errors import CoreError
+from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.session.commands import TurnWishes
 from app_server.core.session.compaction import compact
@@ -72,7 +72,10 @@ class RegularTask(SessionTask, TurnSteps):
         loop = self._loop = self._turn_loop(active)
         try:
             last = await loop.run(self._opening)
-        except CoreError:
+        except CoreError as error:
+            if isinstance(error, ContextWindowExceeded) and error.window is not None:
+                # The next turn chooses prompt and tools by the window that the provider has named.
+                self.turn.services.state.heads.clear()
             await self._snapshot.finish()
             self.turn.services.model.turn_ended()
             raise

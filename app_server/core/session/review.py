@@ -46,14 +46,19 @@ class ReviewTask(SessionTask, TurnSteps):
             turn.settings,
             model=conversation.config.model.review_model or turn.settings.model,
             effort=ReasoningEffort.LOW,
-            summary=ReasoningSummary.DETAILED,
         )
         super().__init__(replace(turn, settings=settings))
         self._request = request
         self._context_line = context_line(turn)
         """The conversation goes on with its own settings, also where it is resumed after this."""
         shape = shape_of(self.turn)
-        settings_of_review = replace(shape.settings, wants_answer=False)  # no words: nothing was found
+        summary = turn.settings.summary
+        if summary is not None or shape.model.usual_summary is not ReasoningSummary.NONE:
+            summary = ReasoningSummary.DETAILED
+        # No words mean that nothing was found.
+        settings_of_review = replace(
+            shape.settings, wants_answer=False, summary=summary or ReasoningSummary.NONE
+        )
         self._shape = replace(shape, settings=settings_of_review, instructions=instruction_text("review"))
         # It neither searches the web nor looks at pictures.
         features = conversation.config.features.switched(off=("web_search_request", "view_image_tool"))

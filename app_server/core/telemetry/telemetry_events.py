@@ -20,6 +20,7 @@ from app_server.core.config.types import Config, OtelConfig, OtelExporter
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.threads import run_in_thread
 from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.policy import ReasoningSummary
 from app_server_protocol.structs import Discreet
 
 REDACTED = "[REDACTED]"
@@ -86,7 +87,7 @@ class ConversationTelemetry:
             {
                 "provider_name": config.provider.name,
                 "reasoning_effort": None if effort is None else str(effort),
-                "reasoning_summary": str(config.model.summary),
+                "reasoning_summary": str(config.model.summary or ReasoningSummary.AUTO),
                 "context_window": config.model.context_window,
                 "max_output_tokens": config.model.max_output_tokens,
                 "auto_compact_token_limit": config.model.auto_compact_token_limit,

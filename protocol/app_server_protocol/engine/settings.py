@@ -83,7 +83,8 @@ class Settings(Struct, frozen=True):
     model: str
     effort: str | None
     """Of `ReasoningEffort`, or another word that the provider is to understand."""
-    summary: ReasoningSummary
+    summary: ReasoningSummary | None
+    """None: as the model's row says."""
     granular: QuestionKinds | None = None
     permission_profile: str | None = None
     mode: ModeSettings = DEFAULT_MODE
