@@ -5,7 +5,7 @@ than the user says, it belonged to another provider, or nobody is logged in.
 from __future__ import annotations
 
 from app_server_protocol.structs import Json
-from tests.support.scripted_model import reply, says
+from tests.support.scripted_model import failure, reply, says
 from tests.support.thread_client import ended, notified, turn
 from tests.support.world import MakeWorld, World
 
@@ -91,6 +91,19 @@ async def test_a_thread_of_another_provider_takes_the_configured_model_and_says_
             "This thread used `old-model` of another provider; it goes on with `their-model` of `elsewhere`."
         )
         assert [each for each in warnings(w) if "another provider" in each] == [sentence]
+
+
+async def test_a_model_that_is_gone_is_an_error_that_names_the_list(world: MakeWorld) -> None:
+    gone = {"error": {"message": "The model `some-model` does not exist", "code": "model_not_found"}}
+    async with world(failure(404, gone), config={"model": "some-model"}) as w:
+        w.model.offered = ("gpt-6.2-sol", "gpt-6-sol")
+        thread = (await w.client.call("thread/start", {}))["thread"]["id"]
+        failed = await ended(w.client, await turn(w.client, thread))
+        assert failed["error"]["codexErrorInfo"] == "modelNotFound"
+        assert failed["error"]["message"].endswith(
+            "does not offer the model `some-model`. It offers gpt-6.2-sol, gpt-6-sol (model/list). Set `model`."
+        )
+        assert len(w.model.requests) == 1
 
 
 async def test_who_is_not_logged_in_is_told_of_another_key(world: MakeWorld) -> None:

@@ -74,6 +74,9 @@ class ModelFacts:
 
     def _joined(self, name: str, *, plain: bool) -> ModelRow:
         row = self._catalogue.find(name) or (PLAIN if plain else UNKNOWN)
+        if self.assumed_window is not None:
+            # The catalogue's is that of the model; a local server runs it with a smaller one, and may cut silently.
+            row = replace(row, context_window=None)
         served, own = self._served.find(name), _table_of(name, self._config.models.tables)
         if served is not None:
             row = _over(row, served.row)
