@@ -31,6 +31,9 @@ sandbox_mode = "workspace-write"
 exclude_slash_tmp = true
 exclude_tmpdir_env_var = true
 
+[models."{model}"]
+display_name = "Scripted model"
+
 [model_providers.demo]
 name = "Scripted model"
 base_url = "{url}"

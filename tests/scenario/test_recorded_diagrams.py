@@ -108,8 +108,7 @@ async def test_a_diagram_is_what_happens(world: MakeWorld, name: str) -> None:
     if name == "resuming":
         async with world(*speaks()) as w:
             await a_thread(w)
-    config, known = {"approval_policy": "untrusted"}, '[models."*"]\ncontext_window = 272000\n'
-    async with world(*replies(), config=config, tables=known, files=check) as w:
+    async with world(*replies(), config={"approval_policy": "untrusted"}, files=check) as w:
         (w.workspace / "check.sh").chmod(0o755)
         await run(w)
         log = list(w.client.log)

@@ -294,6 +294,8 @@ def _write_config(world: SimWorld) -> None:
     if habits.terminals:
         lines += ["[features]", "unified_exec = true"]
     lines += [
+        "[models.scripted]",
+        'display_name = "Scripted"',
         "[model_providers.sim]",
         'name = "Sim"',
         'base_url = "http://model.invalid/v1"',

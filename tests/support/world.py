@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypedDict, Unpack
+from typing import Any, Final, Literal, Protocol, TypedDict, Unpack
 
 import anyio
 import anyio.to_thread
@@ -201,6 +201,10 @@ def server_environment(root: Path, **more: str) -> dict[str, str]:
     return plain_environment(root / "home", **{"HOME": str(root / "user"), "LANG": "C.UTF-8", **more})
 
 
+KNOWN_MODEL: Final = '[models.scripted]\ndisplay_name = "Scripted"\n'
+"""Of the scripted model something is known, so that no thread begins with a warning about it."""
+
+
 def write_config(
     home: Path, url: str, config: Mapping[str, Json], provider: Mapping[str, Json] = NOTHING, tables: str = ""
 ) -> None:
@@ -220,7 +224,7 @@ def write_config(
         "stream_max_retries": 0,
         **provider,
     }
-    lines = [*_table(settings), "[model_providers.scripted]", *_table(ours), tables]
+    lines = [*_table(settings), "[model_providers.scripted]", *_table(ours), KNOWN_MODEL, tables]
     (home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
