@@ -31,7 +31,7 @@ sandbox_mode = "workspace-write"
 exclude_slash_tmp = true
 exclude_tmpdir_env_var = true
 
-[models."{model}"]
+[models."{model}*"]
 display_name = "Scripted model"
 
 [model_providers.demo]

@@ -294,7 +294,7 @@ def _write_config(world: SimWorld) -> None:
     if habits.terminals:
         lines += ["[features]", "unified_exec = true"]
     lines += [
-        "[models.scripted]",
+        '[models."scripted*"]',
         'display_name = "Scripted"',
         "[model_providers.sim]",
         'name = "Sim"',

@@ -201,7 +201,7 @@ def server_environment(root: Path, **more: str) -> dict[str, str]:
     return plain_environment(root / "home", **{"HOME": str(root / "user"), "LANG": "C.UTF-8", **more})
 
 
-KNOWN_MODEL: Final = '[models.scripted]\ndisplay_name = "Scripted"\n'
+KNOWN_MODEL: Final = '[models."scripted*"]\ndisplay_name = "Scripted"\n'
 """Of the scripted model something is known, so that no thread begins with a warning about it."""
 
 
