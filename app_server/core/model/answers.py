@@ -14,13 +14,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from operator import is_not
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 from typing_extensions import TypeIs
 
+from app_server.core.model.item_bytes import LastInput
 from app_server.core.model.payload import mapping
 from app_server_protocol import responses
 from app_server_protocol.item_origin import ItemOrigin, origin_of
@@ -79,6 +79,8 @@ class UserInput(Struct):
     """Neighbouring messages of the user and the developer."""
 
     messages: list[MessageItem] = msgspec.field(default_factory=list)
+    written: object = None
+    """As of an answer."""
 
 
 Exchange = ModelAnswer | UserInput
@@ -108,19 +110,14 @@ class Exchanges:
     """The exchanges of the last request. The next one repeats nearly all of it, and is grouped from there on."""
 
     def __init__(self) -> None:
-        self._form: object = None
-        self._items: list[ResponseItem] = []
-        self._grouping = Grouping("plain")
+        self._last, self._grouping = LastInput(), Grouping("plain")
 
     def of(self, items: Sequence[ResponseItem], id_form: str, form: object) -> list[Exchange]:
         """Return the exchanges of these items. `form` has all values that the writer's bytes depend on."""
-        known = len(self._items)
-        same = form == self._form and len(items) >= known and not any(map(is_not, self._items, items))
-        if not same:
-            known, self._form, self._items, self._grouping = 0, form, [], Grouping(id_form)
-        new = list(items[known:])
-        self._items += new
-        self._grouping.take(new)
+        known = self._last.known(items, form)
+        if not known:
+            self._grouping = Grouping(id_form)
+        self._grouping.take(items[known:])
         return self._grouping.exchanges
 
 
@@ -155,6 +152,7 @@ class Grouping:
         if not isinstance(last, UserInput):
             last = UserInput()
             self.exchanges.append(last)
+        last.written = None
         return last
 
     def _answer(self, item: ResponseItem) -> ModelAnswer:

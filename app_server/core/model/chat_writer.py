@@ -91,16 +91,24 @@ class _Writing(Struct, frozen=True):
         after_tool = False
         for n, each in enumerate(exchanges):
             if isinstance(each, UserInput):
-                parts = [*pictures, *self._input_parts(each.messages)]
-                pictures = []
-                yield from self._user(parts, after_tool=after_tool)
-                after_tool = False
+                yield from self._said(each, pictures, after_tool=after_tool)
+                pictures, after_tool = [], False
                 continue
             yield from self._user(pictures, after_tool=after_tool)
-            yield from self._kept(each, in_turn=n > last_input)
-            pictures = self._pictures(each)
+            written, pictures = self._kept(each, in_turn=n > last_input)
+            yield from written
             after_tool = bool(each.calls)
         yield from self._user(pictures, after_tool=after_tool)
+
+    def _said(self, input: UserInput, pictures: Sequence[Json], *, after_tool: bool) -> Sequence[bytes]:
+        """Return the message of the user, written once unless images of tools go before it."""
+        match input.written:
+            case (bool() as same, list() as written) if same == after_tool and not pictures:
+                return written
+        parts = [*pictures, *self._input_parts(input.messages)]
+        new = list(self._user(parts, after_tool=after_tool))
+        input.written = None if pictures else (after_tool, new)
+        return new
 
     def _user(self, parts: Sequence[Json], *, after_tool: bool) -> Iterator[bytes]:
         """Yield the message of the user that has these parts; nothing without any."""
@@ -141,16 +149,16 @@ class _Writing(Struct, frozen=True):
         outputs = (call.output for call in answer.calls if call.output is not None)
         return [self._image(image) for output in outputs for image in output_images(output)]
 
-    def _kept(self, answer: ModelAnswer, *, in_turn: bool) -> list[bytes]:
-        """Return the messages of an answer, written once."""
+    def _kept(self, answer: ModelAnswer, *, in_turn: bool) -> tuple[list[bytes], list[Json]]:
+        """Return the messages of an answer, and the images of its outputs for the user's next one; written once."""
         back = self.quirks.thoughts_back
         with_thoughts = back == "always" or (back == "turn" and in_turn)
         match answer.written:
-            case (bool() as same, list() as written) if same == with_thoughts:
-                return written
-        written = list(self._answer(answer, with_thoughts=with_thoughts))
-        answer.written = (with_thoughts, written)
-        return written
+            case (bool() as same, list() as written, list() as pictures) if same == with_thoughts:
+                return written, pictures
+        written, pictures = list(self._answer(answer, with_thoughts=with_thoughts)), self._pictures(answer)
+        answer.written = (with_thoughts, written, pictures)
+        return written, pictures
 
     def _answer(self, answer: ModelAnswer, *, with_thoughts: bool) -> Iterator[bytes]:
         text = answer.text

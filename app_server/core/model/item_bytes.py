@@ -8,7 +8,7 @@ becomes lines: exit code, wall time, output.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from operator import is_not
 
 from app_server.core.model.payload import mapping
@@ -23,6 +23,24 @@ from app_server_protocol.responses import (
     OtherItem,
     ResponseItem,
 )
+
+
+class LastInput:
+    """The items of the last request. Most requests begin with them, and only what follows is new."""
+
+    def __init__(self) -> None:
+        self._form: object = None
+        self._items: list[ResponseItem] = []
+
+    def known(self, items: Sequence[ResponseItem], form: object) -> int:
+        """Return how many of these items the last request had; 0 if they do not begin with it, or if `form`, which
+        has all values that their written form depends on, is another one.
+        """
+        known = len(self._items)
+        if form != self._form or len(items) < known or any(map(is_not, self._items, items)):
+            known, self._form, self._items = 0, form, []
+        self._items += items[known:]
+        return known
 
 
 class ItemBytes:
@@ -92,21 +110,40 @@ def wants_plain_outputs(prompt: Prompt) -> bool:
 _OURS = frozenset((GhostSnapshot, OtherItem))
 
 
-def sendable(items: Sequence[ResponseItem]) -> list[ResponseItem]:
-    """Return the items for the model, without snapshots and unknown items."""
-    return [item for item in items if type(item) not in _OURS]
+class InputBytes:
+    """The input of the requests of one conversation as bytes. What a request repeats of the last one is neither looked
+    at nor written again.
+    """
+
+    def __init__(self) -> None:
+        self._last, self._cache = LastInput(), ItemBytes()
+        self._sent: list[ResponseItem] = []
+        """Items of the last request that were sent."""
+        self._commands: set[str] = set()
+        """Ids of the calls among them that ran a command or a patch."""
+
+    def of(
+        self,
+        prompt: Prompt,
+        form: Hashable,
+        is_sent: Callable[[ResponseItem], bool],
+        write: Callable[[ResponseItem], bytes],
+    ) -> list[bytes]:
+        """Write the items that are sent, in the form that the prompt wants; snapshots and unknown items are not. `form`
+        has what the two functions depend on.
+        """
+        known = self._last.known(prompt.input, form)
+        if not known:
+            self._sent, self._commands = [], set()
+        new = [item for item in prompt.input[known:] if type(item) not in _OURS and is_sent(item)]
+        self._sent += new
+        self._commands |= command_calls(new)
+        plain = wants_plain_outputs(prompt)
+        commands = self._commands if plain else frozenset[str]()
+        return self._cache.of(self._sent, (form, plain), lambda item: write(_plainly(item, commands)))
 
 
-def write_items(
-    prompt: Prompt, cache: ItemBytes, form: Hashable, write: Callable[[ResponseItem], bytes]
-) -> list[bytes]:
-    """Write the items that are sent, in the form that the prompt wants. `form` has what `write` depends on."""
-    items, plain = sendable(prompt.input), wants_plain_outputs(prompt)
-    commands = command_calls(items) if plain else frozenset()
-    return cache.of(items, (form, plain), lambda item: write(_plainly(item, commands)))
-
-
-def _plainly(item: ResponseItem, commands: frozenset[str]) -> ResponseItem:
+def _plainly(item: ResponseItem, commands: Set[str]) -> ResponseItem:
     """`item`, with its output in plain form where it is a command's."""
     match item:
         case FunctionCallOutput() if item.call_id in commands and item.output.content_items is None:

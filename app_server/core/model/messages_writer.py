@@ -143,7 +143,9 @@ class MessageWriting(Struct, frozen=True):
         out: list[Message] = []
         for each in exchanges:
             if isinstance(each, UserInput):
-                _add(out, "user", list(self._input(each.messages)))
+                if not isinstance(each.written, list):
+                    each.written = list(self._input(each.messages))
+                _add(out, "user", each.written)
                 continue
             if not isinstance(each.written, tuple):
                 each.written = self._answer(each)

@@ -8,7 +8,7 @@ The decoder skips unreadable frames and unknown events; a response over the size
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,7 @@ from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
 from app_server.core.model.answers import is_json_object, lenient_arguments
 from app_server.core.model.api_failures import reported_failure
-from app_server.core.model.item_bytes import SCHEMA_NAME, ItemBytes, write_items
+from app_server.core.model.item_bytes import SCHEMA_NAME, InputBytes, ItemBytes
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
 from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of, token_usage
 from app_server.core.model.prompt import (
@@ -55,7 +55,7 @@ from app_server_protocol.responses import (
     ResponseItem,
     parse_response_item,
 )
-from app_server_protocol.structs import Json, json_bytes, replace
+from app_server_protocol.structs import Json, json_bytes
 
 log = logging.getLogger(__name__)
 
@@ -228,25 +228,25 @@ class ResponsesWriter:
     """Writes the requests of one conversation. What a request repeats of the last one is not written again."""
 
     def __init__(self) -> None:
-        self._items = ItemBytes()
+        self._around, self._input = ItemBytes(), InputBytes()
 
     def body(self, prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> bytes:
         """Return the body of a request."""
         choices = (settings, quirks, prompt.parallel_tool_calls, prompt.output_schema)
-        head, tail = self._items.envelope(
+        head, tail = self._around.envelope(
             (*choices, prompt.instructions, *prompt.tools), lambda: _envelope(prompt, settings, quirks)
         )
-        sent = replace(prompt, input=_sent(prompt.input, quirks))
-        items = write_items(sent, self._items, quirks, lambda item: _item_json(item, quirks))
+        items = self._input.of(
+            prompt,
+            quirks,
+            lambda item: not _is_unsent(item, quirks),
+            lambda item: _item_json(item, quirks),
+        )
         return b'%b,"input":[%b],%b' % (head, b",".join(items), tail)
 
 
-def _sent(items: Sequence[ResponseItem], quirks: Quirks) -> Sequence[ResponseItem]:
-    """Return the items that the provider takes: nothing blank, and no thoughts of another provider."""
-    return [item for item in items if not _is_unsent(item, quirks)]
-
-
 def _is_unsent(item: ResponseItem, quirks: Quirks) -> bool:
+    """Return whether an item is left out: what is blank, and thoughts of another provider."""
     match item:
         case MessageItem(role="assistant"):
             return not any(not isinstance(part, InputImage) and part.text.strip() for part in item.content)
