@@ -209,3 +209,32 @@ async def test_a_summary_of_reasoning_is_asked_for_as_the_model_or_the_user_says
         await ended(w.client, review["turn"]["id"])
         reviewed = w.model.requests[-1].body["reasoning"].get("summary")
         assert reviewed == (None if model == "gpt-6.2-sol" and not chosen else "detailed")
+
+
+@pytest.mark.parametrize(("kind", "cuts"), [("ollama", True), ("any", False)])
+async def test_a_request_that_ollama_has_cut_says_the_window(
+    world: MakeWorld, *, kind: str, cuts: bool
+) -> None:
+    """Ollama answers the rest of what it has cut; the tokens that it counts are its window."""
+    counts = (1_900, 2_048, 1_000, 500)
+    replies = [
+        chat_reply({"content": "a"}, usage={"prompt_tokens": read, "completion_tokens": 5}) for read in counts
+    ]
+    provider = {"wire_api": "chat", "quirks": {"list": kind}}
+    async with world(*replies, config={"model": "local"}, provider=provider) as w:
+        thread = await start(w.client)
+        await say(w.client, thread, "hi")
+        assert not [each for each in notified(w, "warning") if "Ollama" in each["message"]]
+        await say(w.client, thread, "word " * 8_000)
+        told = [each["message"] for each in notified(w, "warning") if "Ollama" in each["message"]]
+        assert len(told) == cuts
+        if cuts:
+            assert told[0].startswith("Ollama read only 2,048 tokens of about 1")
+            assert told[0].endswith(
+                "; start it with OLLAMA_CONTEXT_LENGTH=65536 or set `model_context_window`."
+            )
+        await say(w.client, await start(w.client), "elsewhere")
+        windows = [
+            each["tokenUsage"]["modelContextWindow"] for each in notified(w, "thread/tokenUsage/updated")
+        ]
+        assert (windows[-1] == 2_048 * 95 // 100) is cuts

@@ -161,6 +161,12 @@ class KnownModels:
             known.answered = anyio.Event()
             self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
 
+    def learn_window(self, config: Config, model: str, tokens: int) -> None:
+        """Note the window in tokens that a provider has turned out to have."""
+        if self._lessons is not None:
+            log.info("the provider %s reads %d tokens of a request to %s", config.provider.id, tokens, model)
+            self._lessons.learn_window(config.provider, model, tokens)
+
     def saw_list(self, config: Config, caller: CurrentCaller, etag: str) -> None:
         """Have the provider asked again where an answer names another version of its list than the known one."""
         known = self._provider(config, caller)
@@ -193,6 +199,8 @@ class KnownModels:
             if isinstance(answer, ServedModels):
                 known.served = replace(answer, asked=self._wall_clock())
                 known.is_stored, known.failed, known.reason = False, None, ""
+                if self._lessons is not None:
+                    self._lessons.forget_windows(config.provider, answer.is_loaded)
         except CoreError as error:
             answer = ModelsUnknown(str(error))
         except Exception:  # it costs this list, and not the server

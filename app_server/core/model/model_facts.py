@@ -94,6 +94,11 @@ class ModelFacts:
         """Return the window in tokens of models of which nobody says it; None: as of any other model."""
         return LOCAL_WINDOW if self._served.kind in ("ollama", "lmstudio", "llamacpp") else None
 
+    @property
+    def cuts_silently(self) -> bool:
+        """Whether the provider cuts a request that does not fit, and answers what is left."""
+        return "ollama" in (self._served.kind, self.quirks.list)
+
     def is_served(self, name: str) -> bool | None:
         """Return whether the provider serves a model; None if it does not say what it serves."""
         if not self.is_known:

@@ -8,7 +8,7 @@ host or port, or by the model; refusals that taught something (`Lessons`); the u
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -217,6 +217,15 @@ class Lessons:
     def learn_window(self, provider: ProviderConfig, model: str, tokens: int) -> None:
         """Note the context window that a refusal named."""
         self._windows[_key(provider, model)] = tokens
+
+    def forget_windows(self, provider: ProviderConfig, is_said: Callable[[str], bool]) -> None:
+        """Forget the windows of models of which the provider says the window itself by now."""
+        id, address, _ = _key(provider, "")
+        self._windows = {
+            key: window
+            for key, window in self._windows.items()
+            if key[:2] != (id, address) or not is_said(key[2])
+        }
 
     def all(self) -> Mapping[tuple[str, str, str], Mapping[str, Json]]:
         """Return everything that was learnt, by provider, address and model."""

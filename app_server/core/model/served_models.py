@@ -66,6 +66,11 @@ class ServedModels(Struct, frozen=True, kw_only=True):
             return found
         return self.models[0] if len(self.models) == 1 and self.kind in ONE_MODEL_KINDS else None
 
+    def is_loaded(self, name: str) -> bool:
+        """Return whether a local server runs a model and says with which window."""
+        found = self.find(name)
+        return found is not None and found.loaded and found.row.context_window is not None
+
 
 class ModelsUnknown(Struct, frozen=True):
     """The provider could not be asked, or did not say."""

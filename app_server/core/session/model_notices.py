@@ -37,6 +37,14 @@ def unknown_notice(config: Config, row: ModelRow, window: int, model: str) -> st
     )
 
 
+def cut_notice(read: int, estimated: int) -> str:
+    """Return what the user is told of a request of which Ollama has read a part."""
+    return (
+        f"Ollama read only {read:,} tokens of about {estimated:,}; start it with OLLAMA_CONTEXT_LENGTH=65536 or set "
+        "`model_context_window`."
+    )
+
+
 def other_model_notice(
     before: str, provider: str | None, config: Config, facts: Callable[[], ModelFacts]
 ) -> str:

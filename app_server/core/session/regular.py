@@ -16,8 +16,8 @@ from app_server.core.session.compaction import compact
 from app_server.core.session.goal_turns import count_reply
 from app_server.core.session.head import gone_tools
 from app_server.core.session.model_calls import model_call, offered_tools, shape_of, tool_turn_of
-from app_server.core.session.model_notices import unknown_notice
-from app_server.core.session.room import RequestRoom
+from app_server.core.session.model_notices import cut_notice, unknown_notice
+from app_server.core.session.room import OnCut, RequestRoom
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.session.undo import TurnSnapshot
@@ -142,6 +142,16 @@ class RegularTask(SessionTask, TurnSteps):
         )
         self._warn_once(text)
 
+    def _on_cut(self) -> OnCut | None:
+        """Return what learns of requests that were cut; None where the provider says what is too long."""
+        model, name = self.turn.services.model, self._shape.settings.model
+
+        def cut(read: int, estimated: int) -> None:
+            model.learn_window(name, read)
+            self._warn_once(cut_notice(read, estimated))
+
+        return cut if model.facts().cuts_silently else None
+
     def _warn_of_model(self) -> None:
         """Say once in the conversation that nothing is known of its model. codex 0.58 has no such notice."""
         services, shape = self.turn.services, self._shape
@@ -203,7 +213,7 @@ class RegularTask(SessionTask, TurnSteps):
                 limit=shape.compact_limit,
                 compact=partial(compact, turn, shape, self._offered_specs),
                 at_begin=self._wishes.compacts_at_begin,
-                room=RequestRoom(turn.services.state, shape, self._offered_specs),
+                room=RequestRoom(turn.services.state, shape, self._offered_specs, self._on_cut()),
             ),
             new_id=turn.services.sources.new_id,
         )

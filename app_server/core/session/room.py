@@ -31,6 +31,16 @@ LEAST_GAIN: Final = 20
 """A compaction is worth its request if it frees, beside its summary, at least the window divided by this."""
 
 
+CUT_SHARE: Final = 0.5
+"""A provider that counts less than this share of the estimated tokens of a request has cut it."""
+
+LEAST_CUT: Final = 1_024
+"""Tokens. No server cuts to less; a smaller count is one of the part that was not cached."""
+
+OnCut = Callable[[int, int], None]
+"""Learns how many tokens of a request a provider has read, and how many it was estimated to have."""
+
+
 class WindowTooSmall(ModelError):
     """Not even a request without the earlier conversation fits into the window."""
 
@@ -42,9 +52,14 @@ class RequestRoom:
     """The room that one turn has for its requests."""
 
     def __init__(
-        self, state: SessionState, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]
+        self,
+        state: SessionState,
+        shape: RequestShape,
+        specs: Callable[[], Sequence[ToolSpec]],
+        cut: OnCut | None = None,
     ) -> None:
-        self._state, self._shape, self._specs = state, shape, specs
+        """`cut` is set where the provider cuts what does not fit without saying so."""
+        self._state, self._shape, self._specs, self._cut = state, shape, specs, cut
         self.limit = shape.bounds.request
         """Estimated tokens of a request; None if the provider judges."""
 
@@ -98,9 +113,20 @@ class RequestRoom:
             "has one."
         )
 
+    @property
+    def wants_count(self) -> bool:
+        return self._cut is not None or not self._state.tokens.calibrated
+
     def learn(self, estimated: int) -> None:
-        """Compare the provider's count of a request with what was estimated for it."""
-        self._state.tokens.calibrate(estimated)
+        """Compare the provider's count of a request with what was estimated for it: one of a request that was cut says
+        the window, any other how good our estimates are.
+        """
+        tokens = self._state.tokens
+        counted = 0 if tokens.uncounted or tokens.info is None else tokens.info.last_token_usage.input_tokens
+        if self._cut is not None and LEAST_CUT <= counted < estimated * CUT_SHARE:
+            self._cut(counted, estimated)
+        else:
+            tokens.calibrate(estimated)
 
     def _head(self) -> int:
         tools = sum(spec_tokens(spec) for spec in self._specs())

@@ -104,6 +104,10 @@ class CallersModel:
         """Return what is known of the models now."""
         return self._known.facts(self._config, self._current)
 
+    def learn_window(self, model: str, tokens: int) -> None:
+        """Note the window of a model that has turned out to be smaller; it counts from the next turn on."""
+        self._known.learn_window(self._config, model, tokens)
+
     def turn_ended(self) -> None:
         """Learn that a turn has ended, which is when the provider may be asked for its models."""
         self._known.turn_ended(self._config, self._current)

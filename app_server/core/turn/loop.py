@@ -80,6 +80,11 @@ class WindowRoom(Protocol):
         """Return the error of a request that does not fit after all."""
         ...
 
+    @property
+    def wants_count(self) -> bool:
+        """Whether there is something to learn from the provider's count of the next request."""
+        ...
+
     def learn(self, estimated: int) -> None:
         """Take the provider's count of a request of so many estimated tokens."""
         ...
@@ -155,7 +160,9 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             self._record_words(words, announced=False)
 
     async def _ask(self, *, keeps_messages: bool) -> ModelReply:
-        room = None if self.compaction is None or self.model_call.tokens.calibrated else self.compaction.room
+        room = (
+            None if self.compaction is None or not self.compaction.room.wants_count else self.compaction.room
+        )
         estimated = 0 if room is None else room.estimate()
         reply = await self.model_call.request(self._prompt, keeps_messages=keeps_messages)
         if room is not None:

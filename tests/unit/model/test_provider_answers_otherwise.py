@@ -18,6 +18,7 @@ from app_server.core.config.types import WireApi
 from app_server.core.errors import ModelError
 from app_server.core.http.exchange import HttpRequest
 from app_server.core.model.catalogue import is_other_model
+from app_server.core.model.known_models import KnownModels
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.nearby import other_providers
 from app_server.core.model.prompt import Completed, Rerouted
@@ -125,6 +126,21 @@ async def test_an_answer_that_names_another_version_of_the_list_has_it_asked_for
         known.saw_list(config, CALLER, "two")  # the provider's own list is of another version for ever
         await anyio.wait_all_tasks_blocked()
         assert asked.count == 2
+
+
+async def test_a_window_that_was_learnt_counts_until_the_server_says_it(tmp_path: Path) -> None:
+    config, lessons = config_of(custom(), "a", tmp_path), Lessons()
+    asked = Asked(ServedModels(kind="ollama", models=_models("a", "b")))
+    async with anyio.create_task_group() as group:
+        known = KnownModels(tmp_path, asked.ask, lambda *_: "", group, lambda: 1e9, lessons)
+        for name in ("a", "b"):
+            known.learn_window(config, name, 4096)
+        row = (await known.asked(config, CALLER, 1.0)).row("a")
+        assert row.context_window == 4096, "the list says nothing of it"
+        loaded = ServedModel(row=ModelRow(slug="a", context_window=65_536), loaded=True)
+        asked.answer = ServedModels(kind="ollama", models=(loaded, *_models("b")))
+        facts = await known.asked(config, CALLER, 1.0)
+        assert [facts.row(name).context_window for name in ("a", "b")] == [65_536, 4096]
 
 
 def _models(*names: str) -> tuple[ServedModel, ...]:

@@ -67,6 +67,8 @@ class OnlyAClock:
 class AmpleRoom:
     """Room without an end."""
 
+    wants_count = False
+
     def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
         return 0
 
