@@ -316,6 +316,7 @@ class Server:
                 originator=lambda: user_agent.originator,
                 new_id=machine.new_id,
                 random=machine.random,
+                env=place.environment,
             ),
             host=Host(config, self._runner, self._git, self._search, self._skills),
             engine=self.engine,

@@ -32,6 +32,8 @@ def issuer() -> Iterator[ScriptedIssuer]:
 async def place_with(root: Path, issuer: ScriptedIssuer, **environment: str) -> AsyncIterator[Place]:
     async with place_in(root, tables=NEEDS_LOGIN) as place:
         place.environment |= {"APP_SERVER_AUTH_ISSUER": issuer.url, **environment}
+        settings = place.home / "config.toml"
+        settings.write_text(f'chatgpt_base_url = "{issuer.url}/backend-api/"\n' + settings.read_text())
         yield place
 
 
@@ -212,4 +214,9 @@ async def test_a_login_over_the_thread_api_tells_the_plan(tmp_path: Path, issuer
         account = (await client.call("account/read"))["account"]
         assert {"type": "chatgpt", "email": "user@example.com", "planType": "pro"}.items() <= account.items()
         limits = await client.call("account/rateLimits/read")
-        assert (limits["accountId"], limits["rateLimits"]["primary"]) == ("acct-1", None)
+        window = {"usedPercent": 42, "windowDurationMins": 300, "resetsAt": None}
+        assert (limits["accountId"], limits["rateLimits"]["primary"]) == ("acct-1", window)
+        assert limits["rateLimitsByLimitId"] == {"codex": limits["rateLimits"]}
+        issuer.usage = (500, {})
+        with pytest.raises(Refused, match="failed to fetch codex rate limits"):
+            await client.call("account/rateLimits/read")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -10,7 +11,9 @@ from jsonschema import Draft7Validator
 
 from app_server_protocol import v1, v2
 from app_server_protocol.events.msg import EVENTS
+from app_server_protocol.export import schemas
 from app_server_protocol.export.schemas import params_name, result_name
+from app_server_protocol.export.written import as_written
 from app_server_protocol.reading import read
 from app_server_protocol.structs import Json
 from app_server_protocol.table import Api, Table
@@ -40,13 +43,24 @@ def definitions(api: Api) -> Json:
 
 
 @cache
-def _validator(name: str, api: Api) -> Draft7Validator:
-    return Draft7Validator({"definitions": definitions(api), "$ref": f"#/definitions/{name}"})
+def _written(api: Api) -> Json:
+    """The definitions of which the TypeScript types are made: they require what the server always writes."""
+    if api is Api.V1:
+        return as_written(schemas.definitions(marked=True), v1.table())
+    return as_written(schemas.thread_definitions(experimental=True, marked=True), v2.table())
+
+
+@cache
+def _validators(name: str, api: Api) -> Sequence[Draft7Validator]:
+    return [
+        Draft7Validator({"definitions": each, "$ref": f"#/definitions/{name}"})
+        for each in (definitions(api), _written(api))
+    ]
 
 
 def fits(name: str, value: Json, api: Api = Api.V1) -> list[str]:
     """Where `value` differs from the published type of that name."""
-    errors = _validator(name, api).iter_errors(value)
+    errors = chain.from_iterable(each.iter_errors(value) for each in _validators(name, api))
     return [f"{name}: {'/'.join(map(str, error.path))} {error.message[:200]}" for error in errors]
 
 

@@ -15,6 +15,7 @@ from app_server_protocol import v1, v2
 from app_server_protocol.events.msg import EVENTS
 from app_server_protocol.export import main as export
 from app_server_protocol.export import schemas, typescript
+from app_server_protocol.export.definitions import references
 from app_server_protocol.export.guide import EXAMPLES
 from app_server_protocol.fields import PREFIX, describe_validation_error, unknown_method
 from app_server_protocol.policy import AskForApproval, ReviewDecision
@@ -244,7 +245,7 @@ def test_every_definition_stands_on_its_own_and_is_a_schema() -> None:
     for name in DEFINITIONS:
         document = schemas.alone(name, DEFINITIONS)
         Draft7Validator.check_schema(document)
-        assert set(schemas.references(document)) <= set(document.get("definitions", {})) | {name}
+        assert set(references(document)) <= set(document.get("definitions", {})) | {name}
 
 
 def test_a_schema_refuses_what_is_wrong() -> None:
@@ -273,6 +274,40 @@ def test_typescript_has_a_file_for_every_type(tmp_path: Path) -> None:
     assert "effort?: ReasoningEffort | null;" in text
     index = (tmp_path / "index.ts").read_text()
     assert index.count("export type") == len(written) - 1
+    assert index.endswith('export * as v2 from "./v2";\n')
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("ClientRequest", ['"newConversation"', '"thread/start"', 'from "./v2/ThreadStartParams"']),
+        ("ServerNotification", ['"authStatusChange"', '"item/completed"']),
+        ("ServerRequest", ['"execCommandApproval"', '"item/tool/requestUserInput"']),
+        ("InitializeResponse", ["codexHome: AbsolutePathBuf;", "capabilities?: ServerCapabilities"]),
+        ("InitializeParams", ["capabilities?: InitializeCapabilities | null | ClientCapabilities"]),
+        ("Personality", ['export type { Personality } from "./v2/Personality";']),
+    ],
+)
+def test_the_messages_of_both_apis_are_beside_the_thread_types(
+    tmp_path: Path, name: str, parts: list[str]
+) -> None:
+    export.write_typescript(tmp_path)
+    text = (tmp_path / f"{name}.ts").read_text()
+    assert [part for part in parts if part not in text] == []
+
+
+def test_types_of_threads_that_are_beside_them_exist() -> None:
+    threads = schemas.thread_definitions(experimental=True)
+    assert [name for name in typescript.BESIDE_THREADS if name not in threads] == []
+
+
+def test_a_type_requires_what_the_server_always_writes(tmp_path: Path) -> None:
+    export.write_typescript(tmp_path)
+    thread = (tmp_path / "v2" / "Thread.ts").read_text()
+    assert "forkedFromId: string | null;" in thread
+    # What is left out where it has no value is never null, and what a client may leave out is not required of it.
+    assert "brandColor?: string;" in (tmp_path / "v2" / "SkillInterface.ts").read_text()
+    assert "detail?: ImageDetail | null;" in (tmp_path / "v2" / "ImageUserInput.ts").read_text()
 
 
 @pytest.mark.parametrize(
@@ -284,7 +319,7 @@ def test_typescript_has_a_file_for_every_type(tmp_path: Path) -> None:
         ),
         ({"enum": ["a", "b"]}, '"a" | "b"'),
         ({"type": "object"}, "Record<string, never>"),
-        ({"type": "object", "additionalProperties": {"type": "integer"}}, "{ [key: string]: number }"),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, "{ [key in string]?: number }"),
         ({"type": "object", "properties": {"a-b": {}}, "required": ["a-b"]}, '{ "a-b": unknown; }'),
     ],
 )

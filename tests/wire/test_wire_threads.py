@@ -13,6 +13,7 @@ from app_server import cli
 from app_server_protocol import jsonrpc, v2
 from app_server_protocol.export import main as export
 from app_server_protocol.export import schemas, typescript
+from app_server_protocol.export.definitions import references
 from app_server_protocol.fields import describe_validation_error
 from app_server_protocol.reading import read
 from app_server_protocol.structs import Json
@@ -274,7 +275,7 @@ def test_what_is_experimental_is_only_in_the_experimental_schema() -> None:
 def test_every_definition_stands_on_its_own_and_is_a_schema(definitions: dict[str, Json]) -> None:
     Draft7Validator.check_schema({"definitions": definitions})
     for name, schema in definitions.items():
-        assert set(schemas.references(schema)) <= set(definitions), name
+        assert set(references(schema)) <= set(definitions), name
 
 
 def test_a_question_of_a_server_has_its_common_fields_beside_its_mode() -> None:

@@ -5,7 +5,7 @@ It follows the settings, which may forbid logins. A new login cancels the pendin
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -18,6 +18,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.lazy import Lazy
 
 if TYPE_CHECKING:
+    from app_server.core.auth.account_usage import AccountUsage
     from app_server.core.auth.login import DeviceLoginFlow, LoginAttempt, LoginFlow, McpLogins
 
 # Most servers are logged in already.
@@ -26,6 +27,10 @@ _OPEN_LOGIN: Lazy[Callable[..., Awaitable[LoginFlow]]] = Lazy(
 )
 _OPEN_DEVICE_LOGIN: Lazy[Callable[[AuthManager], Awaitable[DeviceLoginFlow]]] = Lazy(
     lambda: import_module("app_server.core.auth.login").open_device_login
+)
+
+_ASK_USAGE: Lazy[Callable[[AuthManager, Mapping[str, str]], Awaitable[AccountUsage]]] = Lazy(
+    lambda: import_module("app_server.core.auth.account_usage").ask_usage
 )
 
 ACCOUNT = ""
@@ -54,9 +59,11 @@ class Accounts:
         originator: Callable[[], str],
         new_id: Callable[[], str],
         random: Callable[[int], bytes],
+        env: Mapping[str, str],
     ) -> None:
         self._auth, self._settings, self._mcp, self._background = auth, settings, mcp, background
         self._originator, self._new_id, self._random = originator, new_id, random
+        self._env = env
         self._pending: dict[str, OpenLogin[LoginAttempt]] = {}
 
     @property
@@ -83,6 +90,11 @@ class Accounts:
     def identity(self) -> IdClaims | None:
         """Return the claims of a ChatGPT login; None for API keys and without a login."""
         return self._auth.identity()
+
+    async def usage(self) -> AccountUsage:
+        """Return how much of the account of a ChatGPT login is used up. Raises AuthError, and ConfigError."""
+        self.needs_login()
+        return await _ASK_USAGE.get()(self._auth, self._env)
 
     def store_api_key(self, key: str) -> None:
         """Replace the login by an API key. Raises AuthError, and ConfigError."""

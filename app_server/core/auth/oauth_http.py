@@ -72,11 +72,13 @@ class OAuthHttp:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
 
-    async def get(self, url: str, *, reads: bool = True) -> OAuthAnswer:
+    async def get(
+        self, url: str, *, headers: Mapping[str, str] | None = None, whom: str = "", reads: bool = True
+    ) -> OAuthAnswer:
         """Ask for a document. Raises AuthError where no answer comes. Without `reads` its body, which may be endless,
         is left alone.
         """
-        return await self._ask("GET", url, reads=reads)
+        return await self._ask("GET", url, whom=whom, headers=headers, reads=reads)
 
     async def post_form(self, url: str, form: Mapping[str, str], whom: str = "") -> OAuthAnswer:
         """Send fields as a form. `whom` names the server in errors; without it its address does."""
@@ -95,6 +97,7 @@ class OAuthHttp:
         content: str | None = None,
         whom: str = "",
         *,
+        headers: Mapping[str, str] | None = None,
         reads: bool = True,
     ) -> OAuthAnswer:
         # Without a path or a query, which may hold secrets.
@@ -104,7 +107,11 @@ class OAuthHttp:
         request = HttpRequest(
             method=method,
             url=url,
-            headers={"Accept": "application/json", **({"Content-Type": content} if content else {})},
+            headers={
+                "Accept": "application/json",
+                **({"Content-Type": content} if content else {}),
+                **(headers or {}),
+            },
             body=body,
             idle_seconds=REQUEST_SECONDS,
             header_seconds=REQUEST_SECONDS,

@@ -311,6 +311,11 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "forced_chatgpt_workspace_id": Setting(
             TEXT, "the only workspace whose logins are accepted", "workspace_id"
         ),
+        "chatgpt_base_url": Setting(
+            TEXT,
+            "the service that says how much of a ChatGPT account is used up; unset: that of ChatGPT",
+            "chatgpt_url",
+        ),
     },
     SettingsPart("History, notifications, telemetry", "history", types.HistoryConfig): {
         "persistence": Setting(
@@ -355,7 +360,6 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         **_names(FLAG, "hide_agent_reasoning"),
         **_names(TEXT, "model_reasoning_summary_format"),
     },
-    SettingsPart(NO_EFFECT, ""): _names(TEXT, "chatgpt_base_url"),
     SettingsPart(NO_EFFECT, "shell_environment_policy"): _names(FLAG, "experimental_use_profile"),
     SettingsPart(NO_EFFECT, "otel.exporter.otlp-grpc", types.OtelConfig): {
         "protocol": Setting(choice(types.OtelProtocol))

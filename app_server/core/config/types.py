@@ -249,6 +249,8 @@ class LoginSettings(Struct, frozen=True, kw_only=True):
     forced_method: str | None = None
     """`chatgpt` or `api`: the only login method."""
     workspace_id: str | None = None
+    chatgpt_url: str | None = None
+    """The address of the service of ChatGPT accounts; None for ChatGPT's own."""
     claimed_variables: frozenset[str] = frozenset()
     """Variables that hold a credential of one configured provider or MCP server: what they hold is no login."""
 

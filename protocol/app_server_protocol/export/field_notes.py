@@ -12,7 +12,8 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
-from app_server_protocol.export.schemas import Schema, references
+from app_server_protocol.export.definitions import references
+from app_server_protocol.export.schemas import Schema
 from app_server_protocol.structs import Written
 
 EVERYWHERE: Final[Mapping[str, str]] = {

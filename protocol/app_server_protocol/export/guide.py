@@ -13,8 +13,9 @@ from msgspec import NODEFAULT, structs
 from app_server_protocol import v1, v2
 from app_server_protocol.base import Model
 from app_server_protocol.events.msg import EVENTS, EventMsg
+from app_server_protocol.export.definitions import references
 from app_server_protocol.export.field_notes import alternatives, is_experimental, meaning
-from app_server_protocol.export.schemas import Schema, params_name, published_name, references, result_name
+from app_server_protocol.export.schemas import Schema, params_name, published_name, result_name
 from app_server_protocol.export.typescript import type_of
 from app_server_protocol.structs import Json, Struct, Written
 from app_server_protocol.table import AnyClientRequest, AnyServerRequest

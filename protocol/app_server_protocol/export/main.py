@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from app_server_protocol.export import guide, schemas, typescript
+from app_server_protocol import v1, v2
+from app_server_protocol.export import guide, schemas, typescript, written
 from app_server_protocol.export.schemas import Schema
 
 BUNDLE: Final = "app_server_protocol.schemas.json"
@@ -62,8 +63,11 @@ def write_schemas(folder: Path, *, experimental: bool = False) -> list[Path]:
 
 def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
     """Write one TypeScript file per type and an index, for each API; return what was written."""
-    threads = typescript.files(schemas.thread_definitions(experimental=experimental))
-    return _write(folder, typescript.files(schemas.definitions())) + _write(folder / THREADS, threads)
+    conversations = written.as_written(schemas.definitions(marked=True), v1.table())
+    threads = written.as_written(
+        schemas.thread_definitions(experimental=experimental, marked=True), v2.table()
+    )
+    return _write(folder, typescript.files(conversations, threads))
 
 
 def documentation() -> dict[Path, str]:

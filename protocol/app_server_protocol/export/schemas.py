@@ -6,19 +6,19 @@ that code generated from either schema fits the other.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
 
 from app_server_protocol import v1, v2
 from app_server_protocol.base import ELSEWHERE
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.events.review import ReviewOutputEvent
+from app_server_protocol.export.definitions import REF, WRITTEN, MarkingGenerator, reachable, references
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.mcp import McpResult
 from app_server_protocol.policy import SandboxMode
@@ -47,7 +47,6 @@ ORDER: Final[Mapping[str, Sequence[str]]] = json.loads((_FOLDER / "order.json").
 """The methods of each published API in the order in which they are published."""
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
-REF: Final = "#/definitions/"
 
 _PUBLISHED_AS: Final = {
     "McpResult": "Result_of_CallToolResult_or_String",
@@ -91,19 +90,21 @@ _EXTRA: Final[Mapping[str, Json]] = {
 
 
 @cache
-def definitions() -> Mapping[str, Schema]:
-    """Return every published type of the conversation API by name, in alphabetical order."""
+def definitions(*, marked: bool = False) -> Mapping[str, Schema]:
+    """Return every published type of the conversation API by name, in alphabetical order; `marked` where the marks of
+    fields that are always written are wanted.
+    """
     table = v1.table()
     found = generated({**shapes_of(table), **_EXTRA})
     found |= {name: TypeAdapter(kind).json_schema() for name, kind in _NAMED_SCALARS.items()}
     found |= ENVELOPES["all"] | ENVELOPES["conversations"] | unions(table, *_unserved())
     # The members overlap: an image and a sound have the same fields, and other content has any.
     found["ContentBlock"]["anyOf"] = found["ContentBlock"].pop("oneOf")
-    return {name: tidy(found[name]) for name in sorted(found)}
+    return {name: _with_mark(tidy(found[name]), found[name], marked) for name in sorted(found)}
 
 
 @cache
-def thread_definitions(*, experimental: bool) -> Mapping[str, Schema]:
+def thread_definitions(*, experimental: bool, marked: bool = False) -> Mapping[str, Schema]:
     """Return every published type of the thread API by name, in alphabetical order. Without `experimental`, the methods
     and fields that a client has to ask for are left out, and so is every type that only they lead to.
     """
@@ -114,7 +115,10 @@ def thread_definitions(*, experimental: bool) -> Mapping[str, Schema]:
         client_requests={method: row for method, row in requests if experimental or not row.experimental},
     )
     shapes = shapes_of(table)
-    found = {name: tidy(_wanted_fields(schema, experimental)) for name, schema in generated(shapes).items()}
+    found = {
+        name: _with_mark(tidy(_wanted_fields(schema, experimental)), schema, marked)
+        for name, schema in generated(shapes).items()
+    }
     found |= UNSERVED["definitions"]
     unsent = {
         method: call(method, row["params"], row["doc"], with_id=False)
@@ -122,7 +126,7 @@ def thread_definitions(*, experimental: bool) -> Mapping[str, Schema]:
     }
     roots = ENVELOPES["all"] | unions(table, {}, unsent)
     found |= roots
-    wanted = _reachable(found, [*roots, *shapes])
+    wanted = reachable(found, [*roots, *shapes])
     return {name: found[name] for name in sorted(wanted)}
 
 
@@ -133,36 +137,9 @@ def bundle(title: str, all_definitions: Mapping[str, Schema]) -> Schema:
 def alone(name: str, all_definitions: Mapping[str, Schema]) -> Schema:
     """Return one definition as a document of its own, with all that it refers to."""
     document = {"$schema": DRAFT, "title": name, **all_definitions[name]}
-    if needed := _reachable(all_definitions, references(all_definitions[name])):
+    if needed := reachable(all_definitions, references(all_definitions[name])):
         document["definitions"] = {ref: all_definitions[ref] for ref in sorted(needed)}
     return document
-
-
-def _reachable(found: Mapping[str, Schema], roots: Iterable[str]) -> set[str]:
-    """Return the names of these definitions and of all that they refer to."""
-    seen: set[str] = set()
-    waiting = [name for name in roots if name in found]
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            waiting += references(found[name])
-    return seen
-
-
-def references(schema: Json) -> Iterator[str]:
-    """Return the names of the definitions that a schema refers to."""
-    match schema:
-        case dict():
-            if isinstance(ref := schema.get("$ref"), str):
-                yield ref.removeprefix(REF)
-            for inner in schema.values():
-                yield from references(inner)
-        case list():
-            for inner in schema:
-                yield from references(inner)
-        case _:
-            pass
 
 
 def shapes_of(table: Table) -> dict[str, Json]:
@@ -178,7 +155,7 @@ def shapes_of(table: Table) -> dict[str, Json]:
 def generated(shapes: Mapping[str, Json]) -> dict[str, Schema]:
     """Return the definitions of these types and of all that they are made of, by their published names."""
     adapters = {name: TypeAdapter(kind) for name, kind in shapes.items()}
-    generator = GenerateJsonSchema(by_alias=True, ref_template=REF + "{model}")
+    generator = MarkingGenerator(by_alias=True, ref_template=REF + "{model}")
     _, made = generator.generate_definitions(
         [(name, "validation", adapter.core_schema) for name, adapter in adapters.items()]
     )
@@ -283,7 +260,7 @@ def tidy(schema: Json, *, properties: bool = False) -> Json:
         case dict() if properties:
             return {name: tidy(inner) for name, inner in schema.items()}
         case dict():
-            dropped = ("title", "discriminator", "default")
+            dropped = ("title", "discriminator", "default", WRITTEN)
             kept = {
                 key: tidy(inner, properties=key == "properties")
                 for key, inner in schema.items()
@@ -299,6 +276,11 @@ def tidy(schema: Json, *, properties: bool = False) -> Json:
             return [tidy(inner) for inner in schema]
         case _:
             return schema
+
+
+def _with_mark(tidied: Schema, schema: Schema, marked: bool) -> Schema:
+    """Return a tidied definition, with the mark of the fields that are always written if it is wanted."""
+    return {**tidied, WRITTEN: schema[WRITTEN]} if marked and WRITTEN in schema else tidied
 
 
 def _wanted_fields(schema: Json, experimental: bool) -> Json:

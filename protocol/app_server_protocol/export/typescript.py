@@ -1,15 +1,41 @@
-"""The published definitions as TypeScript: one file per type and an index. Pure, schemas in and text out."""
+"""The published definitions as TypeScript: one file per type and an index, in the places where codex has them.
+Pure, schemas in and text out.
+"""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
-from app_server_protocol.export.schemas import REF, references
+from app_server_protocol.export.definitions import REF, references
 from app_server_protocol.structs import Json
 
 _HEADER: Final = "// Generated from the protocol's definitions. Do not edit.\n\n"
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_THREADS: Final = "v2"
+_ANYTHING: Final = "JsonValue"
+_ANYTHING_PLACE: Final = "serde_json/JsonValue"
+_ANYTHING_TYPE: Final = (
+    "number | string | boolean | Array<JsonValue> | { [key in string]?: JsonValue } | null"
+)
+
+UNIONS: Final = ("ClientNotification", "ClientRequest", "ServerNotification", "ServerRequest")
+
+BESIDE_THREADS: Final = (
+    *("AbsolutePathBuf", "AuthMode", "AutoCompactTokenLimitScope", "ClientInfo", "CollaborationMode"),
+    *("ForcedLoginMethod", "FunctionCallOutputBody", "FuzzyFileSearchMatchType", "FuzzyFileSearchParams"),
+    *("FuzzyFileSearchResponse", "FuzzyFileSearchResult", "FuzzyFileSearchSessionCompletedNotification"),
+    *("FuzzyFileSearchSessionUpdatedNotification", "ImageDetail", "ImageGenerationFailure"),
+    *("ImageGenerationInputImage", "InitializeCapabilities", "InitializeParams", "InitializeResponse"),
+    *("InputModality", "LegacyAppPathString", "McpServerInfo", "MessagePhase", "ModeKind"),
+    *("NetworkPolicyAmendment", "NetworkPolicyRuleAction", "Personality", "PlanType", "ReasoningEffort"),
+    *("ReasoningSummary", "RequestId", "Resource", "ResourceContent", "ResourceTemplate", "Settings"),
+    *("SubAgentSource", "Tool", "Verbosity", "WebSearchContextSize", "WebSearchLocation", "WebSearchMode"),
+    "WebSearchToolConfig",
+)
+"""Types of the thread API that clients of codex import from beside `v2`, where codex 0.171 has them."""
+
 _SCALARS: Final = {
     "string": "string",
     "integer": "number",
@@ -19,23 +45,85 @@ _SCALARS: Final = {
 }
 
 
-def files(definitions: Mapping[str, Json]) -> dict[str, str]:
-    """Return every file's text by its name."""
-    named = {name: schema for name, schema in definitions.items() if _IDENTIFIER.fullmatch(name)}
-    made = {f"{name}.ts": module(name, schema) for name, schema in named.items()}
-    made["index.ts"] = _HEADER + "".join(f'export type {{ {name} }} from "./{name}";\n' for name in named)
+def files(conversations: Mapping[str, Json], threads: Mapping[str, Json]) -> dict[str, str]:
+    """Return every file's text by its name: the thread API in `v2`, all other types beside it.
+
+    As codex has it, the unions of messages beside `v2` hold the messages of both APIs, and types that concern more than
+    threads are there. In `v2` the unions hold the messages of the thread API alone.
+    """
+    here, there = _named(conversations), _named(threads)
+    made = {f"{name}.ts": module(name, schema) for name, schema in here.items()}
+    for name in UNIONS:
+        made[f"{name}.ts"] = _module_of_both(name, _all_messages(here[name], there[name]), here, there)
+    shared = sorted(name for name in BESIDE_THREADS if name in there)
+    for name in shared:
+        both = _with_older_fields(here.get(name, {}), there[name])
+        made[f"{name}.ts"] = (
+            f'{_HEADER}export type {{ {name} }} from "./{_THREADS}/{name}";\n'
+            if both == there[name]
+            else _module_of_both(name, both, here, there)
+        )
+    made["index.ts"] = _index({*here, *shared}) + f'export * as {_THREADS} from "./{_THREADS}";\n'
+    made |= {f"{_THREADS}/{name}.ts": module(name, schema, up="../") for name, schema in there.items()}
+    made[f"{_THREADS}/index.ts"] = _index(there)
+    made[f"{_ANYTHING_PLACE}.ts"] = f"{_HEADER}export type {_ANYTHING} = {_ANYTHING_TYPE};\n"
     return made
 
 
-def module(name: str, schema: Json) -> str:
-    used = sorted({ref for ref in references(schema) if ref != name})
-    imports = "".join(f'import type {{ {ref} }} from "./{ref}";\n' for ref in used)
+def module(name: str, schema: Json, *, up: str = "./") -> str:
+    """Return the file of a type whose references are beside it; `up` leads to the folder of all files."""
+    return _module(name, schema, {ref: f"./{ref}" for ref in references(schema)}, up)
+
+
+def _module_of_both(name: str, schema: Json, here: Mapping[str, Json], there: Mapping[str, Json]) -> str:
+    """Return the file, beside `v2`, of a type that refers to types of both APIs. The thread API's come first."""
+    in_threads = {ref for ref in references(schema) if ref in there and ref not in BESIDE_THREADS}
+    places = {ref: f"./{_THREADS}/{ref}" if ref in in_threads else f"./{ref}" for ref in references(schema)}
+    return _module(name, schema, places, "./")
+
+
+def _module(name: str, schema: Json, places: Mapping[str, str], up: str) -> str:
+    expression = type_of(schema, anything=_ANYTHING)
+    places = {ref: place for ref, place in places.items() if ref != name}
+    if re.search(rf"\b{_ANYTHING}\b", expression):
+        places[_ANYTHING] = f"{up}{_ANYTHING_PLACE}"
+    imports = "".join(f'import type {{ {ref} }} from "{places[ref]}";\n' for ref in sorted(places))
     comment = _comment(schema.get("description"))
-    return f"{_HEADER}{imports}{chr(10) if imports else ''}{comment}export type {name} = {type_of(schema)};\n"
+    return f"{_HEADER}{imports}{chr(10) if imports else ''}{comment}export type {name} = {expression};\n"
 
 
-def type_of(schema: Json) -> str:
-    """Return a schema as a type expression."""
+def _named(definitions: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: schema for name, schema in definitions.items() if _IDENTIFIER.fullmatch(name)}
+
+
+def _index(names: Iterable[str]) -> str:
+    return _HEADER + "".join(f'export type {{ {name} }} from "./{name}";\n' for name in sorted(names))
+
+
+def _all_messages(older: Json, newer: Json) -> Json:
+    """Return the union of the messages of both APIs; a method that both have is the newer one's."""
+    options = {
+        option["properties"]["method"]["const"]: option for option in (*older["oneOf"], *newer["oneOf"])
+    }
+    return {"oneOf": list(options.values())}
+
+
+def _with_older_fields(older: Json, newer: Json) -> Json:
+    """Return a type of the thread API with the fields that the conversation API's of that name has beside its own."""
+    fields: Mapping[str, Json] = older.get("properties", {})
+    if not fields or "properties" not in newer:
+        return newer
+    merged = {**fields, **newer["properties"]}
+    for name in fields.keys() & newer["properties"].keys():
+        old, new = fields[name], newer["properties"][name]
+        if old != new and [*references(old)] and [*references(new)]:
+            merged[name] = {"anyOf": [new, old]}
+    return {**newer, "properties": merged}
+
+
+def type_of(schema: Json, *, anything: str = "unknown") -> str:
+    """Return a schema as a type expression; `anything` is how a value of any kind is written."""
+    inside = partial(type_of, anything=anything)
     match schema:
         case {"$ref": str(ref)}:
             return ref.removeprefix(REF)
@@ -45,30 +133,32 @@ def type_of(schema: Json) -> str:
             return " | ".join(json.dumps(value) for value in values)
         case {"oneOf": list(), "properties": dict()}:
             common = {key: value for key, value in schema.items() if key != "oneOf"}
-            return f"({type_of({'oneOf': schema['oneOf']})}) & {type_of(common)}"
+            return f"({inside({'oneOf': schema['oneOf']})}) & {inside(common)}"
         case {"oneOf": list(options)} | {"anyOf": list(options)}:
-            return " | ".join(dict.fromkeys(type_of(option) for option in options))
+            return " | ".join(dict.fromkeys(inside(option) for option in options))
+        case {"type": "array", "maxItems": 0}:
+            return "Array<never>"
         case {"type": "array"}:
-            inner = type_of(schema.get("items", {}))
+            inner = inside(schema.get("items", {}))
             return f"Array<{inner}>"
         case {"properties": dict(fields)}:
             required = schema.get("required", [])
-            lines = [_field(name, field, name in required) for name, field in fields.items()]
+            lines = [_field(name, inside(field), name in required) for name, field in fields.items()]
             return "{ " + " ".join(lines) + " }"
         case {"type": "object"}:
             inner = schema.get("additionalProperties")
             if inner is None:
                 return "Record<string, never>"
-            return f"{{ [key: string]: {type_of(inner) if isinstance(inner, dict) else 'unknown'} }}"
+            return f"{{ [key in string]?: {inside(inner) if isinstance(inner, dict) else anything} }}"
         case {"type": str(kind)}:
             return _SCALARS[kind]
         case _:
-            return "unknown"
+            return anything
 
 
-def _field(name: str, schema: Json, required: bool) -> str:
+def _field(name: str, expression: str, required: bool) -> str:
     spelled = name if _IDENTIFIER.fullmatch(name) else json.dumps(name)
-    return f"{spelled}{'' if required else '?'}: {type_of(schema)};"
+    return f"{spelled}{'' if required else '?'}: {expression};"
 
 
 def _comment(text: str | None) -> str:

@@ -253,7 +253,9 @@ def accounts(settings: UserSettings, stored: Json) -> Accounts:
         (settings.home / "auth.json").write_text(json.dumps(stored))
     nothing = cast("Any", None)
     auth = AuthManager(settings.home, clock=lambda: 0.0, issuer=nothing)
-    return Accounts(auth, settings, nothing, nothing, originator=nothing, new_id=nothing, random=nothing)
+    return Accounts(
+        auth, settings, nothing, nothing, originator=nothing, new_id=nothing, random=nothing, env={}
+    )
 
 
 def token(**claims: Json) -> str:

@@ -48,6 +48,11 @@ class ScriptedIssuer:
             200,
             {"id_token": id_token(), "access_token": "access-2", "refresh_token": "refresh-2"},
         )
+        self.usage: tuple[int, Json] = (
+            200,
+            {"rate_limit": {"primary_window": {"used_percent": 42, "limit_window_seconds": 18000}}},
+        )
+        """The answer of the service of accounts, which is at another address in the world."""
         self.device: tuple[int, Json] = (
             200,
             {"device_auth_id": "device-1", "user_code": "ABCD-1234", "interval": "0.01"},
@@ -72,6 +77,8 @@ class ScriptedIssuer:
         self.requests.append((path, fields))
         self.asked.set()
         self.gate.wait(10)
+        if path == "/backend-api/wham/usage":
+            return self.usage
         if path == "/oauth/revoke":
             return 200, {}
         if path.endswith("/deviceauth/usercode"):
@@ -102,7 +109,7 @@ def scripted_issuer() -> Iterator[ScriptedIssuer]:
     class Handler(HttpHandler):
         def serve(self) -> None:
             body = self.body().decode()
-            is_json = "json" in self.headers["Content-Type"]
+            is_json = "json" in (self.headers["Content-Type"] or "")
             status, answer = issuer.answer(self.path, json.loads(body) if is_json else dict(parse_qsl(body)))
             self.reply(status, answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 

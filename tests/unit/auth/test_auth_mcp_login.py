@@ -118,7 +118,7 @@ async def test_servers_that_are_not_trusted_with_a_login(
 
 async def test_a_server_elsewhere_cannot_lead_to_this_machine(remote: ProtectedMcpServer) -> None:
     class Elsewhere(OAuthHttp):
-        async def get(self, url: str, *, reads: bool = True) -> OAuthAnswer:
+        async def get(self, url: str, *, reads: bool = True, **others: object) -> OAuthAnswer:
             assert not reads
             return OAuthAnswer(401, {}, f'Bearer resource_metadata="{remote.url}/inside"')
 

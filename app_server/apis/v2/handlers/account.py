@@ -7,9 +7,10 @@ no table: what is not listed here is refused as any unknown method is.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -23,9 +24,16 @@ from app_server.core.auth.credentials import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from app_server_protocol.fields import unknown_method
+from app_server_protocol.jsonrpc import INTERNAL_ERROR
+from app_server_protocol.structs import Json
 from app_server_protocol.table import ClientRequest, NoParams, NoResult
 from app_server_protocol.v2 import account as wire
-from app_server_protocol.v2.server import PlanType
+from app_server_protocol.v2.server import PlanType, RateLimitSnapshot, RateLimitWindow
+
+if TYPE_CHECKING:
+    from app_server.core.auth.account_usage import AccountUsage, Credits, UsageWindow
+
+logger = logging.getLogger(__name__)
 
 
 async def account_read(services: ThreadServices, params: wire.GetAccountParams) -> wire.GetAccountResponse:
@@ -40,16 +48,59 @@ async def account_read(services: ThreadServices, params: wire.GetAccountParams) 
 async def account_rate_limits_read(
     services: ThreadServices, params: wire.GetAccountRateLimitsParams
 ) -> wire.GetAccountRateLimitsResponse:
-    """Show the limits as the provider sent them with its last answer here; it is not asked for them alone."""
+    """Show the limits of the account. Where its service cannot be asked, those that came with the last answer of the
+    provider are shown, if there are any.
+    """
     accounts = services.server.accounts
     method = accounts.method()
     if method is not AuthMethod.CHATGPT:
         raise login_required("read rate limits", method)
+    latest = services.server.shared.get(AccountLimits, AccountLimits).latest
+    by_id: dict[str, RateLimitSnapshot] | None = None
+    try:
+        by_id = _limits(await accounts.usage())
+    except AuthError as error:
+        if latest.primary is None and latest.secondary is None:
+            raise RpcError(
+                INTERNAL_ERROR, f"failed to fetch codex rate limits: {error}", {"kind": "account"}
+            ) from error
+        logger.warning("the limits of the last turn are shown: %s", error)
     claims = accounts.identity()
     return wire.GetAccountRateLimitsResponse(
-        rate_limits=services.server.shared.get(AccountLimits, AccountLimits).latest,
+        rate_limits=next(iter(by_id.values())) if by_id else latest,
+        rate_limits_by_limit_id=by_id,
         account_id=claims.account_id if claims else None,
     )
+
+
+def _limits(usage: AccountUsage) -> dict[str, RateLimitSnapshot]:
+    """Return the limits by their ids, those of the usual models first, as they are shown."""
+    plan = plan_type(usage.plan) if usage.plan else None
+    return {
+        limit.id: RateLimitSnapshot(
+            limit_id=limit.id,
+            limit_name=limit.name,
+            primary=_limit_window(limit.primary),
+            secondary=_limit_window(limit.secondary),
+            credits=_credits(usage.credits) if place == 0 else None,
+            plan_type=plan,
+        )
+        for place, limit in enumerate(usage.limits)
+    }
+
+
+def _limit_window(window: UsageWindow | None) -> RateLimitWindow | None:
+    if window is None:
+        return None
+    return RateLimitWindow(
+        used_percent=window.used_percent, window_duration_mins=window.minutes, resets_at=window.resets_at
+    )
+
+
+def _credits(credits: Credits | None) -> Json:
+    if credits is None:
+        return None
+    return {"hasCredits": credits.has_credits, "unlimited": credits.unlimited, "balance": credits.balance}
 
 
 def _account(accounts: Accounts, method: AuthMethod | None) -> wire.Account | None:
