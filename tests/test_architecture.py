@@ -326,6 +326,7 @@ LATE_IMPORTS = {
     "app_server.shared": "a server that clients share, and commands about it",
     "app_server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
     "app_server.commands": "argparse, which a server that is started as editors do does without",
+    "app_server.core.auth.account_usage": "only where a client asks how much of a ChatGPT account is used up",
     "app_server.core.auth.browser": "the same as the issuer",
     "app_server.core.auth.issuer": "only to log in, to refresh a login, to log out",
     "app_server.core.auth.login": "only where somebody logs in",
@@ -1149,6 +1150,7 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     libraries = "argparse difflib html jsonschema tomlkit app_server.commands"
     rare = {
         *libraries.split(),
+        "app_server.core.auth.account_usage",
         "app_server.core.auth.issuer",
         "app_server.core.auth.login",
         "app_server.core.auth.mcp_tokens",

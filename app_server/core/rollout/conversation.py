@@ -23,7 +23,7 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout.codex_openings import without_openings
 from app_server.core.rollout.codex_words import GOAL_KINDS, goal_in, meta_in_our_words, with_whole_name
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
-from app_server.core.rollout.item_lines import ITEM_COMPLETED, is_damaged, item_of_line
+from app_server.core.rollout.item_lines import BY_CRASH, ITEM_COMPLETED, is_damaged, item_of_line
 from app_server.core.rollout.journal import NOTHING, Leftover, leftover_of
 from app_server.core.rollout.lines import (
     parse_event_msg,
@@ -249,7 +249,8 @@ class _Collector:
                 payload = record.value() or {}
                 item = item_of_line(record.name, payload)
                 self.damaged_messages += item is None and is_damaged(record.name, payload)
-                yield from () if payload.get("cut") is True else _messages_of_item(item)
+                hidden = payload.get("cut") is True and payload.get(BY_CRASH) is not True
+                yield from () if hidden else _messages_of_item(item)
             elif (event := _message(record)) is not None:
                 yield event
 

@@ -21,6 +21,9 @@ ITEM_COMPLETED: Final = "item_completed"
 TURN_ITEM: Final = "turn_item"
 """The kind of a line that holds an item, where the file is not of the paginated form."""
 
+BY_CRASH: Final = "by_crash"
+"""A member of a line about an item that was cut: a crash cut it, no interrupt, so the conversation API shows it."""
+
 KNOWN: Final = {
     **{name: name for name in ("UserMessage", "AgentMessage", "Plan", "Reasoning", "CommandExecution")},
     **{name: name for name in ("FileChange", "McpToolCall", "DynamicToolCall", "WebSearch", "ImageView")},

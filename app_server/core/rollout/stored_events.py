@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from app_server.core.rollout.item_lines import ITEM_COMPLETED, TURN_ITEM, item_line
+from app_server.core.rollout.item_lines import BY_CRASH, ITEM_COMPLETED, TURN_ITEM, item_line
 from app_server_protocol.base import tag_of
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
@@ -147,8 +147,8 @@ def cut_item_events(
     """Return the lines for an item that a crash cut off: unlike one that an interrupt cut off, older readers are shown
     it too, because the history has it. `paginated`: as of `stored_events`."""
     if paginated is not None:
-        line = _bare(ITEM_COMPLETED, item_line(paginated, turn_id, (started_ms, 0), item, cut=True))
-        return [line, *_for_older_readers(item)]
+        line = item_line(paginated, turn_id, (started_ms, 0), item, cut=True)
+        return [_bare(ITEM_COMPLETED, {**line, BY_CRASH: True}), *_for_older_readers(item)]
     older = legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
     whole = {"turn_id": turn_id, "started_at_ms": started_ms, "cut": True, "item": items.item_to_value(item)}
     return [*(_stored(each, {"item_id": item.id}) for each in older), _bare(TURN_ITEM, whole)]

@@ -55,9 +55,13 @@ THOUGHT = items.Reasoning("r", (), show_content=True)
 class Server:
     """A conversation that is stored as an outbox stores it, and whose server dies."""
 
-    def __init__(self, home: Path, *, identity: bool = True, disk: DiskCalls = REAL_DISK) -> None:
+    def __init__(
+        self, home: Path, *, identity: bool = True, paginated: bool = False, disk: DiskCalls = REAL_DISK
+    ) -> None:
         self.path, self.identity = new_rollout_path(home, MOMENT, THREAD), identity
-        self.writer = RolloutWriter.create(self.path, now, [meta()], disk)
+        self.paginated = str(THREAD) if paginated else None
+        first = meta(history_mode="paginated") if paginated else meta()
+        self.writer = RolloutWriter.create(self.path, now, [first], disk, paginated=self.paginated)
         self.text = OpenTexts()
         words = items.UserMessage("u", (TextInput(text="question"),))
         self.writer.append([user("question")])
@@ -67,7 +71,7 @@ class Server:
     def emit(self, *inner: EngineEvent, keep: bool = True) -> None:
         for each in inner:
             self.text.take([event(each)], identity=self.identity)
-            self.writer.append(stored_events(event(each), identity=self.identity))
+            self.writer.append(stored_events(event(each), identity=self.identity, paginated=self.paginated))
         if keep:
             self.keep()
 
@@ -125,9 +129,17 @@ def shown(path: Path) -> list[items.Item]:
     return stored[1:]
 
 
-@pytest.mark.parametrize("identity", [True, False])
-def test_a_message_that_was_streaming_is_shown_and_remembered(tmp_path: Path, identity: bool) -> None:
-    server = Server(tmp_path, identity=identity)
+def messages_of(path: Path) -> list[str]:
+    """What the conversation API shows of the agent."""
+    found = read_rollout(path, messages=True).messages
+    return [each.message for each in found if isinstance(each, AgentMessageEvent)]
+
+
+@pytest.mark.parametrize(("identity", "paginated"), [(True, False), (False, False), (True, True)])
+def test_a_message_that_was_streaming_is_shown_and_remembered(
+    tmp_path: Path, identity: bool, paginated: bool
+) -> None:
+    server = Server(tmp_path, identity=identity, paginated=paginated)
     server.emit(begins(items.AgentMessage("first", ())), ends(items.AgentMessage("first", ("done",))))
     server.emit(begins(MESSAGE))
     server.say("Hel", "lo ", "wörld", "\ud800")
@@ -135,16 +147,26 @@ def test_a_message_that_was_streaming_is_shown_and_remembered(tmp_path: Path, id
     before = path.read_bytes(), journal_path(path).read_bytes()
     text = "Hello wörld\ud800"
     assert last_turn(path).items[-1].item == items.AgentMessage("m", (text,))
+    assert messages_of(path) == ["done", text]
     assert (path.read_bytes(), journal_path(path).read_bytes()) == before, "reading changes no file"
     assert [each.text for each in shown(path) if isinstance(each, items.AgentMessage)] == ["done", text]
     assert history(path) == ["question", text], "what was done is recorded with its reply"
-    messages = read_rollout(path, messages=True).messages
-    assert [each.message for each in messages if isinstance(each, AgentMessageEvent)] == ["done", text]
-    assert isinstance(messages[-1], TurnAbortedEvent)
+    assert messages_of(path) == ["done", text]
+    assert isinstance(read_rollout(path, messages=True).messages[-1], TurnAbortedEvent)
 
 
-def test_reasoning_is_shown_by_its_parts_and_the_model_is_not_sent_it(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+@pytest.mark.parametrize("paginated", [False, True])
+def test_the_conversation_api_shows_no_message_that_an_interrupt_cut(tmp_path: Path, paginated: bool) -> None:
+    server = Server(tmp_path, paginated=paginated)
+    server.emit(begins(MESSAGE), replace(ends(replace(MESSAGE, content=("half",))), cut=True))
+    assert messages_of(server.dies()) == []
+
+
+@pytest.mark.parametrize("paginated", [False, True])
+def test_reasoning_is_shown_by_its_parts_and_the_model_is_not_sent_it(
+    tmp_path: Path, paginated: bool
+) -> None:
+    server = Server(tmp_path, paginated=paginated)
     server.emit(begins(THOUGHT))
     server.emit(events.ReasoningSummaryDelta("r", 0, "one"), events.ReasoningTextDelta("r", 0, "raw"))
     server.emit(events.ReasoningSummaryDelta("r", 1, "two"), events.ReasoningSummaryDelta("r", 1, "!"))
