@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 from app_server.places.locks import is_held
 from app_server.places.socket_place import SocketPlace
 
+MOST_SIGNED = 200
+"""Bytes that a server writes into its lock."""
+
 MOST_SAID = 1 << 16
 """Bytes of what a server leaves for people."""
 
@@ -87,6 +90,14 @@ def _said(path: str) -> dict[str, Any]:
         if isinstance(said, dict):
             return said
     return {}
+
+
+def signature(place: SocketPlace) -> str:
+    """Return what the server that holds the place says in its lock: `pid 1, 0.60.0`. Empty where none holds it."""
+    with suppress(OSError):
+        if is_held(place.server_lock):
+            return read_beginning(place.server_lock, MOST_SIGNED).decode(errors="replace").strip()
+    return ""
 
 
 def read_beginning(path: str, most: int) -> bytes:

@@ -67,6 +67,13 @@ class ProxyRefused(Exception):
     """The server does not serve this proxy; the text is a clause that says why."""
 
 
+class NoAnswer(ProxyRefused):
+    """The server says nothing in time: it hangs, or is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the server there does not answer within {ANSWERS_WITHIN:g} s")
+
+
 def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _socket.socket:
     """Return a connection on which the preface was accepted.
 
@@ -131,7 +138,7 @@ def _connect(connection: _socket.socket, address: str) -> None:
             raise NobodyListens from None
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise ProxyRefused(f"the server there does not answer within {ANSWERS_WITHIN:g} s") from None
+                raise NoAnswer from None
         time.sleep(PAUSE)
 
 
@@ -188,7 +195,7 @@ def ask(connection: _socket.socket, line: bytes, has_reason: Callable[[], bool] 
                 deadline += ANSWERS_WITHIN
                 continue
             if left <= 0 or len(answer) > MOST_OF_ANSWER:
-                raise ProxyRefused(f"the server there does not answer within {ANSWERS_WITHIN:g} s")
+                raise NoAnswer
             for _, events in waiting.poll(left * 1000):
                 if events & select.POLLOUT:
                     rest = rest[_sent(connection, rest) :]

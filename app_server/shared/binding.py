@@ -16,7 +16,7 @@ from pathlib import Path
 from app_server import __version__
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.places.locks import LockHeld, hold
-from app_server.places.looking import is_answered, read_beginning
+from app_server.places.looking import is_answered, signature
 from app_server.places.server_places import announce
 from app_server.places.socket_place import (
     SOCKET,
@@ -32,8 +32,6 @@ from app_server.shared.addresses import CannotListen
 BACKLOG = 4096
 """Connections that wait to be accepted; systems have a bound of their own."""
 
-MOST_SIGNED = 200
-"""Bytes that a server writes into its lock."""
 ATTEMPTS = 5
 
 
@@ -155,14 +153,9 @@ def hold_place(
     try:
         return HeldPlace(place, hold(place.server_lock, seconds), passed, home)
     except LockHeld:
-        raise CannotListen(f"{_holder(place.server_lock)} already listens on {place.socket}") from None
-
-
-def _holder(lock: str) -> str:
-    with suppress(OSError):
-        if who := read_beginning(lock, MOST_SIGNED).decode(errors="replace").strip():
-            return f"a server ({who})"
-    return "a server"
+        signed = signature(place)
+        who = f"a server ({signed})" if signed else "a server"
+        raise CannotListen(f"{who} already listens on {place.socket}") from None
 
 
 def _listen_privately(path: str) -> socket.socket:

@@ -10,6 +10,7 @@ import _socket
 import json
 import os
 import plistlib
+import re
 import select
 import signal
 import time
@@ -19,11 +20,13 @@ from typing import Any
 
 from app_server import __version__
 from app_server.places.home import home_folder
+from app_server.places.looking import signature
 from app_server.places.socket_place import SocketPlace, place_of_home
 from app_server.places.starting import StartFailed, server_command, start_server
 from app_server.proxy.meeting import (
     NUMBER,
     Left,
+    NoAnswer,
     NobodyListens,
     ProxyRefused,
     as_json,
@@ -170,10 +173,22 @@ class Daemon:
             line = ask(connection, (as_json({"preface": NUMBER, **question}) + "\n").encode())
         except (NobodyListens, Left):
             return None
+        except NoAnswer as error:
+            raise ProxyRefused(self._silent(error)) from None
         answer = json.loads(line)
         if not answer.get("ok"):
             raise ProxyRefused(str(answer.get("reason")))
         return connection, answer
+
+    def _silent(self, error: NoAnswer) -> str:
+        """Return a sentence about a server that hangs or was stopped. Nothing is killed by an id from a file: it may be
+        another process's by now.
+        """
+        signed = signature(self._place)
+        pid = re.match(r"pid (\d+)", signed)
+        if pid is None:
+            return str(error)
+        return f"{error}: it hangs or is stopped ({signed}); `kill -9 {pid[1]}` ends it; its log is {self._place.log}"
 
     def _tell(self, status: str, running: Mapping[str, Any] | None, **more: Any) -> None:
         answer: dict[str, Any] = {

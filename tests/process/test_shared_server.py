@@ -482,6 +482,19 @@ def test_the_daemon_says_what_it_did(shared: SharedHome) -> None:
     assert shared.daemon("stop") == (0, none)
 
 
+@pytest.mark.parametrize("words", [("stop",), ("stop", "--now"), ("status",), ("restart",)])
+def test_the_daemon_names_a_server_that_does_not_answer(shared: SharedHome, words: tuple[str, ...]) -> None:
+    with shared.server() as running:
+        running.listening_on(1)
+        running.process.send_signal(signal.SIGSTOP)
+        status, out, err = shared.run("daemon", *words)
+        assert (status, out) == (1, "")
+        said = "the server there does not answer within 2 s: it hangs or is stopped "
+        assert err.startswith(f"app-server daemon {words[0]}: {said}(pid {running.pid}, ")
+        assert f"; `kill -9 {running.pid}` ends it" in err
+        assert running.process.poll() is None
+
+
 def test_a_start_that_fails_shows_the_last_line_of_the_log(shared: SharedHome) -> None:
     shared.place.make_ready()
     Path(shared.place.socket).mkdir()

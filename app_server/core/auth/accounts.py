@@ -18,8 +18,8 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.lazy import Lazy
 
 if TYPE_CHECKING:
-    from app_server.core.auth.account_usage import AccountUsage
     from app_server.core.auth.login import DeviceLoginFlow, LoginAttempt, LoginFlow, McpLogins
+    from app_server.core.auth.usage_limits import AccountUsage
 
 # Most servers are logged in already.
 _OPEN_LOGIN: Lazy[Callable[..., Awaitable[LoginFlow]]] = Lazy(

@@ -8,16 +8,10 @@ from pathlib import Path
 import pytest
 
 from app_server.core.auth import credentials
-from app_server.core.auth.account_usage import (
-    AccountUsage,
-    Credits,
-    Limit,
-    UsageWindow,
-    ask_usage,
-    read_usage,
-)
+from app_server.core.auth.account_usage import ask_usage
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.credentials import StoredAuth, Tokens
+from app_server.core.auth.usage_limits import AccountUsage, Credits, Limit, UsageWindow, read_usage
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from app_server_protocol.structs import Json, replace

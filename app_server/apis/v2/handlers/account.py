@@ -31,7 +31,7 @@ from app_server_protocol.v2 import account as wire
 from app_server_protocol.v2.server import PlanType, RateLimitSnapshot, RateLimitWindow
 
 if TYPE_CHECKING:
-    from app_server.core.auth.account_usage import AccountUsage, Credits, UsageWindow
+    from app_server.core.auth.usage_limits import AccountUsage, Credits, UsageWindow
 
 logger = logging.getLogger(__name__)
 
