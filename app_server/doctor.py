@@ -42,7 +42,7 @@ from app_server.core.errors import AuthError, ConfigError, GitError, SandboxShor
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.find_git import find_git
 from app_server.core.git.run_git import run_git
-from app_server.core.http.lazy_http import LazyHttp
+from app_server.core.http.lazy_http import LazyProviderHttp
 from app_server.core.mcp.interfaces import McpRuntime
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.discovery import Discovery
@@ -226,7 +226,7 @@ class _Configured(Struct, frozen=True):
         except AuthError as error:
             advice = "log in again, or set OPENAI_API_KEY where the server is started"
             return [broken(f"provider {self.config.provider.id}", str(error), advice)]
-        http = LazyHttp(environment)
+        http = LazyProviderHttp(environment)
         try:
             return [
                 check_provider(self.config, each, environment, login, await self._ask(each, http, login))
@@ -241,7 +241,7 @@ class _Configured(Struct, frozen=True):
         return await auth.credentials() if self.online and needed else auth.stored_credentials()
 
     async def _ask(
-        self, provider: ProviderConfig, http: LazyHttp, login: Credentials | None
+        self, provider: ProviderConfig, http: LazyProviderHttp, login: Credentials | None
     ) -> ServedModels | ModelsUnknown | None:
         """Lists models, which costs nothing."""
         if not self.online:

@@ -79,7 +79,7 @@ def set_up_logging(environment: Mapping[str, str], write: Callable[[bytes], int]
     handler = NonBlockingHandler(write or _writer(2))
     handler.setFormatter(NumberingFormatter(FORMAT))
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for noisy in ("httpcore", "asyncio"):
+    for noisy in ("httpcore2", "httpx2", "asyncio"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from app_server import STORED_VERSION
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.http.exchange import Http
-from app_server.core.http.lazy_http import LazyHttp
+from app_server.core.http.lazy_http import LazyProviderHttp
 from app_server.core.opening import ProcessEnvironment
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server_protocol.ids import new_conversation_id
@@ -47,7 +47,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     monotonic: Callable[[], float] = time.monotonic
     random: Callable[[int], bytes] = os.urandom
     disk: DiskCalls = REAL_DISK
-    http: Callable[[Mapping[str, str]], ModelHttp] = LazyHttp
+    http: Callable[[Mapping[str, str]], ModelHttp] = LazyProviderHttp
     """Opens connections for a user's environment."""
     runner: Callable[..., CommandRunner] = CommandRunner
     """Takes what `CommandRunner` takes."""

@@ -189,7 +189,7 @@ WIRE = (
 )
 """What goes over the wire and how, which the engine does not know."""
 
-EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
+EFFECTS = {"anyio", "asyncio", "httpcore2", "httpx2", "socket", "subprocess"}
 
 PURE = (
     "app_server.apis.acp.approvals",
@@ -373,6 +373,7 @@ LATE_IMPORTS = {
     "app_server.apis.v2.questions": "with the first question to the client",
     "app_server.apis.v2.routes": "only for clients that speak the thread API",
     "app_server.core.http.transport": "with the first request to a model",
+    "app_server.core.http.client": "with the first other request; httpx2 takes a part of each first turn",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
     "grpc": "not always installed",
     "opentelemetry.exporter.otlp.proto.grpc": "the same",

@@ -66,7 +66,16 @@ OTHER_PROGRAMS = (
 """Modules below these that run in processes of their own, or are an extra that settings switch on (telemetry)."""
 
 LIBRARIES = (
-    *("anyio._backends._asyncio", "encodings.idna", "h11", "httpcore", "jsonschema", "pydantic", "tomlkit"),
+    *(
+        "anyio._backends._asyncio",
+        "encodings.idna",
+        "h11",
+        "httpcore2",
+        "httpx2",
+        "jsonschema",
+        "pydantic",
+        "tomlkit",
+    ),
     *("tree_sitter", "tree_sitter_bash", "ctypes", "difflib", "hashlib", "sqlite3", "ssl", "tempfile"),
 )
 """What is imported inside of functions, here and in libraries."""

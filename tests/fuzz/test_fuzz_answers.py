@@ -12,13 +12,13 @@ from types import FrameType
 
 import anyio
 import anyio.lowlevel
-import httpcore
+import httpcore2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.core.errors import ModelError, StreamDisconnected
-from app_server.core.http import sse, transport
+from app_server.core.http import content, sse
 from app_server.core.http.transport import HttpcoreResponse
 from app_server.core.model import payload, stream
 from app_server.core.model.chat_reader import ChatDecoder
@@ -67,7 +67,7 @@ async def hear(header: str, body: Sequence[bytes], *, chat: bool) -> Heard:
 
     heard = Heard()
     headers = [("content-encoding", header)] if header else []
-    answer = HttpcoreResponse(httpcore.Response(200, headers=headers, content=wire()))
+    answer = HttpcoreResponse(httpcore2.Response(200, headers=headers, content=wire()))
     async with aclosing(answer.chunks()) as pieces:
         events = EventStream(_bounded(pieces), ChatDecoder(live=True) if chat else ResponsesDecoder(), [])
         try:
@@ -219,7 +219,7 @@ def watched(bomb: Bomb, *, chat: bool, memory: bool) -> tuple[Heard, Work]:
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small part of what is taken really, so that many can be tried."""
-    monkeypatch.setattr(transport, "UNQUESTIONED_BYTES", REFUSED_AFTER)
+    monkeypatch.setattr(content, "UNQUESTIONED_BYTES", REFUSED_AFTER)
     monkeypatch.setattr(stream, "MAX_ANSWER_BYTES", 2 * BLOCK_BYTES)
     monkeypatch.setattr(payload, "MAX_ITEM_BYTES", REFUSED_AFTER)
     monkeypatch.setattr(payload, "MAX_ITEMS", 1000)

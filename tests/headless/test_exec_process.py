@@ -34,7 +34,7 @@ NOISE = """\
 import os, sys
 
 def hook(event, arguments):
-    if event == "import" and arguments[0] == "httpcore":
+    if event == "import" and arguments[0] == "httpcore2":
         print("stray print", flush=True)
         os.write(1, b"stray write\\n")
 
@@ -97,7 +97,7 @@ async def test_no_module_comes_from_the_workspace(tmp_path: Path) -> None:
     """Commands of the turn may write there, and a module is imported with its first use."""
     workspace = tmp_path / "workspace"
     make_folders(tmp_path)
-    for name in ("httpcore", "tree_sitter", "jsonschema"):
+    for name in ("httpcore2", "tree_sitter", "jsonschema"):
         (workspace / f"{name}.py").write_text(f"open({str(tmp_path / 'taken')!r}, 'w')")
     model = ScriptedModel([reply(script("true")), reply(says("one"))])
     async with serving_model(model, tmp_path, {}) as environment:

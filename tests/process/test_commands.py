@@ -273,7 +273,7 @@ async def test_settings_hold_before_and_after_the_subcommand(arguments: str, tmp
         assert server.process.returncode == 0
 
 
-@pytest.mark.parametrize("module", ["pydantic", "httpcore"])
+@pytest.mark.parametrize("module", ["pydantic", "httpcore2"])
 async def test_a_stray_print_does_not_reach_the_wire(module: str, tmp_path: Path) -> None:
     """At start-up, and when the model is first asked."""
     (tmp_path / "sitecustomize.py").write_text(NOISE.replace("{module}", module))

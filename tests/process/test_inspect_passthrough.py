@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-import httpx
+import httpx2
 import pytest
 
 from app_server.cli import main
@@ -126,7 +126,7 @@ def test_who_looks_at_a_file_leaves_at_once_though_its_page_is_open(tmp_path: Pa
     command = (SCRIPT, "inspect", "--open", str(tmp_path / "session"), "--url-file", str(url))
     running = subprocess.Popen(command, stderr=subprocess.PIPE)
     wait_until(url.exists)
-    with httpx.Client(base_url=url.read_text().strip(), trust_env=False, timeout=PATIENCE) as page:
+    with httpx2.Client(base_url=url.read_text().strip(), trust_env=False, timeout=PATIENCE) as page:
         view = page.post("sessions/0/views", json={}).json()["view"]
         with page.stream("GET", f"sessions/0/views/{view}/events") as stream:
             lines = stream.iter_lines()

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from app_server_protocol.structs import Json
@@ -192,7 +192,7 @@ def login_table(remote: ProtectedMcpServer) -> str:
 
 
 async def visit(url: str) -> int:
-    async with httpx.AsyncClient(trust_env=False) as browser:
+    async with httpx2.AsyncClient(trust_env=False) as browser:
         return (await browser.get(url)).status_code
 
 

@@ -103,7 +103,16 @@ def test_events_have_methods_of_their_own() -> None:
 
 
 def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
-    heavy = ["anyio", "httpx", "jsonschema", "mcp", "socket", "subprocess", "pydantic.json_schema"]
+    heavy = [
+        "anyio",
+        "httpcore2",
+        "httpx2",
+        "jsonschema",
+        "mcp",
+        "socket",
+        "subprocess",
+        "pydantic.json_schema",
+    ]
     script = f"""
 import sys
 import pydantic.main

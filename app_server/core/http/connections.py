@@ -1,14 +1,12 @@
-"""Connections for requests: the trusted certificates, a pool for each route (direct or through a proxy, clear or
-encrypted), and the network under them. Import late, because it imports httpcore.
+"""Connections for requests: a pool for each route (direct or through a proxy, clear or encrypted), and the network
+under them. Import late, because it imports httpcore2.
 
-Certificates come from the given environment only; `ssl.create_default_context` would read the one of the process.
-httpcore writes the head and the body of a request separately, which costs two packets and two wakeups on each side; the
-network sends them together.
+httpcore2 writes the head and the body of a request separately, which costs two packets and two wakeups on each side;
+the network sends them together.
 """
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import ssl
@@ -18,11 +16,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import anyio
-import certifi
-import httpcore
+import httpcore2
 
 from app_server.core.http.address import proxy_for
-from app_server.core.http.exchange import TrustUnavailable
+from app_server.core.http.trust import trust_store
 from app_server.core.threads import run_in_thread
 
 AT_ONCE_BYTES = 1 << 16
@@ -33,10 +30,10 @@ PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
-class GatheringStream(httpcore.AsyncNetworkStream):
+class GatheringStream(httpcore2.AsyncNetworkStream):
     """Buffers writes until the buffer is large or the client reads."""
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
         self._socket = stream.get_extra_info("socket")
         self._held: list[bytes] = []
@@ -51,13 +48,13 @@ class GatheringStream(httpcore.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         try:
             await self._flush(timeout)
-        except httpcore.WriteError:
-            pass  # a server that takes no more may have said why, which httpcore would read, too
+        except httpcore2.WriteError:
+            pass  # a server that takes no more may have said why, which httpcore2 would read, too
         return await self._stream.read(max_bytes, timeout)
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
+    ) -> httpcore2.AsyncNetworkStream:
         await self._flush(timeout)
         return GatheringStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
@@ -86,16 +83,16 @@ def _is_readable(connection: socket.socket | None) -> bool:
 
 
 CONNECTED: ContextVar[bool] = ContextVar("CONNECTED")
-"""Whether the request of the current task opened a connection. httpcore's own `trace` awaits a callback at each step to
-say as much.
+"""Whether the request of the current task opened a connection. httpcore2's own `trace` awaits a callback at each step
+to say as much.
 """
 
 
-class GatheringNetwork(httpcore.AsyncNetworkBackend):
-    """Connects as httpcore does, and sets `CONNECTED`."""
+class GatheringNetwork(httpcore2.AsyncNetworkBackend):
+    """Connects as httpcore2 does, and sets `CONNECTED`."""
 
     def __init__(self) -> None:
-        self._network = httpcore.AnyIOBackend()
+        self._network = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -104,7 +101,7 @@ class GatheringNetwork(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
+    ) -> httpcore2.AsyncNetworkStream:
         CONNECTED.set(True)
         return GatheringStream(
             await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
@@ -112,44 +109,6 @@ class GatheringNetwork(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await self._network.sleep(seconds)
-
-
-def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:
-    """Load the certificates that SSL_CERT_FILE and SSL_CERT_DIR name, and no others; else the system's, which may
-    hold a company's own, and the usual public ones. Takes tens of milliseconds: call it in a thread. Raises
-    TrustUnavailable.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    file, folder = env.get("SSL_CERT_FILE") or None, env.get("SSL_CERT_DIR") or None
-    if file is not None or folder is not None:
-        _load(context, file, folder)
-        return context
-    system = ssl.get_default_verify_paths()
-    file = system.openssl_cafile if os.path.isfile(system.openssl_cafile) else None
-    folder = system.openssl_capath if os.path.isdir(system.openssl_capath) else None
-    if file is not None or folder is not None:
-        context.load_verify_locations(cafile=file, capath=folder)
-    context.load_verify_locations(cafile=certifi.where())
-    return context
-
-
-def trusted_pem(env: Mapping[str, str]) -> bytes:
-    """Return the certificates as PEM, for libraries that make a context. Raises TrustUnavailable."""
-    found = trust_store(env).get_ca_certs(binary_form=True)
-    if not found:
-        raise TrustUnavailable(
-            "SSL_CERT_DIR alone is of no use here; name the certificates with SSL_CERT_FILE"
-        )
-    return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode()
-
-
-def _load(context: ssl.SSLContext, file: str | None, folder: str | None) -> None:
-    if folder is not None and not os.path.isdir(folder):
-        raise TrustUnavailable("SSL_CERT_DIR names no folder")
-    try:
-        context.load_verify_locations(cafile=file, capath=folder)
-    except (OSError, ValueError) as error:
-        raise TrustUnavailable("SSL_CERT_FILE names no file of certificates that can be read") from error
 
 
 MAX_IDLE_CONNECTIONS = 10
@@ -166,11 +125,11 @@ class RouteTable:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
-        self._routes: dict[tuple[bool, str | None], httpcore.AsyncConnectionPool] = {}
+        self._routes: dict[tuple[bool, str | None], httpcore2.AsyncConnectionPool] = {}
         self._trust: ssl.SSLContext | None = None
         self._opening = anyio.Lock()
 
-    async def find(self, url: str) -> httpcore.AsyncConnectionPool:
+    async def find(self, url: str) -> httpcore2.AsyncConnectionPool:
         """Return the pool for a URL. Raises ValueError where the proxy cannot be used, and TrustUnavailable."""
         encrypted = not url.lower().startswith("http://")
         proxy = proxy_for(url, self._env)
@@ -188,11 +147,11 @@ class RouteTable:
         for route in routes:
             await route.aclose()
 
-    async def _open(self, proxy: str | None, *, encrypted: bool) -> httpcore.AsyncConnectionPool:
+    async def _open(self, proxy: str | None, *, encrypted: bool) -> httpcore2.AsyncConnectionPool:
         if self._trust is None and (encrypted or (proxy or "").startswith("https:")):
             # It takes a tenth of a second; a plain connection needs none.
             self._trust = await run_in_thread(trust_store, self._env)
-        return httpcore.AsyncConnectionPool(
+        return httpcore2.AsyncConnectionPool(
             ssl_context=self._trust,
             proxy=named_proxy(proxy, self._trust),
             network_backend=GatheringNetwork(),
@@ -202,7 +161,7 @@ class RouteTable:
         )
 
 
-def named_proxy(url: str | None, trust: ssl.SSLContext | None) -> httpcore.Proxy | None:
+def named_proxy(url: str | None, trust: ssl.SSLContext | None) -> httpcore2.Proxy | None:
     """Return the proxy at an address; None for no address. Raises ValueError where that is none."""
     if url is None:
         return None
@@ -210,5 +169,5 @@ def named_proxy(url: str | None, trust: ssl.SSLContext | None) -> httpcore.Proxy
     if not parts.hostname or parts.scheme not in PROXY_SCHEMES:
         raise ValueError("not the address of a proxy")
     auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-    plain = httpcore.URL(scheme=parts.scheme, host=parts.hostname, port=parts.port, target="/")
-    return httpcore.Proxy(url=plain, auth=auth, ssl_context=trust if parts.scheme == "https" else None)
+    plain = httpcore2.URL(scheme=parts.scheme, host=parts.hostname, port=parts.port, target="/")
+    return httpcore2.Proxy(url=plain, auth=auth, ssl_context=trust if parts.scheme == "https" else None)

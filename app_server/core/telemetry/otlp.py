@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 from collections.abc import Mapping, Sequence
 
-import httpcore
+import httpx2
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]  # has no stubs
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
@@ -20,9 +21,9 @@ from opentelemetry.sdk.resources import Resource
 
 from app_server.core.config.types import OtelConfig, OtelExporter, OtelProtocol
 from app_server.core.http.address import address, proxy_for
-from app_server.core.http.connections import named_proxy, trust_store, trusted_pem
+from app_server.core.http.client import authentication, built_request, no_cookies
 from app_server.core.http.exchange import HttpRequest
-from app_server.core.http.transport import UNUSABLE, built_request
+from app_server.core.http.trust import trust_store, trusted_pem
 from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
@@ -73,10 +74,15 @@ class HttpLogExporter(LogRecordExporter):
 
     def __init__(self, config: OtelConfig, env: Mapping[str, str]) -> None:
         self._config, self._url = config, config.endpoint or ""
-        self._address, proxy = address(self._url), proxy_for(self._url, env)
-        encrypted = self._address.scheme == "https" or (proxy or "").startswith("https:")
-        trust = trust_store(env) if encrypted else None
-        self._connections = httpcore.ConnectionPool(ssl_context=trust, proxy=named_proxy(proxy, trust))
+        proxy = proxy_for(self._url, env)
+        encrypted = address(self._url).scheme == "https" or (proxy or "").startswith("https:")
+        # A context without certificates stands where none are needed; httpx2 would load those of the process.
+        trust = trust_store(env) if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            transport = httpx2.HTTPTransport(verify=trust, trust_env=False, proxy=_httpx_proxy(proxy, trust))
+        except ImportError as error:
+            raise ValueError("a SOCKS proxy needs the package socksio") from error
+        self._client = httpx2.Client(transport=transport, trust_env=False, cookies=no_cookies())
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         protocol, logs = self._config.protocol, encode_logs(batch)
@@ -90,13 +96,14 @@ class HttpLogExporter(LogRecordExporter):
             header_seconds=SEND_SECONDS,
         )
         try:
-            response = self._connections.handle_request(built_request(request, self._address, SEND_SECONDS))
+            built = built_request(request, SEND_SECONDS)
+            response = self._client.send(built, stream=True, auth=authentication(built))
             response.close()
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, *UNUSABLE):
+        except (httpx2.TransportError, ValueError):
             log.warning("telemetry could not be sent: the collector cannot be reached")
             return LogRecordExportResult.FAILURE
-        if not 200 <= response.status < 300:
-            log.warning("telemetry could not be sent: the collector answered %d", response.status)
+        if not response.is_success:
+            log.warning("telemetry could not be sent: the collector answered %d", response.status_code)
             return LogRecordExportResult.FAILURE
         return LogRecordExportResult.SUCCESS
 
@@ -104,7 +111,17 @@ class HttpLogExporter(LogRecordExporter):
         return True
 
     def shutdown(self) -> None:
-        self._connections.close()
+        self._client.close()
+
+
+def _httpx_proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
+    """Return the proxy at an address; None for no address. Raises ValueError where that is none."""
+    if url is None:
+        return None
+    try:
+        return httpx2.Proxy(url, ssl_context=trust if url.startswith("https:") else None)
+    except httpx2.InvalidURL as error:
+        raise ValueError("not the address of a proxy") from error
 
 
 def _grpc_exporter(config: OtelConfig, env: Mapping[str, str]) -> LogRecordExporter:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
-import httpx
+import httpx2
 import pytest
 
 from app_server.core.auth.auth_manager import AuthManager
@@ -41,12 +41,12 @@ class Attempt:
 
     async def visit(
         self, path: str, query: dict[str, str] | None = None, headers: dict[str, str] | None = None
-    ) -> httpx.Response:
-        async with httpx.AsyncClient(trust_env=False) as browser:
+    ) -> httpx2.Response:
+        async with httpx2.AsyncClient(trust_env=False) as browser:
             url = f"http://127.0.0.1:{self.flow.port}{path}"
             return await browser.get(url, params=query, headers=headers)
 
-    async def come_back(self, **query: str) -> httpx.Response:
+    async def come_back(self, **query: str) -> httpx2.Response:
         """What the issuer's last page makes the browser ask for."""
         return await self.visit("/auth/callback", {"state": self.query["state"], "code": "the-code"} | query)
 
@@ -235,7 +235,7 @@ async def tolerant_visit(one: Attempt) -> None:
     """A browser whose server may go away."""
     try:
         await one.come_back()
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         pass
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 
 import anyio
-import httpx
+import httpx2
 import pytest
 
 from app_server.core.auth import login
@@ -44,7 +44,7 @@ async def log_in(
 ) -> LoginOutcome:
     logins = McpLogins(home, OAuthHttp({}), lambda: NOW, secrets.token_bytes)
     flow = await logins.open_login("remote", remote.mcp_url, scopes)
-    async with ending(flow) as ended, httpx.AsyncClient(trust_env=False) as browser:
+    async with ending(flow) as ended, httpx2.AsyncClient(trust_env=False) as browser:
         await browser.get(remote.browser(flow.auth_url, **answer))
     return ended[0]
 

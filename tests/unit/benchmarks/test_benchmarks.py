@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import anyio
-import httpx
+import httpx2
 import pytest
 
 from benchmarks import replies, shared
@@ -27,7 +27,7 @@ from benchmarks.turns import start
 
 async def asked(url: str) -> list[str]:
     """The types of the events of one reply."""
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False) as client:
         answer = await client.post(f"{url}/responses", content=b"x" * 100_000)
     lines = answer.text.splitlines()
     return [json.loads(line.removeprefix("data: "))["type"] for line in lines if line.startswith("data: ")]
@@ -61,7 +61,7 @@ async def test_a_long_stream_survives_being_cut_into_chunks() -> None:
 
 async def test_nothing_but_requests_for_a_reply_is_answered() -> None:
     model = PreparedModel()
-    async with model.serving() as url, httpx.AsyncClient(trust_env=False) as client:
+    async with model.serving() as url, httpx2.AsyncClient(trust_env=False) as client:
         assert (await client.get(f"{url}/models")).status_code == 404
     assert model.requests == 0
 

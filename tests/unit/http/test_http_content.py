@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.http import transport
+from app_server.core.http import content
 from app_server.core.http.address import address, origin
+from app_server.core.http.content import ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.http.transport import ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.core.threads import PIECE_BYTES
 
 
@@ -112,7 +112,7 @@ def test_one_encoding_that_is_known_at_most(encoding: str) -> None:
 
 @pytest.mark.parametrize("way", ["gzip", "deflate", "Deflate"])
 def test_a_body_that_expands_too_much_is_given_up(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "UNQUESTIONED_BYTES", 1_000_000)
+    monkeypatch.setattr(content, "UNQUESTIONED_BYTES", 1_000_000)
     sizes: list[int] = []
     with pytest.raises(ExpandsTooMuch):
         sizes.extend(map(len, ContentDecoder(way).feed(WAYS[way](bytes(50_000_000)))))

@@ -5,16 +5,15 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-import certifi
-import httpcore
+import httpcore2
 import pytest
 
-from app_server.core.http import connections
+from app_server.core.http import connections, trust
 from app_server.core.http.address import proxy_for
 from app_server.core.http.exchange import TrustUnavailable
 
 
-class Wire(httpcore.AsyncNetworkStream):
+class Wire(httpcore2.AsyncNetworkStream):
     """The other side; `broken` takes nothing."""
 
     def __init__(self, *, broken: bool = False, connection: socket.socket | None = None) -> None:
@@ -24,7 +23,7 @@ class Wire(httpcore.AsyncNetworkStream):
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if self.broken:
-            raise httpcore.WriteError("nobody reads")
+            raise httpcore2.WriteError("nobody reads")
         self.written.append((buffer, timeout))
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -32,7 +31,7 @@ class Wire(httpcore.AsyncNetworkStream):
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
+    ) -> httpcore2.AsyncNetworkStream:
         self.encrypted = True
         return self
 
@@ -212,22 +211,62 @@ ONE = "-----END CERTIFICATE-----\n"
 @pytest.fixture
 def one(tmp_path: Path) -> Path:
     """A file with one certificate in it."""
-    pem = Path(certifi.where()).read_text(encoding="utf-8")
+    pem = trust.trusted_pem({}).decode()
     file = tmp_path / "one.pem"
     file.write_text(pem[pem.index("-----BEGIN") : pem.index(ONE) + len(ONE)])
     return file
 
 
-def test_the_usual_ones_unless_the_user_names_others(one: Path) -> None:
-    assert len(connections.trust_store({}).get_ca_certs()) > 50
-    assert len(connections.trust_store({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_ca_certs()) > 50
-    assert len(connections.trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
-    assert connections.trust_store({"SSL_CERT_DIR": str(one.parent)}).get_ca_certs() == []
-    assert connections.trusted_pem({"SSL_CERT_FILE": str(one)}).count(b"BEGIN CERTIFICATE") == 1
+def test_those_of_the_system_unless_the_user_names_others(one: Path) -> None:
+    assert len(trust.trust_store({}).get_ca_certs()) > 50
+    assert len(trust.trust_store({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_ca_certs()) > 50
+    assert len(trust.trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
+    assert trust.trust_store({"SSL_CERT_DIR": str(one.parent)}).get_ca_certs() == []
+    assert trust.trusted_pem({"SSL_CERT_FILE": str(one)}).count(b"BEGIN CERTIFICATE") == 1
+
+
+def built_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have OpenSSL built for a system that keeps its certificates in a folder."""
+    paths = ssl.DefaultVerifyPaths("", "", "", str(folder / "cert.pem"), "", str(folder / "certs"))
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
+
+
+def test_a_python_that_was_built_for_another_system_finds_this_ones(
+    one: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built_for(one.parent, monkeypatch)
+    monkeypatch.setattr(trust, "BUNDLES", (str(one.parent / "none.pem"), str(one)))
+    assert len(trust.trust_store({}).get_ca_certs()) == 1
+    one.rename(one.parent / "cert.pem")
+    assert len(trust.trust_store({}).get_ca_certs()) == 1
+
+
+def test_a_system_without_certificates_is_told_what_to_install(
+    one: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built_for(one.parent, monkeypatch)
+    monkeypatch.setattr(trust, "BUNDLES", ())
+    (one.parent / "certs").mkdir()
+    with pytest.raises(TrustUnavailable, match="ca-certificates"):
+        trust.trust_store({})
+    assert len(trust.trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
+    one.rename(one.parent / "certs" / "01234567.0")
+    assert trust.trust_store({}).verify_mode is ssl.CERT_REQUIRED
+    with pytest.raises(TrustUnavailable, match="SSL_CERT_FILE"):
+        trust.trusted_pem({})
+
+
+def test_certificates_of_the_system_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built_for(tmp_path, monkeypatch)
+    (tmp_path / "cert.pem").write_text("nothing of the kind")
+    with pytest.raises(TrustUnavailable, match=r"cannot be read: .*cert\.pem"):
+        trust.trust_store({})
 
 
 def test_names_and_certificates_are_verified() -> None:
-    context = connections.trust_store({})
+    context = trust.trust_store({})
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
 
@@ -239,12 +278,12 @@ def test_what_cannot_be_read_is_not_replaced_by_anything(env: dict[str, str], tm
     (tmp_path / "empty").touch()
     named = {key: str(tmp_path / name) for key, name in env.items()}
     with pytest.raises(TrustUnavailable, match=next(iter(env))):
-        connections.trust_store(named)
+        trust.trust_store(named)
 
 
 def test_a_folder_alone_is_nothing_that_can_be_listed(tmp_path: Path) -> None:
     with pytest.raises(TrustUnavailable):
-        connections.trusted_pem({"SSL_CERT_DIR": str(tmp_path)})
+        trust.trusted_pem({"SSL_CERT_DIR": str(tmp_path)})
 
 
 def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -253,18 +292,18 @@ def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     monkeypatch.setenv("HTTPS_PROXY", "http://nowhere.test:1")
-    trust = connections.trust_store({})
-    assert len(trust.get_ca_certs()) > 50
-    assert not trust.keylog_filename
+    context = trust.trust_store({})
+    assert len(context.get_ca_certs()) > 50
+    assert not context.keylog_filename
     assert proxy_for("https://h.test/", {}) is None
     assert not keys.exists()
 
 
 def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> None:
-    trust = connections.trust_store({"SSL_CERT_FILE": str(one)})
-    proxy = connections.named_proxy("https://me:pass@p.test:1", trust)
+    context = trust.trust_store({"SSL_CERT_FILE": str(one)})
+    proxy = connections.named_proxy("https://me:pass@p.test:1", context)
     assert proxy is not None
-    assert proxy.ssl_context is trust
+    assert proxy.ssl_context is context
     assert proxy.auth == (b"me", b"pass")
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import httpx
+import httpx2
 import pytest
 
 from app_server.inspector.session_records import SessionHead, read_session
@@ -30,22 +30,22 @@ def recorded() -> EntryStore:
 
 
 @asynccontextmanager
-async def page(store: EntryStore | None = None, *command: str) -> AsyncIterator[httpx.AsyncClient]:
+async def page(store: EntryStore | None = None, *command: str) -> AsyncIterator[httpx2.AsyncClient]:
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             sessions = page_api.ShownSessions(store or recorded(), command, None)
-            transport = httpx.ASGITransport(page_server.page_app(sessions, GUARD, group))
-            async with httpx.AsyncClient(transport=transport, base_url=PAGE) as client:
+            transport = httpx2.ASGITransport(page_server.page_app(sessions, GUARD, group))
+            async with httpx2.AsyncClient(transport=transport, base_url=PAGE) as client:
                 yield client
 
 
-async def opened_view(client: httpx.AsyncClient, number: int = 0, **filter: Json) -> str:
+async def opened_view(client: httpx2.AsyncClient, number: int = 0, **filter: Json) -> str:
     """The address of a list."""
     view = (await client.post(f"sessions/{number}/views", json=filter)).json()["view"]
     return f"sessions/{number}/views/{view}"
 
 
-async def rows(client: httpx.AsyncClient, number: int = 0, **filter: Json) -> list[Json]:
+async def rows(client: httpx2.AsyncClient, number: int = 0, **filter: Json) -> list[Json]:
     """All rows of a session, without folded ones."""
     view = await opened_view(client, number, fold=False, **filter)
     return [line["row"] for line in (await client.get(f"{view}/lines?from=0&count=200")).json()["lines"]]
@@ -232,7 +232,7 @@ async def test_what_comes_is_streamed_until_nobody_looks(tmp_path: Path) -> None
 
     async def look() -> None:
         await known.wait()
-        async with httpx.AsyncClient(base_url=(tmp_path / "url").read_text().strip(), timeout=20) as client:
+        async with httpx2.AsyncClient(base_url=(tmp_path / "url").read_text().strip(), timeout=20) as client:
             view = await opened_view(client)
             async with client.stream("GET", f"{view}/events") as stream:
                 lines = stream.aiter_lines()

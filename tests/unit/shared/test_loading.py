@@ -53,7 +53,7 @@ def test_every_file_of_the_server_that_is_no_module_is_read_ahead() -> None:
     assert {str(Path(name).parent) for name in files if name.endswith(".md")} == {"context/instructions"}
 
 
-EXTRAS = ("ray", "rich", "prompt_toolkit", "starlette", "uvicorn", "opentelemetry", "shtab", "httpx")
+EXTRAS = ("ray", "rich", "prompt_toolkit", "starlette", "uvicorn", "opentelemetry", "shtab")
 
 LOADS = f"""
 import sys

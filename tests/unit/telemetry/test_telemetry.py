@@ -267,6 +267,16 @@ async def test_certificates_that_cannot_be_read_turn_it_off(
     assert "SSL_CERT_FILE names no file" in caplog.text
 
 
+async def test_a_socks_proxy_without_its_package_turns_it_off(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint="http://collector.test/v1/logs")
+    assert await open_export(settings, "1", lambda: NOW, {"all_proxy": "socks5://127.0.0.1:9"}) is None
+    assert "a SOCKS proxy needs the package socksio" in caplog.text
+
+
 @pytest.mark.parametrize("protocol", list(OtelProtocol))
 async def test_a_failing_collector_loses_only_its_events(
     collector: Collector, protocol: OtelProtocol
