@@ -56,8 +56,8 @@ _NO_MODEL: Final = (
     r"|\bnot a valid model\b|\b(?:no such|unknown|invalid) model\b"
 )
 """How local servers say in words only that they have no such model."""
-_WINDOW: Final = r"(?i)maximum context length (?:is|of) (\d[\d,]{2,11})\b|\bn_ctx\W{1,4}(\d{3,12})\b"
-"""How providers name the context window in words."""
+_WINDOW: Final = r"\bn_ctx\W{1,4}(\d{3,12})\b"
+"""How a gateway quotes the context window of llama.cpp in words."""
 
 LEAST_WINDOW: Final = 256
 """Tokens; no model has a smaller window."""
@@ -95,7 +95,7 @@ def window_in(error: Mapping[str, Json], message: str) -> int | None:
     """Return the context window in tokens that a refusal names; None if it names none."""
     said = count(error.get("n_ctx"))
     if said is None and (found := re.search(_WINDOW, message[: model_errors.LONGEST_EXCERPT])):
-        said = int((found[1] or found[2]).replace(",", ""))
+        said = int(found[1])
     return said if said is not None and said >= LEAST_WINDOW else None
 
 

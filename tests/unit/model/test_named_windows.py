@@ -31,11 +31,11 @@ LLAMA: Json = {
                 "message": "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
                 "type": "BadRequestError",
             },
-            8192,
+            None,
         ),
         (
             {"message": "maximum context length is 131,072 tokens", "code": "context_length_exceeded"},
-            131_072,
+            None,
         ),
         ({"message": 'litellm: {"type": "exceed_context_size_error", "n_ctx": 2048}, context size'}, 2048),
     ],
