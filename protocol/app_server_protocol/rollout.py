@@ -201,6 +201,8 @@ OLD_AGENTS_HEAD: Final = "<user_instructions>"
 USER_SHELL_HEAD: Final = "<user_shell_command>"
 SKILL_HEAD: Final = "<skill>\n"
 MENTION_HEAD: Final = "<mention>\n"
+REVIEW_HEAD: Final = "<user_action>"
+"""Of the message that tells the model what a review has found."""
 GOAL_HEAD: Final = '<codex_internal_context source="goal">\n'
 
 # Of developer messages:
@@ -210,7 +212,8 @@ CODEX_MODE_HEAD: Final = "<collaboration_mode>"
 """Of codex, about the same."""
 
 _HEADS: Final = (
-    *(ENVIRONMENT_HEAD, AGENTS_HEAD, OLD_AGENTS_HEAD, USER_SHELL_HEAD, SKILL_HEAD, MENTION_HEAD, GOAL_HEAD),
+    *(ENVIRONMENT_HEAD, AGENTS_HEAD, OLD_AGENTS_HEAD, USER_SHELL_HEAD, SKILL_HEAD, MENTION_HEAD, REVIEW_HEAD),
+    GOAL_HEAD,
 )
 
 

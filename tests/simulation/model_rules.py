@@ -33,6 +33,10 @@ class _Known:
     """What was done before a compaction."""
     gone: set[str] = field(default_factory=set)
     """What the request behind a compaction did not have any more."""
+    messages: list[str] = field(default_factory=list)
+    """Texts of the user's messages, oldest first."""
+    compacted: bool = False
+    """Whether a summary was asked for since the last request."""
 
 
 def model_rules(world: "SimWorld") -> list[str]:
@@ -52,6 +56,34 @@ def _said(world: "SimWorld", request: SimRequest) -> list[str]:
     """Return the words that people said, without those of the commands that they typed."""
     words = WORD.findall(" ".join(request.texts()))
     return [word for word in words if word not in world.record.own_commands]
+
+
+def _messages(world: "SimWorld", request: SimRequest) -> list[str]:
+    """Return the texts of messages in which people said a word."""
+    texts = (
+        "\n".join(part["text"] for part in item["content"] if "text" in part)
+        for item in request.input
+        if item["type"] == "message" and item["role"] == "user"
+    )
+    return [text for text in texts if set(WORD.findall(text)) - world.record.own_commands]
+
+
+def _kept(world: "SimWorld", before: _Known, now: _Known) -> set[str]:
+    """Return the words that a compaction keeps: those of the newest messages which fit into an eighth of a small
+    context window.
+    """
+    window = world.habits.context_window
+    if window is None:
+        return before.words
+    kept: set[str] = set()
+    left = window // 8
+    newer = [text for text in now.messages if text not in before.messages]
+    for text in reversed([*before.messages, *newer]):
+        left -= -(-len(text.encode("utf-8", "replace")) // 4)
+        if left < 0:
+            break
+        kept.update(WORD.findall(text))
+    return kept & before.words
 
 
 def _unheard(world: "SimWorld") -> Iterator[str]:
@@ -114,6 +146,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
                 each.summarised |= each.done
                 each.done.clear()
                 each.late.clear()
+                each.compacted = True
             # What was before the request the client may be told after it.
             read = [
                 each
@@ -129,7 +162,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             continue
         words = set(_said(world, request))
         done = request.reply_marks() | record.own_commands.intersection(WORD.findall(str(request.texts())))
-        now = _Known(request.server, words, done)
+        now = _Known(request.server, words, done, messages=_messages(world, request))
         if before is not None and request.thread not in record.reverted:
             yield from (
                 f"model request {n} {problem}" for problem in _differences(world, before, request, now)
@@ -148,7 +181,7 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
         # What a client was told before a crash is kept for a server that follows.
         told = world.record.told_done if not world.loses_lines else ()
         expected = {mark for mark in before.done if (request.thread, mark) in told}
-    elif missing := before.words - now.words:
+    elif missing := (_kept(world, before, now) if before.compacted else before.words) - now.words:
         yield f"leaves out what was said: {sorted(missing)}"
     if missing := expected - now.done:
         yield f"leaves out what was done: {sorted(missing)}"

@@ -125,9 +125,19 @@ class ModelFacts:
             yield from (self._shown(each) for each in self._served.models)
         elif self.provider.id == ANTHROPIC:
             yield from self._of_catalogue("claude-")
+        elif self._is_gateway:
+            yield from self._of_catalogue()
         for name in has_table:
             own = self._config.models.tables[name].get("visibility")
             yield replace(self.row(name), slug=name, visibility=own)
+
+    @property
+    def _is_gateway(self) -> bool:
+        """Return whether the provider speaks the Responses API and answered with an empty list: most of these forward
+        to OpenAI, and editors need more than one model to choose from.
+        """
+        asked = bool(self._served.asked) and self._served.kind in ("any", "openai")
+        return asked and self.provider.wire_api is WireApi.RESPONSES
 
     def _of_catalogue(self, begins: str = "") -> Iterable[ModelRow]:
         """Yield rows of the catalogue, in order; those that a login is served in their place."""

@@ -93,8 +93,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether thoughts stand in `<think>` tags: `none`, `closed`, `open`."""
     custom_tools: bool = True
     """Whether the Responses API of the provider takes tools of free text."""
-    web_search: bool = False
-    """Whether the provider searches the web by itself."""
+    web_search: bool = True
+    """Whether the provider searches the web by itself, where the user has switched that on."""
     store_items: bool = False
     """Whether the provider keeps the items of a conversation and wants their ids back."""
     responses_only: bool = False

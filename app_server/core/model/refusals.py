@@ -95,9 +95,11 @@ _FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
     (r"(?i)unknown variant `developer`|role.{0,80}developer|developer.{0,80}role", {"role": "system"}),
     (r"(?i)unexpected role .?user.? after role .?tool", {"after_tool": "assistant"}),
     (
-        r"(?i)only .{0,12}type.{0,6}function.{0,8}tools|custom.{0,20}tool|tool.{0,30}type.{0,20}custom",
-        {"custom_tools": False},
+        r"(?i)only .{0,12}type.{0,6}function.{0,8}tools|type.{0,12} tools? must be .{0,4}function"
+        r"|tools?.{0,20}type.{0,40}(?:must be|expected|should be) .{0,10}function",
+        {"custom_tools": False, "web_search": False},
     ),
+    (r"(?i)custom.{0,20}tool|tool.{0,30}type.{0,20}custom", {"custom_tools": False}),
     (r"(?i)web_search", {"web_search": False}),
     (r"(?i)tool.?call.?id.{0,120}(?:length (?:of )?9|9 characters|a-z, A-Z, 0-9)", {"tool_ids": "nine"}),
     (

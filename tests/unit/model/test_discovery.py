@@ -426,3 +426,14 @@ async def test_a_server_that_is_down_is_no_list() -> None:
     for provider in (custom(), BUILT_IN["ollama"], BUILT_IN["lmstudio"]):
         found = await Discovery(provider, Down({}), env={}, identity=IDENTITY).ask()
         assert found == ModelsUnknown("Connection refused", unreachable=True)
+
+
+async def test_an_empty_list_over_responses_is_a_gateway_whose_menu_has_the_catalogue() -> None:
+    empty: Json = {"object": "list", "data": [], "models": []}
+    for wire, more in ((WireApi.RESPONSES, True), (WireApi.CHAT, False)):
+        mine = replace(custom(), wire_api=wire)
+        served = replace(await learn(mine, Server({"GET /v1/models": empty})), asked=1.0)
+        facts = ModelFacts(config_of(mine, "mock-model"), served)
+        assert facts.names()[0] == facts.default() == "mock-model"
+        assert ("gpt-6.2-sol" in facts.names()) is more
+        assert ModelFacts(config_of(mine, "mock-model")).names() == ["mock-model"]  # not asked yet

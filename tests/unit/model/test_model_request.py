@@ -177,10 +177,10 @@ def test_a_schema_for_the_answer() -> None:
 def test_all_kinds_of_tools() -> None:
     tools: list[ToolSpec] = [LocalShellTool(), PATCH, WebSearchTool(), SHELL]
     kinds = [tool["type"] for tool in responses(prompt(tools=tools))["tools"]]
-    assert kinds == ["local_shell", "custom", "function"]
-    searching = ResponsesWriter().body(prompt(tools=tools), settings(), Quirks(web_search=True))
-    kinds = [tool["type"] for tool in json.loads(searching)["tools"]]
     assert kinds == ["local_shell", "custom", "web_search", "function"]
+    searchless = ResponsesWriter().body(prompt(tools=tools), settings(), Quirks(web_search=False))
+    kinds = [tool["type"] for tool in json.loads(searchless)["tools"]]
+    assert kinds == ["local_shell", "custom", "function"]
     assert responses(prompt(tools=[PATCH]))["tools"] == [
         {"type": "custom", "name": "apply_patch", "description": "Patches.", "format": {"type": "grammar"}}
     ]

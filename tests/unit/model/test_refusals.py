@@ -33,7 +33,8 @@ def error(message: str, param: str | None = None) -> str:
         ),
         (error("unknown variant `developer`, expected one of `system`, `user`"), {"role": "system"}),
         (error("Unexpected role 'user' after role 'tool'"), {"after_tool": "assistant"}),
-        (error('Only `type:"function"` tools are supported'), {"custom_tools": False}),
+        (error('Only `type:"function"` tools are supported'), {"custom_tools": False, "web_search": False}),
+        (error("'type' of tool must be 'function'"), {"custom_tools": False, "web_search": False}),
         (
             error("Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."),
             {"tool_ids": "nine"},
