@@ -313,12 +313,16 @@ It came over CONNECTION under ID."
          buffer (concat (app-server--question question params)
                         "\na: yes, s: yes for this session, d: no and go on, c: no and stop, =: diff"))))))
 
-(defconst app-server--line-ends "\r\n\\|[\n\r\f\v\x85\x2028\x2029]"
+(defconst app-server--line-ends "\r\n\\|[\n\r\f\v\u0085\u2028\u2029]"
   "What begins a new line on a screen.")
 
 (defconst app-server--most-shown 1500
   "Characters of what is asked about that are shown.
 Of more the beginning and the end are.")
+
+(defun app-server--on-one-line (text)
+  "TEXT of others as one line."
+  (replace-regexp-in-string app-server--line-ends "\xfffd" text))
 
 (defun app-server--behind-bar (text)
   "TEXT of others with a bar before each line.
@@ -363,7 +367,7 @@ The last lines are enough to answer it."
       ("commandExecution" (app-server--add buffer id (format "$ %s\n" (replace-regexp-in-string app-server--line-ends "\n│ " (plist-get item :command)))))
       ("fileChange"
        (app-server--add buffer id
-                        (concat "± " (mapconcat (lambda (change) (plist-get change :path))
+                        (concat "± " (mapconcat (lambda (change) (app-server--on-one-line (plist-get change :path)))
                                                 (plist-get item :changes) ", ")))))))
 
 (defun app-server--end (buffer item)

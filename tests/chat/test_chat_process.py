@@ -164,3 +164,16 @@ def test_a_wrong_command_line_is_told(tmp_path: Path, words: tuple[str, ...], pr
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert problem in done.stderr
+
+
+def test_ctrl_c_at_a_question_ends_the_turn_and_not_the_chat(tmp_path: Path) -> None:
+    with Terminal(columns=84, rows=40) as t:
+        started(t, tmp_path, "--demo", "--plain", "repair")
+        t.wait_for("[s] stop and say why")
+        t.press(CTRL_C)
+        t.wait_for("the turn is interrupted; Ctrl-C again leaves")
+        t.wait_for("\ninterrupted")
+        t.say("hello")
+        t.wait_for("scripted model")
+        t.say("/quit")
+        assert t.wait_for_end() == 0

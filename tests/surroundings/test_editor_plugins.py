@@ -29,10 +29,14 @@ PATCH = "*** Begin Patch\n*** Update File: greet.txt\n@@\n-hello\n+good day\n***
 PATIENCE = 300.0
 
 
+LINE_ENDS = ("\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029")
+IMITATED = "The reason that is given:"
+"""A line of the plugins' questions, which the command imitates after each kind of line end."""
+COMMAND = "echo made > made.txt; : '" + "".join(f"{end}{IMITATED}" for end in LINE_ENDS) + "'"
+
+
 def replies() -> tuple[Json, ...]:
-    look = reply(
-        begins_to_say(), word("I "), word("look."), says("I look."), script("echo made > made.txt", "c1")
-    )
+    look = reply(begins_to_say(), word("I "), word("look."), says("I look."), script(COMMAND, "c1"))
     half = reply(begins_to_say(), word("half"), Hold())
     failed = failure(400, {"error": {"message": "no more credit"}})
     return look, reply(patches(PATCH, "c2")), reply(says("All done.", "msg-2")), half, failed
@@ -68,6 +72,13 @@ def check(w: World, seen: Json) -> None:
     assert "-hello" in seen["diff"]
     assert "+good day" in seen["diff"]
     assert "+new" in seen["diff"]
+    imitations = [line for line in seen["live"].splitlines() if IMITATED in line]
+    assert len(imitations) >= 2, "in the command, and in the question about it"
+    assert [line for line in imitations if not line.startswith(("│ ", "$ "))] == []
+    question = seen["live"][seen["live"].index("Run this command?") :]
+    behind_bar = question.splitlines()[1]
+    assert behind_bar.startswith("│ "), "the question has the command"
+    assert "echo made > made.txt; : '" in behind_bar
     for text in (seen["live"], seen["again"]):
         order = (
             "please begin",

@@ -31,8 +31,7 @@ end
 local function play()
   local seen = {}
   vim.cmd("AppServer")
-  wait("a thread", opened)
-  vim.cmd("AppServerSay please begin")
+  vim.cmd("AppServerSay please begin") -- before the server has answered
   wait("the question about the command", says("Run this command?"))
   press("a")
   wait("the question about the patch", says("Change these files?"))

@@ -212,7 +212,7 @@ export class Thread implements Listener {
         this.add(item.id, `$ ${item.command.split(LINE_ENDS).join(`\n${BAR}`)}\n`);
         break;
       case "fileChange":
-        this.add(item.id, `± ${item.changes.map((change) => change.path).join(", ")}`);
+        this.add(item.id, `± ${item.changes.map((change) => onOneLine(change.path)).join(", ")}`);
         break;
     }
   }
@@ -242,6 +242,10 @@ export class Thread implements Listener {
 const BAR = "│ ";
 const LINE_ENDS = /\r\n|[\n\r\u0085\u2028\u2029\v\f]/;
 const MOST_SHOWN = 1500;
+
+function onOneLine(text: string): string {
+  return text.split(LINE_ENDS).join("\ufffd");
+}
 
 /** Words of others behind a bar in each line, so that no line of theirs can pass for one of ours: all, or both ends. */
 function guttered(text: string): string {

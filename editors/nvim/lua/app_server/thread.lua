@@ -224,12 +224,22 @@ local function guttered_lines(text)
   return "│ " .. text:gsub("\n", "\n│ ")
 end
 
---- Words of others behind a bar in each line, so that no line of theirs can pass for one of ours.
-local function guttered(text)
-  text = text:gsub("\r\n?", "\n"):gsub("[%z\1-\8\11-\31\127]", "\239\191\189")
+--- The text with "\n" at the end of each line, whatever ends lines elsewhere, and without control characters.
+local function plain_lines(text)
+  text = text:gsub("\r\n?", "\n"):gsub("[\11\12]", "\n")
   for _, separator in ipairs({ "\226\128\168", "\226\128\169", "\194\133" }) do
     text = text:gsub(separator, "\n")
   end
+  return (text:gsub("[%z\1-\8\11-\31\127]", "\239\191\189"))
+end
+
+local function on_one_line(text)
+  return (plain_lines(text):gsub("\n", "\239\191\189"))
+end
+
+--- Words of others behind a bar in each line, so that no line of theirs can pass for one of ours.
+local function guttered(text)
+  text = plain_lines(text)
   if #text > MOST_SHOWN then
     local half = math.floor(MOST_SHOWN / 2)
     local first = vim.fn.strcharpart(text, 0, half)
@@ -288,12 +298,12 @@ function Thread:_show_begin(item)
   if item.type == "userMessage" then
     self.view:add(item.id, "# " .. user_words(item))
   elseif item.type == "commandExecution" then
-    local command = item.command:gsub("[\r\n]", "\n│ ")
+    local command = plain_lines(item.command):gsub("\n", "\n│ ")
     self.view:add(item.id, "$ " .. command .. "\n")
   elseif item.type == "fileChange" then
     local paths = {}
     for _, change in ipairs(item.changes) do
-      paths[#paths + 1] = change.path
+      paths[#paths + 1] = on_one_line(change.path)
     end
     self.view:add(item.id, "± " .. table.concat(paths, ", "))
   end
