@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 
-from app_server.transport.claim import own_description
+from app_server.descriptors import own_description
 
 LEVELS = {
     "trace": logging.DEBUG,

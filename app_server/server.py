@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ from app_server.core.sandbox.plan import KeptFolders
 from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.machine import Machine
+from app_server.places.server_places import known_folders
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.lanes import ServerLanes
 from app_server.rpc.outgoing import Outgoing
@@ -334,6 +336,7 @@ def command_runner(settings: ServerSettings) -> CommandRunner:
         environment=settings.environment,
         output_cap=settings.limits.output_bytes,
         kept=settings.kept,
+        known=partial(known_folders, str(settings.home), settings.environment.get("XDG_RUNTIME_DIR")),
     )
 
 

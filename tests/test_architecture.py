@@ -111,6 +111,9 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.core.context",
         "app_server.core.mcp",
         "app_server.core.rollout",
+        "app_server.places.looking",
+        "app_server.places.server_places",
+        "app_server.places.starting",
     },
     {
         "app_server.core.client_files",
@@ -155,14 +158,20 @@ LEVELS: tuple[set[str], ...] = (
     },
     {
         "app_server.identity",
+        "app_server.places.batch_folders",
+        "app_server.places.home",
+        "app_server.places.socket_place",
     },
     {
         "app_server.beneath",
         "app_server.masking",
-        "app_server.places",
+        "app_server.descriptors",
+        "app_server.places.private_folders",
     },
     {
         "app_server.light_dataclasses",
+        "app_server.places.locks",
+        "app_server.places.private_folder",
     },
 )
 """Each level imports what is below it. Those that share a level do not import one another. A module belongs to the
@@ -512,12 +521,16 @@ OPENS_FILES = {
     "app_server.errands.settings_draft": "a draft of the settings, in a folder of its own in the home",
     "app_server.named_files": "devices and pipes that a command line names; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
-    "app_server.places": "locks and a log in a folder of the home that is the user's alone",
+    "app_server.places.locks": "locks in a folder of the home that is the user's alone",
+    "app_server.places.looking": "facts of a server, in the same folder",
+    "app_server.places.private_folder": "a folder of the user alone, not followed where it is a link",
+    "app_server.places.private_folders": "locks of such folders",
+    "app_server.places.starting": "a log in a folder of the home that is the user's alone; /dev/null",
     "app_server.proxy": "the user's settings, before anything else is loaded; a pipe",
     "app_server.settings_reference": "a tool for building",
     "app_server.shared": "a lock and a log in a folder of the home that is the user's alone; /proc",
     "app_server.standard_streams": "/dev/null, stdout and stderr",
-    "app_server.transport.claim": "stdout",
+    "app_server.descriptors": "stdout and stderr, once more",
 }
 """Modules that open files by other means than `app_server.beneath`, and why that is safe: a name in a workspace may
 mean another file each time it is used.
@@ -773,7 +786,10 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
     ("package", "known"),
     [
         # They meet the server where an editor does, on the wire, in a process of its own or in this one.
-        ("app_server.demo", ("app_server.client", "app_server.places")),
+        (
+            "app_server.demo",
+            ("app_server.client", "app_server.places.home", "app_server.places.private_folders"),
+        ),
         ("app_server.client", ("app_server.rpc", "app_server.transport")),
         # It shows any server, and holds this one against the protocol.
         (

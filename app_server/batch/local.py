@@ -24,7 +24,7 @@ from app_server.client.failures import ServerEnded
 from app_server.client.link import SubprocessConnector
 from app_server.core.threads import run_in_thread
 from app_server.places.locks import LockHeld, hold
-from app_server.places.socket_place import make_private_folder
+from app_server.places.private_folder import make_private_folder
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
 
@@ -109,7 +109,7 @@ def local_workers(count: int, environment: Mapping[str, str]) -> Workers:
 @asynccontextmanager
 async def scratch_folder(work: Path) -> AsyncIterator[Path]:
     """Make a folder for a worker, and remove it at the end. A lock beside it says whether the worker lives; the folders
-    of those that have died are removed. Raises GitError, OSError and PlaceRefused.
+    of those that have died are removed. Raises GitError, OSError and UnsafeFolder.
     """
     make_private_folder(str(work))
     await sweep(work, 0.0)

@@ -14,10 +14,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from app_server.places.socket_place import PlaceRefused, make_private_folder
+from app_server.places.private_folder import PRIVATE, UnsafeFolder, make_private_folder
 
 FOLDER = "tmp"
-PRIVATE = 0o700
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -30,7 +29,7 @@ def own_folder(home: str | os.PathLike[str], *names: str) -> str:
         folder = os.path.join(folder, name)
         try:
             make_private_folder(folder)
-        except PlaceRefused as refused:
+        except UnsafeFolder as refused:
             raise PermissionError(errno.EPERM, str(refused)) from None
     return folder
 

@@ -10,8 +10,8 @@ import hashlib
 import os
 from contextlib import suppress
 
-from msgspec import Struct
-
+from app_server.core.sandbox.plan import KnownFolders, SocketFolders
+from app_server.places.batch_folders import known_folders as known_batches
 from app_server.places.locks import is_held
 from app_server.places.socket_place import (
     PlaceRefused,
@@ -26,16 +26,6 @@ LINKS = "places"
 """The folder with the links, beside the home's socket."""
 
 
-class SocketFolders(Struct, frozen=True):
-    existing: tuple[str, ...] = ()
-    """The folders of sockets of this home that are there, as far as they are known."""
-    usual: tuple[str, ...] = ()
-    """Where sockets lie whose path in a home is too long; these folders need not be there."""
-
-
-NO_SOCKETS = SocketFolders()
-
-
 def socket_folders(home: str, runtime: str | None) -> SocketFolders:
     """Return the folders for a server of the home. `runtime` is $XDG_RUNTIME_DIR."""
     usual = [usual_folder()]
@@ -45,6 +35,13 @@ def socket_folders(home: str, runtime: str | None) -> SocketFolders:
     with suppress(OSError):
         existing.append(os.path.dirname(os.readlink(place_of_home(home).socket)))
     return SocketFolders(tuple(existing), tuple(usual))
+
+
+def known_folders(home: str, runtime: str | None) -> KnownFolders:
+    """Return the folders that commands of the home are kept from changing, as they are now. `runtime` is
+    $XDG_RUNTIME_DIR.
+    """
+    return KnownFolders(socket_folders(home, runtime), tuple(known_batches(home)))
 
 
 def announce(home: str, place: SocketPlace) -> str:

@@ -11,6 +11,8 @@ import os
 import stat
 import sys
 
+from app_server.places.private_folder import PRIVATE, UnsafeFolder, make_private_folder
+
 FOLDER = "app-server-control"
 SOCKET = "app-server.sock"
 REFERENCE_SOCKET = "app-server-control.sock"
@@ -21,9 +23,6 @@ LONGEST_ADDRESS = 103 if sys.platform == "darwin" else 107
 
 STARTS_WITHIN = 10.0
 """Seconds for a server to be ready, and for another starter to end."""
-
-PRIVATE = 0o700
-OF_OTHERS = 0o077
 
 
 class PlaceRefused(Exception):
@@ -59,7 +58,7 @@ class SocketPlace:
         """Make the folder, or look at it, before anything is put there. Raises PlaceRefused and OSError."""
         if self.reference is not None:
             os.makedirs(os.path.dirname(self.folder), PRIVATE, exist_ok=True)
-            make_private_folder(self.folder)
+            make_socket_folder(self.folder)
             return
         try:
             found = os.stat(self.folder)
@@ -118,26 +117,9 @@ def fits(path: str) -> bool:
     return len(os.fsencode(path)) <= LONGEST_ADDRESS
 
 
-def make_private_folder(path: str) -> None:
-    """Make a folder that is the user's alone, or make it so. Raises PlaceRefused where it is a link or another's."""
+def make_socket_folder(path: str) -> None:
+    """Make a folder for sockets that is the user's alone, or make it so. Raises PlaceRefused and OSError."""
     try:
-        os.mkdir(path, PRIVATE)
-    except FileExistsError:
-        pass
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError:
-        what = "a link" if os.path.islink(path) else "no folder"
-        raise PlaceRefused(f"{path} is {what}") from None
-    except OSError:
-        if os.path.islink(path):
-            raise PlaceRefused(f"{path} is a link") from None
-        raise
-    try:
-        found = os.fstat(fd)
-        if found.st_uid != os.geteuid():
-            raise PlaceRefused(f"{path} belongs to another user")
-        if found.st_mode & OF_OTHERS:
-            os.fchmod(fd, PRIVATE)
-    finally:
-        os.close(fd)
+        make_private_folder(path)
+    except UnsafeFolder as error:
+        raise PlaceRefused(str(error)) from None

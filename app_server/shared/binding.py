@@ -23,7 +23,7 @@ from app_server.places.socket_place import (
     PlaceRefused,
     SocketPlace,
     fits,
-    make_private_folder,
+    make_socket_folder,
     runtime_folder_of,
     usual_folder,
 )
@@ -199,6 +199,6 @@ def _short_path(path: str, environment: Mapping[str, str]) -> str:
     """Return where the socket lies whose path is too long: in a folder of the user alone. Raises PlaceRefused."""
     runtime = environment.get("XDG_RUNTIME_DIR")
     folder = runtime_folder_of(runtime) if runtime else usual_folder()
-    make_private_folder(folder)
+    make_socket_folder(folder)
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return os.path.join(folder, f"{name}.sock")

@@ -38,6 +38,7 @@ PARTS = (
     "app_server.connections",
     "app_server.conversations",
     "app_server.core",
+    "app_server.descriptors",
     "app_server.identity",
     "app_server.lazy_engine",
     "app_server.light_dataclasses",

@@ -8,6 +8,8 @@ import os
 import select
 import stat
 
+from app_server.descriptors import own_description
+
 
 def claim_stdout() -> int:
     """Redirect descriptor 1 to stderr. Returns the descriptor for the wire; if it is a pipe, it never blocks."""
@@ -20,17 +22,6 @@ def claim_stdout() -> int:
     if unblocking != wire:
         os.close(wire)
     return unblocking
-
-
-def own_description(fd: int) -> int:
-    """Open the same pipe again, because O_NONBLOCK on an inherited description would change the client's end too. Needs
-    access to the process's own files in /proc.
-    """
-    try:
-        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # no /proc: use the shared description
-        os.set_blocking(fd, False)
-        return fd
 
 
 def write_all(fd: int, data: bytes) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from app_server.transport.claim import own_description
+from app_server.descriptors import own_description
 from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
 
 READ_SIZE = 1 << 18

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -25,9 +25,8 @@ from app_server.core.exec.streams import STREAM_CAP
 from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.make_plan import make_approved_plan, make_plan
-from app_server.core.sandbox.plan import NOTHING_KEPT, KeptFolders, SandboxFacts, SandboxPlan
+from app_server.core.sandbox.plan import NOTHING_KEPT, KeptFolders, KnownFolders, SandboxFacts, SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
-from app_server.places.server_places import socket_folders
 from app_server_protocol.policy import SandboxPolicy
 
 log = logging.getLogger(__name__)
@@ -47,9 +46,11 @@ class CommandRunner:
         environment: Mapping[str, str],
         output_cap: int = STREAM_CAP,
         kept: KeptFolders = NOTHING_KEPT,
+        known: Callable[[], KnownFolders] = KnownFolders,
     ) -> None:
+        """`known` looks where shared servers and batches of the home have their folders; it is called for each plan."""
         self.python, self.home, self.output_cap = python, home, output_cap
-        self._kept, self._runtime_folder = kept, environment.get("XDG_RUNTIME_DIR")
+        self._kept, self._known = kept, known
         self.roots = ServerRoots()
         """The writable roots of all conversations of this server."""
         self._launcher = LauncherProcess(python, environment)
@@ -136,7 +137,7 @@ class CommandRunner:
             home=self.home,
             roots=roots or self.roots.once(),
             tmpdir=tmpdir,
-            sockets=socket_folders(self.home, self._runtime_folder),
+            known=self._known(),
             kept=self._kept,
             programs=lambda: program_folders(self.python, self.home),
         )

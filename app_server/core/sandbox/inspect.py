@@ -15,12 +15,19 @@ from app_server.core.errors import raise_shortage
 from app_server.core.launcher.placeholder_dirs import is_placeholder
 from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.inspect_profile import inspect_profile
-from app_server.core.sandbox.plan import NOTHING_KEPT, PROTECTED_NAMES, KeptFolders, RootFacts, SandboxFacts
+from app_server.core.sandbox.plan import (
+    NOTHING_KEPT,
+    PROTECTED_NAMES,
+    KeptFolders,
+    KnownFolders,
+    RootFacts,
+    SandboxFacts,
+)
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
-from app_server.places.batch_folders import known_folders
-from app_server.places.server_places import NO_SOCKETS, SocketFolders
 from app_server_protocol.policy import PermissionProfile, SandboxPolicy, WorkspaceWrite
 from app_server_protocol.structs import replace
+
+NOTHING_KNOWN = KnownFolders()
 
 MAX_POINTER = 4096
 """A `gitdir:` file longer than this is not git's."""
@@ -39,12 +46,12 @@ def inspect(
     home: str,
     roots: ConversationRoots,
     tmpdir: str | None = None,
-    sockets: SocketFolders = NO_SOCKETS,
+    known: KnownFolders = NOTHING_KNOWN,
     kept: KeptFolders = NOTHING_KEPT,
     programs: Callable[[], tuple[str, ...]] = tuple,
 ) -> SandboxFacts:
-    """Return the facts for a policy whose first root is `cwd`. `tmpdir` is the client's $TMPDIR; `sockets` are the
-    folders of shared servers; `programs` gives the folders with this server's own programs.
+    """Return the facts for a policy whose first root is `cwd`. `tmpdir` is the client's $TMPDIR; `known` are the
+    folders of shared servers and batches; `programs` gives the folders with this server's own programs.
     """
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
@@ -63,11 +70,13 @@ def inspect(
     return SandboxFacts(
         home=real_home,
         home_links=resolved.links if resolved is not None else (),
-        sockets=tuple(dict.fromkeys(real_path(folder) for folder in sockets.existing if _is_kept(folder))),
-        reserved=tuple(dict.fromkeys(map(real_path, sockets.usual))),
+        sockets=tuple(
+            dict.fromkeys(real_path(folder) for folder in known.sockets.existing if _is_kept(folder))
+        ),
+        reserved=tuple(dict.fromkeys(map(real_path, known.sockets.usual))),
         roots=named,
         temporary=temporary,
-        others=_others(roots, (*named, *temporary), real_home, kept),
+        others=_others(roots, (*named, *temporary), known.batches, kept),
         kept=kept,
         superuser=superuser,
         profile=profile,
@@ -93,12 +102,12 @@ def _is_kept(folder: str) -> bool:
 
 
 def _others(
-    roots: ConversationRoots, named: tuple[RootFacts, ...], home: str, kept: KeptFolders
+    roots: ConversationRoots, named: tuple[RootFacts, ...], batches: tuple[str, ...], kept: KeptFolders
 ) -> tuple[str, ...]:
     """Return what is protected of other conversations, and the folders of batches."""
     return (
         *_protected_of_others(roots, [root.real for root in named if root.real]),
-        *(folder for folder in known_folders(home) if folder not in kept.folders),
+        *(folder for folder in batches if folder not in kept.folders),
     )
 
 

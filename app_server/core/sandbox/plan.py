@@ -74,6 +74,23 @@ class KeptFolders(Struct, frozen=True):
 NOTHING_KEPT = KeptFolders()
 
 
+class SocketFolders(Struct, frozen=True):
+    """Folders with sockets of shared servers, which commands do not enter."""
+
+    existing: tuple[str, ...] = ()
+    """The folders of sockets of this home that exist, as far as they are known."""
+    usual: tuple[str, ...] = ()
+    """Where sockets lie whose path in a home is too long; these folders need not exist."""
+
+
+class KnownFolders(Struct, frozen=True):
+    """Folders outside of the workspace that commands of every conversation are kept from changing."""
+
+    sockets: SocketFolders = SocketFolders()
+    batches: tuple[str, ...] = ()
+    """Folders of batches that the home knows."""
+
+
 class ProfileFacts(Struct, frozen=True, kw_only=True):
     """The facts about the places that a permission profile names, by their real paths."""
 

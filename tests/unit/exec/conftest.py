@@ -4,6 +4,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from app_server.core.exec import probing
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.launcher_process import Confinement
 from app_server.core.exec.runner import CommandRunner
+from app_server.places.server_places import known_folders
 from app_server_protocol.events.commands import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, SandboxPolicy
 
@@ -81,7 +83,9 @@ async def a_bench(root: Path, home: Path) -> AsyncIterator[Bench]:
         folder.mkdir()
     (home / "auth.json").write_text('{"key": "sentinel"}')
     (home / "config.toml").write_text("# settings\n")
-    runner = CommandRunner(sys.executable, str(home), {})
+    runner = CommandRunner(
+        sys.executable, str(home), {}, known=partial(known_folders, str(home), str(root / "run"))
+    )
     async with runner:
         yield Bench(runner, root / "ws", root / "outside")
 

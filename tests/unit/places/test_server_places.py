@@ -7,9 +7,11 @@ import pytest
 
 from app_server.core.sandbox.make_plan import make_plan
 from app_server.core.sandbox.plan import HAS_SOCKET, RootFacts, SandboxFacts
+from app_server.places.batch_folders import note
 from app_server.places.locks import hold
 from app_server.places.server_places import announce, socket_folders
 from app_server.places.socket_place import named_place, place_of_home, usual_folder
+from app_server.server import ServerSettings, command_runner
 from app_server.shared.binding import hold_place
 from app_server_protocol.policy import WorkspaceWrite
 
@@ -59,3 +61,16 @@ def test_the_folder_of_a_socket_is_read_only_in_a_root_and_no_root_itself() -> N
     assert "/ws/run" in plan.pinned
     assert "/ws/later" in plan.reserved
     assert any(HAS_SOCKET in notice for notice in plan.notices)
+
+
+async def test_the_runner_of_a_server_knows_the_folders_of_its_home(home: str, short_folder: Path) -> None:
+    os.mkdir(home)
+    out = short_folder / "batch"
+    out.mkdir()
+    note(home, str(out), b"{}")
+    settings = ServerSettings(
+        home=Path(home), cwd=short_folder, environment={"XDG_RUNTIME_DIR": "/run/user/7"}
+    )
+    plan = command_runner(settings).plan(WorkspaceWrite(), str(short_folder))
+    assert plan is not None
+    assert str(out) in plan.protected
