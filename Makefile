@@ -12,10 +12,10 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test pythons lint check bench faults simulate diagrams captures mutants coverage site wheel sbom vsix clean
+.PHONY: help venv demo test pythons lint check bench real-model faults simulate diagrams captures mutants coverage site wheel sbom vsix clean
 
 help: ## say what there is
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
 venv: $(INSTALLED_DEV) ## set up .venv with everything that development needs
 
@@ -45,6 +45,10 @@ check: lint test ## lint and test
 
 bench: $(INSTALLED_DEV) ## run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+real-model: $(INSTALLED_DEV) ## play turns with a real model on llama.cpp (REAL_MODEL=file.gguf; tests/real_model)
+	$(BIN)/python -m pip install --quiet --group real-model
+	@REAL_MODEL="$(REAL_MODEL)" $(BIN)/python -m pytest -q -s tests/real_model $(ARGS)
 
 simulate: $(INSTALLED_DEV) ## play simulated worlds until stopped (ARGS="--seed 7" to see one, MUTANT=name to plant a bug, "--help" for more)
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation $(if $(MUTANT),--mutant $(MUTANT)) $(ARGS)

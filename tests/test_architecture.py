@@ -26,6 +26,7 @@ LEVELS: tuple[set[str], ...] = (
     {
         "app_server.__main__",
         "app_server.settings_reference",
+        "app_server.providers_reference",
     },
     {
         "app_server.cli",
@@ -527,6 +528,7 @@ OPENS_FILES = {
     "app_server.places.private_folders": "locks of such folders",
     "app_server.places.starting": "a log in a folder of the home that is the user's alone; /dev/null",
     "app_server.proxy": "the user's settings, before anything else is loaded; a pipe",
+    "app_server.providers_reference": "a tool for building",
     "app_server.settings_reference": "a tool for building",
     "app_server.shared": "a lock and a log in a folder of the home that is the user's alone; /proc",
     "app_server.standard_streams": "/dev/null, stdout and stderr",
@@ -774,6 +776,7 @@ def test_the_protocol_knows_nobody() -> None:
     [
         ("app_server_protocol.export", {"app_server.commands.building"}),
         ("app_server.settings_reference", set()),
+        ("app_server.providers_reference", set()),
         ("app_server.doctor", {"app_server.commands.upkeep"}),
     ],
 )

@@ -93,6 +93,23 @@ def address_unknown(provider: str, url: str) -> Problem:
     )
 
 
+def address_too_long(provider: str, url: str, path: str) -> Problem:
+    """`path` is what is added to each address, and stands in `base_url` already."""
+    return Problem(
+        f"Nothing is served at {url}",
+        f"take `/{path}` off the end of `base_url` of the provider `{provider}`: it is added to it",
+    )
+
+
+def other_api(provider: str, url: str) -> Problem:
+    """`url` is what was asked, without its query."""
+    return Problem(
+        f"Nothing is served at {url}",
+        f"see `base_url` and `wire` of the provider `{provider}`: it may have another of the APIs `responses`, `chat`"
+        " and `messages`",
+    )
+
+
 def azure_address(provider: str, url: str) -> Problem:
     """`url` is what was asked, without its query."""
     return Problem(

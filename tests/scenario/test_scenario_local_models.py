@@ -19,7 +19,7 @@ from tests.support.scripted_model import (
     word,
 )
 from tests.support.thread_client import ended, items, notified, say, start, turn
-from tests.support.world import MakeWorld
+from tests.support.world import MakeWorld, World
 
 WIRES = pytest.mark.parametrize("wire", ["responses", "chat"])
 
@@ -227,3 +227,53 @@ async def test_the_conversation_api_shows_raw_reasoning_on_request_only(world: M
             said = await w.client.turn(await w.open())
         raw = [kind for kind in said.kinds() if "raw_content" in kind]
         assert bool(raw) is asked
+
+
+WRITTEN = '<tool_call>\n{"name": "shell", "arguments": {"command": ["touch", "made"]}}\n</tool_call>'
+LISTED = '{"name": "other_tool", "arguments": {}}'
+
+
+@pytest.mark.parametrize(
+    ("provider", "said", "told"),
+    [
+        ({"name": "groq", "wire": "chat"}, WRITTEN, 1),
+        ({"wire": "responses"}, f"I make it:\n{WRITTEN}", 1),
+        ({"name": "groq", "wire": "chat"}, LISTED, 0),
+        ({"name": "groq", "wire": "chat"}, f"Write this:\n{WRITTEN}\nand it is made.", 0),
+    ],
+)
+async def test_a_call_written_as_text_where_nothing_reads_it_is_told_once(
+    world: MakeWorld, provider: Json, said: str, told: int
+) -> None:
+    async with world(*(answers(provider["wire"], said) for _ in range(2)), provider=provider) as w:
+        thread = await start(w.client)
+        await say(w.client, thread)
+        await say(w.client, thread)
+        notices = [each["message"] for each in notified(w, "warning")]
+        assert len([each for each in notices if "wrote a call as text" in each]) == told
+        assert items(w)[-1]["text"] == said
+        assert not (w.workspace / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("ending", "advice"),
+    [
+        ("", "that of most servers ends in `/v1`"),
+        ("/v1/chat/completions", "take `/chat/completions` off the end of `base_url`"),
+        ("/v1", "it may have another of the APIs"),
+    ],
+)
+async def test_an_address_at_which_nothing_is_served_is_named_with_the_remedy(
+    world: MakeWorld, ending: str, advice: str
+) -> None:
+    def with_ending(w: World) -> None:
+        file = w.home / "config.toml"
+        text = file.read_text()
+        address = text.partition('base_url = "')[2].partition('"')[0]
+        file.write_text(text.replace(address, f"{address.removesuffix('/v1')}{ending}"))
+
+    body: Json = {"error": {"message": "File Not Found", "type": "not_found_error", "code": 404}}
+    async with world(failure(404, body), provider={"wire": "chat"}, before=with_ending) as w:
+        done = await ended(w.client, await turn(w.client, await start(w.client)))
+        assert f"{w.model.requests[0].path}; " in done["error"]["message"]
+        assert advice in done["error"]["message"]

@@ -278,6 +278,13 @@ def worlds_in(root: Path) -> MakeWorld:
     return world
 
 
+def world_with(
+    root: Path, model: ScriptedModel, **options: Unpack[WorldOptions]
+) -> AbstractAsyncContextManager[World]:
+    """A world in that folder whose model is another than a script."""
+    return _lived(root, model, options)
+
+
 @asynccontextmanager
 async def _lived(root: Path, model: ScriptedModel, options: WorldOptions) -> AsyncIterator[World]:
     make_folders(root)

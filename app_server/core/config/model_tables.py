@@ -124,6 +124,7 @@ QUIRK_DOCS: Mapping[str, str] = {
     "tool_ids": "form of call ids: `plain`, `nine` letters and digits, `forty` characters at most",
     "null_content": "a message with calls may have `content: null`",
     "tool_pictures": "where images of tools go: a message of the `user`, or a `part` of the output",
+    "single_calls": "calls of one answer are written one by one over Chat Completions",
     "text_parts": "a message may have parts",
     "thoughts_field": "the name under which thoughts go back over Chat Completions",
     "thoughts_back": "when thoughts go back: `always` `turn` `never`",
@@ -150,8 +151,8 @@ QUIRKS: Mapping[str, Setting] = {
     **_quirks(TEXTS, "optional omit"),
     **_quirks(
         FLAG_OR_PATTERN,
-        "local null_content text_parts empty_thoughts content_thoughts cache_control cache_key text_calls"
-        " custom_tools web_search store_items responses_only",
+        "local null_content single_calls text_parts empty_thoughts content_thoughts cache_control cache_key"
+        " text_calls custom_tools web_search store_items responses_only",
     ),
     **_quirks(
         TEXT,

@@ -10,7 +10,6 @@ begins as the one before it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ import msgspec
 from msgspec import Struct
 from typing_extensions import TypeIs
 
+from app_server.core.model.call_ids import LONGEST_ID, CallIds
 from app_server.core.model.item_bytes import LastInput
 from app_server.core.model.payload import mapping
 from app_server_protocol import responses
@@ -35,10 +35,8 @@ from app_server_protocol.responses import (
 )
 from app_server_protocol.structs import Json
 
-LONGEST_ID: Final = 64
-"""Characters of a call id that every provider takes."""
-
-_BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+BEGINS: Final = "(The conversation begins with an answer.)"
+"""The user's message before a history that the assistant begins."""
 
 
 class AnsweredCall(Struct):
@@ -99,6 +97,29 @@ def split_leading(exchanges: Sequence[Exchange]) -> tuple[list[str], Sequence[Ex
     texts = [plain_text(each.content) for each in first.messages[:count]]
     left = first.messages[count:]
     return texts, [UserInput(left), *exchanges[1:]] if left else exchanges[1:]
+
+
+def without_blanks(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Return the exchanges without those that say and call nothing. What the user said around such an answer is one
+    exchange.
+    """
+    out: list[Exchange] = []
+    for each in exchanges:
+        if not (isinstance(each, ModelAnswer) and each.calls) and not _says_something(each):
+            continue
+        last = out[-1] if out else None
+        if isinstance(each, UserInput) and isinstance(last, UserInput):
+            out[-1] = UserInput([*last.messages, *each.messages])
+        else:
+            out.append(each)
+    return out
+
+
+def _says_something(exchange: Exchange) -> bool:
+    items = exchange.messages if isinstance(exchange, UserInput) else exchange.items
+    parts = (part for item in items if isinstance(item, MessageItem) for part in item.content)
+    is_input = isinstance(exchange, UserInput)
+    return any(is_input if is_image(part) else part.text and not part.text.isspace() for part in parts)
 
 
 def plain_text(parts: Sequence[responses.ContentItem]) -> str:
@@ -200,33 +221,6 @@ class Grouping:
         if waiting := self._waiting.get(key):
             answer, call = waiting.pop(0)
             answer.written, call.output = None, item
-
-
-class CallIds:
-    """Call ids in a provider's form, each given once."""
-
-    def __init__(self, form: str) -> None:
-        self._form = form
-        self._given: dict[str, int] = {}
-
-    def of(self, id: str) -> str:
-        """Return the id of the next call that was stored under `id`."""
-        count = self._given[id] = self._given.get(id, 0) + 1
-        unique = id if count == 1 else f"{id}_{count}"
-        if self._form == "nine":
-            return _hashed(unique, 9)
-        plain = re.sub(r"[^A-Za-z0-9_-]", "_", unique) or "call"
-        limit = 40 if self._form == "forty" else LONGEST_ID
-        return plain if len(plain) <= limit else f"{plain[: limit - 10]}_{_hashed(unique, 9)}"
-
-
-def _hashed(text: str, length: int) -> str:
-    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
-    letters = []
-    for _ in range(length):
-        number, rest = divmod(number, 62)
-        letters.append(_BASE62[rest])
-    return "".join(letters)
 
 
 def call_name(call: responses.CallItem) -> str:

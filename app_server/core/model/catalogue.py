@@ -93,7 +93,8 @@ class Catalogue:
         for each in candidates:
             if (row := self._by_slug.get(each) or self._by_prefix(each)) is not None:
                 return row
-        for each in candidates:
+        # The name alone comes first: a rule for all of a maker's models would match the maker before it.
+        for each in reversed(candidates):
             if (row := self._by_rule(each)) is not None:
                 return row
         return None

@@ -192,15 +192,18 @@ class ChatDecoder:
         self._end_reasoning(out)
         if self._text:
             out.append(OutputItemDone(self._from(_message("".join(self._text)))))
-        if finish in LENGTH | FILTERED:
-            # Calls that the provider cut off are not run.
+        calls = [*self._calls.in_order(), *named]
+        is_cut = finish in LENGTH and bool(calls)
+        if finish in LENGTH | FILTERED and not is_cut:
             raise incomplete_response(finish)
         if self._afterthought:
             out.append(OutputItemDone(self._from(_reasoning("".join(self._afterthought)))))
-        for n, call in enumerate([*self._calls.in_order(), *named]):
-            out.append(OutputItemDone(self._function_call(call, n)))
+        for n, call in enumerate(calls):
+            # The limit may have cut the last call even where its arguments can be read.
+            cut = is_cut and (call is calls[-1] or not call.has_whole_arguments())
+            out.append(OutputItemDone(self._function_call(call, n), is_cut=cut))
         self.completed = True
-        out.append(Completed(self._usage if self._live else None))
+        out.append(Completed(self._usage if self._live else None, cut_by=finish if is_cut else None))
 
     def _end_text(self, out: list[ModelEvent]) -> list[ChatCall]:
         """Show what the sieve still holds, as calls or as text."""

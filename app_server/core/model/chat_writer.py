@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.core.model.answers import (
+    BEGINS,
     AnsweredCall,
     Exchange,
     Exchanges,
@@ -26,6 +27,7 @@ from app_server.core.model.answers import (
     output_images,
     output_text,
     split_leading,
+    without_blanks,
 )
 from app_server.core.model.item_bytes import SCHEMA_NAME
 from app_server.core.model.prompt import (
@@ -75,7 +77,7 @@ class ChatWriter:
         messages: list[bytes] = []
         if system:
             messages.append(json_bytes({"role": "system", "content": system}))
-        messages += writing.messages(rest)
+        messages += writing.messages(without_blanks(rest))
         head = b'{"model":%b,"messages":[%b],' % (json_bytes(settings.model), b",".join(messages))
         return head + json_bytes(_options(prompt, settings, quirks))[1:]
 
@@ -89,14 +91,22 @@ class _Writing(Struct, frozen=True):
         last_input = max((n for n, each in enumerate(exchanges) if isinstance(each, UserInput)), default=-1)
         pictures: list[Json] = []
         after_tool = False
+        said = ""
+        """Words of answers that another answer follows directly: one message of the assistant has all of them."""
+        if exchanges and isinstance(exchanges[0], ModelAnswer):
+            yield from self._user([{"type": "text", "text": BEGINS}], after_tool=False)
         for n, each in enumerate(exchanges):
             if isinstance(each, UserInput):
                 yield from self._said(each, pictures, after_tool=after_tool)
                 pictures, after_tool = [], False
                 continue
             yield from self._user(pictures, after_tool=after_tool)
-            written, pictures = self._kept(each, in_turn=n > last_input)
+            if _is_followed_by_answer(exchanges, n):
+                said, pictures, after_tool = _joined(said, each.text), [], False
+                continue
+            written, pictures = self._kept(each, said, in_turn=n > last_input)
             yield from written
+            said = ""
             after_tool = bool(each.calls)
         yield from self._user(pictures, after_tool=after_tool)
 
@@ -149,32 +159,43 @@ class _Writing(Struct, frozen=True):
         outputs = (call.output for call in answer.calls if call.output is not None)
         return [self._image(image) for output in outputs for image in output_images(output)]
 
-    def _kept(self, answer: ModelAnswer, *, in_turn: bool) -> tuple[list[bytes], list[Json]]:
-        """Return the messages of an answer, and the images of its outputs for the user's next one; written once."""
+    def _kept(self, answer: ModelAnswer, said: str, *, in_turn: bool) -> tuple[list[bytes], list[Json]]:
+        """Return the messages of an answer, and the images of its outputs for the user's next one; written once.
+        `said`: words before its own.
+        """
         back = self.quirks.thoughts_back
         with_thoughts = back == "always" or (back == "turn" and in_turn)
         match answer.written:
-            case (bool() as same, list() as written, list() as pictures) if same == with_thoughts:
+            case (bool() as same, str() as before, list() as written, list() as pictures) if (
+                same,
+                before,
+            ) == (
+                with_thoughts,
+                said,
+            ):
                 return written, pictures
-        written, pictures = list(self._answer(answer, with_thoughts=with_thoughts)), self._pictures(answer)
-        answer.written = (with_thoughts, written, pictures)
+        written = list(self._answer(answer, said, with_thoughts=with_thoughts))
+        pictures = self._pictures(answer)
+        answer.written = (with_thoughts, said, written, pictures)
         return written, pictures
 
-    def _answer(self, answer: ModelAnswer, *, with_thoughts: bool) -> Iterator[bytes]:
-        text = answer.text
+    def _answer(self, answer: ModelAnswer, said: str, *, with_thoughts: bool) -> Iterator[bytes]:
+        text = _joined(said, answer.text)
         if not text and not answer.calls:
             return
-        message: dict[str, Json] = {
-            "role": "assistant",
-            "content": text or (None if self.quirks.null_content and answer.calls else ""),
-        }
-        if answer.calls:
-            message["tool_calls"] = [self._call(call) for call in answer.calls]
-        if with_thoughts:
-            message |= self._thoughts(answer)
-        yield json_bytes(message)
-        for call in answer.calls:
-            yield json_bytes({"role": "tool", "tool_call_id": call.id, "content": self._output(call)})
+        thoughts = self._thoughts(answer) if with_thoughts else {}
+        one_by_one = self.quirks.single_calls and len(answer.calls) > 1
+        for calls in [[call] for call in answer.calls] if one_by_one else [answer.calls]:
+            message: dict[str, Json] = {
+                "role": "assistant",
+                "content": text or (None if self.quirks.null_content and calls else ""),
+            }
+            if calls:
+                message["tool_calls"] = [self._call(call) for call in calls]
+            yield json_bytes({**message, **thoughts})
+            for call in calls:
+                yield json_bytes({"role": "tool", "tool_call_id": call.id, "content": self._output(call)})
+            text, thoughts = "", self._no_thoughts()
 
     def _call(self, call: AnsweredCall) -> Json:
         item = call.item
@@ -228,13 +249,26 @@ class _Writing(Struct, frozen=True):
             return fields or self._no_thoughts()
         name = self.quirks.thoughts_field
         if name is None or name == EXTRA:
-            kept = None if origin is None else origin.kept.get(FIELD)
-            name = kept if isinstance(kept, str) else "reasoning"
+            kept = "reasoning" if origin is None else origin.kept.get(FIELD)
+            if not isinstance(kept, str):
+                return fields  # they came inside of the text, and have no field in which they could go back
+            name = kept
         return {name: text, **fields}
 
     def _no_thoughts(self) -> dict[str, Json]:
         name = self.quirks.thoughts_field
         return {name: ""} if self.quirks.empty_thoughts and name is not None else {}
+
+
+def _is_followed_by_answer(exchanges: Sequence[Exchange], n: int) -> bool:
+    """Return whether another answer follows one without calls, such as one that was broken off."""
+    following = exchanges[n + 1] if n + 1 < len(exchanges) else None
+    answer = exchanges[n]
+    return isinstance(following, ModelAnswer) and isinstance(answer, ModelAnswer) and not answer.calls
+
+
+def _joined(before: str, text: str) -> str:
+    return "\n\n".join(each for each in (before, text) if each)
 
 
 def _options(prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> dict[str, Json]:

@@ -4,8 +4,9 @@ are instead, what is wrong with an address.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from app_server.core import remedies
@@ -19,6 +20,16 @@ from app_server.core.model.model_errors import Unauthorized, UnexpectedStatus
 NOT_FOUND = 404
 AZURE_WORDS = "Resource not found"
 """Message of Azure about a path that it does not serve."""
+
+PATHS: Final = ("chat/completions", "responses", "messages")
+"""Paths of the APIs below a provider's address."""
+
+_NO_PATH: Final = (
+    r"(?i)\b(?:file|page|route|path|url|endpoint|resource)\b.{0,40}(?:not found|unknown|not exist)"
+    r"|unknown (?:request )?url|cannot post|\"(?:detail|message|error)\"\s*:\s*\"not found\""
+    r"|^\W*(?:404\W+)?not found\W*$"
+)
+"""Words of servers that do not serve a path."""
 
 
 class KnownProvider(Protocol):
@@ -55,9 +66,16 @@ async def explained(
     if AZURE_WORDS in error.body and any(host in where.lower() for host in AZURE_HOSTS):
         problem = remedies.azure_address(provider.id, f"{where}{path}")
         return UnexpectedStatus(error.status, error.body, problem)
+    asked = f"{where}{path}"
+    for added in PATHS:
+        if path.count(added) > 1:
+            problem = remedies.address_too_long(provider.id, asked, added)
+            return UnexpectedStatus(error.status, error.body, problem)
     if "/v" not in path:
-        problem = remedies.address_unknown(provider.id, f"{where}{path}")
+        problem = remedies.address_unknown(provider.id, asked)
         return UnexpectedStatus(error.status, error.body, problem)
+    if re.search(_NO_PATH, error.body):
+        return UnexpectedStatus(error.status, error.body, remedies.other_api(provider.id, asked))
     return error
 
 

@@ -84,13 +84,19 @@ class AnswerBlocks:
             block.is_whole = True
             self._advance(out)
 
-    def end(self, out: list[ModelEvent], *, is_cut: bool) -> None:
-        """End all blocks. `is_cut`: the provider cut the answer off, so that its last call is not run."""
-        if is_cut and self._waiting and self._waiting[-1].kind == "tool_use":
-            self._waiting.pop()
+    def end(self, out: list[ModelEvent], *, is_cut: bool, drops_call: bool = False) -> bool:
+        """End all blocks. `is_cut`: the provider cut the answer off, so that its last call is not run; `drops_call`:
+        nor shown. Return whether there is a call that was cut off.
+        """
+        ends_in_call = bool(self._waiting) and self._waiting[-1].kind == "tool_use"
+        cut = self._waiting.pop() if is_cut and ends_in_call else None
         for block in self._waiting:
             block.is_whole = True
         self._advance(out, at_end=True)
+        if cut is None or drops_call or (item := self._item(cut)) is None:
+            return False
+        out.append(OutputItemDone(item, is_cut=True))
+        return True
 
     def start(self, index: int, raw: dict[str, Json], out: list[ModelEvent]) -> None:
         """Begin a block, which may have content already."""

@@ -120,9 +120,13 @@ class MessagesDecoder:
     def _complete(self, out: list[ModelEvent]) -> None:
         """End the answer. A call that the provider cut off is not run."""
         stop = self._stop or "end_turn"
-        is_cut = stop in ("max_tokens", "model_context_window_exceeded", "refusal")
-        self._blocks.end(out, is_cut=is_cut)
+        is_refused = stop in ("model_context_window_exceeded", "refusal")
+        is_cut = is_refused or stop == "max_tokens"
+        has_cut_call = self._blocks.end(out, is_cut=is_cut, drops_call=is_refused)
         match stop:
+            case "max_tokens" if has_cut_call:
+                self.completed = True
+                out.append(Completed(_usage(self._usage), cut_by=stop))
             case "model_context_window_exceeded":
                 raise ContextWindowExceeded()
             case "max_tokens" | "refusal":

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.core.model.answers import (
+    BEGINS,
     AnsweredCall,
     Exchange,
     Exchanges,
@@ -46,8 +47,6 @@ SIGNATURE: Final = "signature"
 REDACTED: Final = "redacted"
 """Key of an origin's `kept` for a thought that only the provider can read."""
 
-BEGINS: Final = "(The conversation begins with an answer.)"
-"""The user's message before a history that the assistant begins."""
 UNSEEN: Final = "(a picture, which this model cannot see)"
 NOT_TAKEN: Final = "(a picture in a form that this API does not take)"
 NO_OUTPUT: Final = "(no output)"

@@ -27,7 +27,7 @@ LONGEST_EXCERPT = 800
 
 DISCONNECTED = "Transport error: Error while reading the server response: error decoding response body"
 CLOSED_EARLY = "stream closed before response.completed"
-IDLE = "idle timeout waiting for SSE"
+IDLE = "idle timeout waiting for SSE (`stream_idle_timeout_ms` of the provider)"
 OVERLOADED = "server_is_overloaded"
 """The code of a provider's error."""
 

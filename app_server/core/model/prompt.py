@@ -99,6 +99,8 @@ class OutputItemDone(Struct, frozen=True):
     """An item is complete. There may have been no `OutputItemAdded` and no delta for it."""
 
     item: ResponseItem
+    is_cut: bool = False
+    """Whether the limit of the answer cut the item, a call, off. Such a call is not run."""
 
 
 class OutputTextDelta(Struct, frozen=True):
@@ -137,6 +139,8 @@ class Completed(Struct, frozen=True):
     usage: TokenUsage | None
     paused: bool = False
     """Whether the provider asks to be asked on with what it has said so far."""
+    cut_by: str | None = None
+    """The provider's word for the limit that cut off the answer's last call; None if the answer is whole."""
 
 
 ModelEvent = (

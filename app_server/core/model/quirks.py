@@ -62,6 +62,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether a message with calls may have `content: null`."""
     tool_pictures: str = "user"
     """Where images of tools go: into a `user` message, or as a `part` of the tool's output."""
+    single_calls: bool = False
+    """Whether a message may have one call only over Chat Completions: calls of one answer are written one by one."""
     text_parts: bool = True
     """Whether a message may have parts."""
     thoughts_field: str | None = None

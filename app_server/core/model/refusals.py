@@ -37,13 +37,16 @@ class Lesson(Struct, frozen=True):
 
 def lesson_of(status: int, body: str, request: bytes, quirks: Quirks) -> Lesson | None:
     """Return what a refusal teaches; None if nothing. `request` is the body that was refused."""
-    if status not in (400, 404, 422):
+    if status not in (400, 404, 422, 500):
         return None
     error = error_object(body.encode("utf-8", "replace"))
     param = text_of(error.get("param")) or _place(error.get("detail"))
     text = f"{words_of(error, body)} {error.get('code') or ''} {param}"[:READ]
     if status == 404:
         return _images(text)
+    if status == 500:
+        # Local servers answer so if the template of the model refuses the messages.
+        return _form(text) if re.search(r"(?i)template|jinja", text) else None
     for read in (_thoughts, _images, _form):
         lesson = read(text)
         if lesson is not None and _changes(lesson, quirks):
@@ -93,6 +96,7 @@ _FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
     ),
     (r"(?i)max_tokens.{0,120}max_completion_tokens", {"max_tokens": "max_completion_tokens"}),
     (r"(?i)unknown variant `developer`|role.{0,80}developer|developer.{0,80}role", {"role": "system"}),
+    (r"(?i)only supports? single tool.?calls?", {"single_calls": True}),
     (r"(?i)unexpected role .?user.? after role .?tool", {"after_tool": "assistant"}),
     (
         r"(?i)only .{0,12}type.{0,6}function.{0,8}tools|type.{0,12} tools? must be .{0,4}function"

@@ -14,8 +14,9 @@ from typing import Final
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
-from app_server.core.model.answers import is_json_object, lenient_arguments
+from app_server.core.model.answers import call_arguments, call_name, is_json_object, lenient_arguments
 from app_server.core.model.api_failures import reported_failure
+from app_server.core.model.call_ids import ForeignIds
 from app_server.core.model.item_bytes import SCHEMA_NAME, InputBytes, ItemBytes
 from app_server.core.model.model_errors import CLOSED_EARLY, incomplete_response
 from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of, token_usage
@@ -49,13 +50,14 @@ from app_server_protocol.responses import (
     FunctionCallOutput,
     FunctionCallOutputPayload,
     InputImage,
+    LocalShellCall,
     MessageItem,
     OutputText,
     ReasoningResponseItem,
     ResponseItem,
     parse_response_item,
 )
-from app_server_protocol.structs import Json, json_bytes
+from app_server_protocol.structs import Json, json_bytes, replace
 
 log = logging.getLogger(__name__)
 
@@ -229,6 +231,7 @@ class ResponsesWriter:
 
     def __init__(self) -> None:
         self._around, self._input = ItemBytes(), InputBytes()
+        self._ids = ForeignIds()
 
     def body(self, prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> bytes:
         """Return the body of a request."""
@@ -237,7 +240,7 @@ class ResponsesWriter:
             (*choices, prompt.instructions, *prompt.tools), lambda: _envelope(prompt, settings, quirks)
         )
         items = self._input.of(
-            prompt,
+            replace(prompt, input=self._ids.of(prompt.input)),
             quirks,
             lambda item: not _is_unsent(item, quirks),
             lambda item: _item_json(item, quirks),
@@ -248,8 +251,11 @@ class ResponsesWriter:
 def _is_unsent(item: ResponseItem, quirks: Quirks) -> bool:
     """Return whether an item is left out: what is blank, and thoughts of another provider."""
     match item:
-        case MessageItem(role="assistant"):
-            return not any(not isinstance(part, InputImage) and part.text.strip() for part in item.content)
+        case MessageItem():
+            is_model = item.role == "assistant"
+            return not any(
+                not is_model if isinstance(part, InputImage) else part.text.strip() for part in item.content
+            )
         case ReasoningResponseItem():
             if item.origin is not None:
                 return True
@@ -270,6 +276,10 @@ def _item_json(item: ResponseItem, quirks: Quirks) -> bytes:
     elif not quirks.custom_tools and isinstance(sent, CustomToolCall):
         arguments = json_bytes({"input": sent.input}).decode()
         sent = FunctionCall(name=sent.name, arguments=arguments, call_id=sent.call_id, id=sent.id)
+    elif not quirks.custom_tools and isinstance(sent, LocalShellCall):
+        arguments = json_bytes(call_arguments(sent)).decode()
+        call_id = sent.call_id or sent.id or ""
+        sent = FunctionCall(name=call_name(sent), arguments=arguments, call_id=call_id, id=sent.id)
     elif not quirks.custom_tools and isinstance(sent, CustomToolCallOutput):
         payload = FunctionCallOutputPayload(content=sent.output)
         sent = FunctionCallOutput(call_id=sent.call_id, output=payload)

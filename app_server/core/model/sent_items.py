@@ -14,6 +14,7 @@ from app_server_protocol.responses import (
     InputImage,
     InputText,
     MessageItem,
+    OutputItem,
     OutputText,
     ReasoningResponseItem,
     ResponseItem,
@@ -74,11 +75,22 @@ def _has_image(item: ResponseItem) -> bool:
 
 
 def has_new_image(items: Sequence[ResponseItem]) -> bool:
-    """Return whether the user's last message has an image."""
-    last = next(
-        (each for each in reversed(items) if isinstance(each, MessageItem) and each.role == "user"), None
+    """Return whether the user's last message has an image. What a tool shows follows its output, without words."""
+    at = next(
+        (
+            n
+            for n, each in reversed([*enumerate(items)])
+            if isinstance(each, MessageItem) and each.role == "user"
+        ),
+        None,
     )
-    return last is not None and _has_image(last)
+    if at is None or not _has_image(items[at]):
+        return False
+    return not (at > 0 and isinstance(items[at - 1], OutputItem) and _is_image_alone(items[at]))
+
+
+def _is_image_alone(item: ResponseItem) -> bool:
+    return isinstance(item, MessageItem) and all(isinstance(part, InputImage) for part in item.content)
 
 
 def _without_images(item: ResponseItem) -> ResponseItem:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
 from msgspec import Struct
 
+from app_server.core.model.prompt import FunctionTool, ToolSpec
+from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json
 
 OPEN_TAG, CLOSE_TAG = "<think>", "</think>"
@@ -55,6 +57,32 @@ class Offered(Struct, frozen=True):
         if required is None or not isinstance(arguments, dict) or not required <= arguments.keys():
             return None
         return NamedCall(str(name), json.dumps(arguments))
+
+
+def offered_in(tools: Sequence[ToolSpec]) -> Offered:
+    """Return the offered tools with the arguments that each requires."""
+    functions = (tool for tool in tools if isinstance(tool, FunctionTool))
+    return Offered({tool.name: frozenset(tool.parameters.get("required") or ()) for tool in functions})
+
+
+def is_quoted(block: str, items: Sequence[ResponseItem]) -> bool:
+    """Return whether an output since the user's last message has this text: the model may quote a file."""
+    for item in reversed(items):
+        if getattr(item, "role", None) == "user":
+            return False
+        output = getattr(item, "output", None)
+        if output is not None and block in (output if isinstance(output, str) else output.content):
+            return True
+    return False
+
+
+def is_written_call(text: str, tools: Sequence[ToolSpec], items: Sequence[ResponseItem]) -> bool:
+    """Return whether a whole answer is a call of an offered tool. `items`: the history before it."""
+    sieve = TextSieve(
+        think_tags="none", offered=offered_in(tools), is_quoted=lambda block: is_quoted(block, items)
+    )
+    sieve.take(text)
+    return bool(sieve.end(structured=False)[1])
 
 
 class Phase(Enum):

@@ -15,7 +15,7 @@ from msgspec import Struct
 from app_server.core.config.types import WireApi
 from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import rate_limits
-from app_server.core.model.prompt import FunctionTool, ModelEvent, Prompt, RateLimits, RequestSettings
+from app_server.core.model.prompt import ModelEvent, Prompt, RateLimits, RequestSettings
 from app_server.core.model.quirks import Quirks
 from app_server.core.model.responses_api import ResponsesDecoder, ResponsesWriter
 from app_server.core.model.stream import WireDecoder
@@ -107,11 +107,11 @@ class ChatWire:
         sieve = None
         if quirks.text_calls or quirks.think_tags != "none":
             text_calls = _TEXT_CALLS.get()
-            offered = text_calls.Offered(_required(asked.prompt)) if quirks.text_calls else None
+            offered = text_calls.offered_in(asked.prompt.tools) if quirks.text_calls else None
             sieve = text_calls.TextSieve(
                 think_tags=quirks.think_tags,
                 offered=offered,
-                is_quoted=lambda block: _is_quoted(block, asked.prompt),
+                is_quoted=lambda block: text_calls.is_quoted(block, asked.prompt.input),
             )
         decoder: WireDecoder = _CHAT_READER.get()(live=asked.settings.live_chat, origin=origin, sieve=sieve)
         return decoder
@@ -156,23 +156,6 @@ def _origin(asked: ModelRequest, wire: WireApi) -> ItemOrigin:
     return ItemOrigin(
         answer=asked.answer, provider=asked.provider, model=asked.settings.model, wire=wire.value
     )
-
-
-def _required(prompt: Prompt) -> dict[str, frozenset[str]]:
-    """Return the offered tools with the arguments that each requires."""
-    tools = (tool for tool in prompt.tools if isinstance(tool, FunctionTool))
-    return {tool.name: frozenset(tool.parameters.get("required") or ()) for tool in tools}
-
-
-def _is_quoted(block: str, prompt: Prompt) -> bool:
-    """Return whether an output since the user's last message has this text: the model may quote a file."""
-    for item in reversed(prompt.input):
-        if getattr(item, "role", None) == "user":
-            return False
-        output = getattr(item, "output", None)
-        if output is not None and block in (output if isinstance(output, str) else output.content):
-            return True
-    return False
 
 
 def make_wire(api: WireApi) -> Wire:

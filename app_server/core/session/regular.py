@@ -22,6 +22,7 @@ from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.session.undo import TurnSnapshot
 from app_server.core.session.user_input import check_schema
+from app_server.core.session.written_calls import warn_of_written_call
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import Strictness, Tool
 from app_server.core.tools.registry import ToolSet
@@ -172,7 +173,9 @@ class RegularTask(SessionTask, TurnSteps):
             self._choose_tools()  # a server offers others than before, or a compaction has let them be chosen anew
         return self._shape.prompt(items, self._specs, self.turn.output_schema)
 
-    def after_reply(self, *, calls: bool) -> None:
+    def after_reply(self, answer: Sequence[ResponseItem], *, calls: bool) -> None:
+        if not calls:
+            warn_of_written_call(self.turn, answer, self._specs)
         if self._wishes.goals:
             count_reply(self.turn, calls=calls)
 

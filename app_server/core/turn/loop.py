@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from app_server.core.errors import CoreError
+from app_server.core.model.model_errors import incomplete_response
 from app_server.core.model.prompt import Prompt
 from app_server.core.turn.items import UserWords, last_assistant_text
 from app_server.core.turn.model_call import ModelCall, ModelReply
@@ -51,8 +52,8 @@ class TurnSteps(Protocol):
         """Find out what the model is offered, before the first request."""
         ...
 
-    def after_reply(self, *, calls: bool) -> None:
-        """Note that a reply is recorded. `calls`: it called tools. Does nothing where a kind does not say otherwise."""
+    def after_reply(self, answer: Sequence[ResponseItem], *, calls: bool) -> None:
+        """Note a recorded answer. `calls`: it called tools. Does nothing where a kind does not say otherwise."""
         return
 
     async def diff(self) -> str | None:
@@ -116,6 +117,8 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     new_id: Callable[[], str]
     show_user_message: bool = True
     _compacted: bool = False
+    _was_cut: bool = False
+    """Whether the output limit cut off a call of the last answer."""
     _opening: UserWords | None = None
     """The words that begin the turn, until they are recorded."""
 
@@ -139,7 +142,8 @@ class TurnLoop(Struct, kw_only=True, eq=False):
                 self.model_call.emitter.emit(TurnDiffEvent(unified_diff=diff))
             items = self.model_call.hand_over(reply)
             self.model_call.transcript.record(self.model_call.emitter, items)
-            self.steps.after_reply(calls=reply.calls)
+            self.steps.after_reply(items, calls=reply.calls)
+            self._check_cut(reply)
             if reply.paused and pauses < MOST_PAUSES:
                 pauses += 1
                 continue
@@ -158,6 +162,12 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             self._record_opening(self._opening)
         for words in self.take_input():
             self._record_words(words, announced=False)
+
+    def _check_cut(self, reply: ModelReply) -> None:
+        """Raise ModelError for a second answer in a row whose call the output limit cut off: it would go on so."""
+        if reply.cut_by is not None and self._was_cut:
+            raise incomplete_response(reply.cut_by)
+        self._was_cut = reply.cut_by is not None
 
     async def _ask(self, *, keeps_messages: bool) -> ModelReply:
         room = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import anyio
 import msgspec
@@ -59,8 +60,12 @@ EVENT_KINDS: Mapping[type, str] = {
 """As the Responses API names them, for telemetry."""
 
 
+CUT_OFF: Final = RefusedCalls("The call was cut off by the output limit and was not run.")
+"""Answers a call that the limit of the answer has cut off."""
+
+
 class EmptyAnswer(ModelError):
-    """The model ended its answer twice without text or a call."""
+    """The model ended its answer without text or a call, and no attempt is left."""
 
     def __init__(self) -> None:
         super().__init__("The model ended its answer without text or a call.")
@@ -79,6 +84,8 @@ class ModelReply(Struct):
     completed: bool = False
     paused: bool = False
     """Whether the provider asks to be asked on."""
+    cut_by: str | None = None
+    """The provider's word for the limit that cut off the last call; None if the answer is whole."""
 
     @property
     def calls(self) -> bool:
@@ -136,7 +143,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 reply = await self._attempt(prompt())
                 if not self._lacks_answer(reply):
                     return reply
-                if asked_again:
+                if asked_again or most == 0:
                     raise EmptyAnswer
                 asked_again = True
                 log.info("the answer of turn %s is empty; the model is asked once more", self.emitter.turn_id)
@@ -224,7 +231,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 case OutputTextDelta():
                     assembler.text_delta(event.delta)
                 case OutputItemDone():
-                    self._item(event.item, reply, calls)
+                    self._item(event, reply, calls)
                     assembler.take(event)
                 case Created():
                     pass
@@ -239,12 +246,13 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                     if event.usage is not None:
                         self.tokens.add(event.usage, self.context_window)
                     self._emit_tokens()
-                    reply.completed, reply.paused = True, event.paused
+                    reply.completed, reply.paused, reply.cut_by = True, event.paused, event.cut_by
                     return
                 case _:
                     assembler.take(event)
 
-    def _item(self, item: responses.ResponseItem, reply: ModelReply, calls: TaskGroup) -> None:
+    def _item(self, event: OutputItemDone, reply: ModelReply, calls: TaskGroup) -> None:
+        item = event.item
         match item:
             case responses.WebSearchCall():
                 return  # the provider ran it; clients see it, the history does not need it
@@ -260,7 +268,8 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
         if isinstance(item, responses.FunctionCall | responses.CustomToolCall | responses.LocalShellCall):
             if self.tools is None:
                 return
-            reply.entries.append(self.tools.start(item, calls, self._finished))
+            tools = CUT_OFF if event.is_cut else self.tools
+            reply.entries.append(tools.start(item, calls, self._finished))
         else:
             reply.entries.append(item)
         self.transcript.announce(item)

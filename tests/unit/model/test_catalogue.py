@@ -1,6 +1,7 @@
 """The catalogue of models: its rows, and which row a name finds."""
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -128,3 +129,21 @@ def test_any_name_finds_something(name: str) -> None:
 def test_nulls_of_a_row_are_as_absent_keys() -> None:
     raw = b'{"slug": "x", "upgrade": null, "supported_reasoning_levels": null, "tool_mode": "code_mode_only"}'
     assert msgspec.json.decode(raw, type=ModelRow) == ModelRow(slug="x")
+
+
+NAMES = [
+    line.split()
+    for line in (Path(__file__).parent / "model_names.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+
+
+def test_names_as_makers_and_gateways_write_them_find_the_rows_beside_them() -> None:
+    """`rule`: no row of its own, but a rule that knows the window."""
+    assert len(NAMES) >= 300
+    slugs = {row.slug for row in ROWS}
+    for name, slug, window in NAMES:
+        row = find_model(name)
+        kind = "unknown" if row is UNKNOWN else row.slug if row.slug in slugs else "rule"
+        found = "-" if row.context_window is None else f"{row.context_window:_}"
+        assert (name, kind, found) == (name, slug, window)

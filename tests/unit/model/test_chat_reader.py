@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.http.sse import SseDecoder
 from app_server.core.model import prompt
-from app_server.core.model.chat_reader import ChatDecoder
+from app_server.core.model.chat_reader import LENGTH, ChatDecoder
 from app_server_protocol.events.turn import TokenUsage
 from app_server_protocol.responses import (
     FunctionCall,
@@ -182,7 +182,10 @@ def test_nothing_counts_after_the_closing_mark() -> None:
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter"])
 def test_an_answer_that_was_cut_short_gives_its_words_and_fails(reason: str) -> None:
     decoder, events = ChatDecoder(live=False), list[prompt.ModelEvent]()
-    cut = piece(content="so far", tool_calls=[call_piece(0, '{"a"', id="c", name="shell")])
+    calls: dict[str, Json] = (
+        {} if reason in LENGTH else {"tool_calls": [call_piece(0, '{"a"', id="c", name="shell")]}
+    )
+    cut = piece(content="so far", **calls)
     frames = SseDecoder().feed(cut + piece(reason) + DONE)
     for frame in frames[:-1]:
         decoder.decode(frame, events)
@@ -190,6 +193,19 @@ def test_an_answer_that_was_cut_short_gives_its_words_and_fails(reason: str) -> 
         decoder.decode(frames[-1], events)
     assert not caught.value.retryable
     assert events[1:] == [message("so far")]
+
+
+@pytest.mark.parametrize("arguments", ['{"a"', '{"a": 1}'])
+def test_a_limit_that_cuts_a_call_says_which_one(arguments: str) -> None:
+    """The call before it is whole; that the last one can be read does not say that it is."""
+    whole, last = (
+        call_piece(0, '{"b": 2}', id="b", name="shell"),
+        call_piece(1, arguments, id="a", name="shell"),
+    )
+    events = read(piece(tool_calls=[whole, last]), piece("length"), DONE)
+    done = [each for each in events if isinstance(each, prompt.OutputItemDone)]
+    assert [each.is_cut for each in done] == [False, True]
+    assert events[-1] == prompt.Completed(None, cut_by="length")
 
 
 def test_an_error_chunk_fails_the_answer() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.model.answers import CallIds, lenient_arguments
+from app_server.core.model.answers import BEGINS, lenient_arguments
+from app_server.core.model.call_ids import CallIds
 from app_server.core.model.catalogue import PLAIN
 from app_server.core.model.chat_writer import GOES_ON, NO_SIGNATURE, ChatWriter
 from app_server.core.model.prompt import FunctionTool, Prompt, RequestSettings
@@ -107,9 +108,22 @@ def test_developer_messages_are_part_of_the_system_message_or_of_the_users() -> 
 
 def test_nothing_blank_is_sent() -> None:
     assert messages([user("hi"), said(" \n"), user("again")])[1:] == [
-        {"role": "user", "content": "hi"},
-        {"role": "user", "content": "again"},
+        {"role": "user", "content": "hi\n\nagain"}
     ]
+
+
+def test_messages_alternate_also_after_answers_that_broke_off() -> None:
+    items: list[ResponseItem] = [said("One", "a"), said("Two", "b"), call("1", "c"), output("1"), user("go")]
+    begin, answer, _, last = messages(items)[1:]
+    assert begin == {"role": "user", "content": BEGINS}
+    assert answer["content"] == "One\n\nTwo"
+    assert [each["id"] for each in answer["tool_calls"]] == ["1"]
+    assert last["content"] == "go"
+
+
+def test_thoughts_that_came_in_no_field_have_none_in_which_they_go_back() -> None:
+    """As parts of the content, or in tags of the text."""
+    assert set(messages([user("go"), thought("why", "a"), said("so", "a")])[2]) == {"role", "content"}
 
 
 def test_between_outputs_and_the_users_words_stands_an_answer_where_templates_want_it() -> None:
@@ -279,4 +293,18 @@ def test_the_image_of_the_users_last_message_is_new() -> None:
     picture = MessageItem(role="user", content=(InputImage(image_url=PICTURE),))
     assert has_new_image([user("hi"), picture, call("1"), output("1")])
     assert not has_new_image([picture, said("so"), user("go on")])
+    assert not has_new_image([user("look"), call("1"), output("1"), picture]), "what a tool shows"
     assert not has_new_image([])
+
+
+def test_calls_are_written_one_by_one_for_templates_that_take_one() -> None:
+    items: list[ResponseItem] = [
+        user("go"),
+        *(thought("why", "a", field="reasoning"), said("Two.", "a")),
+        *(call("1", "a"), output("1"), call("2", "a"), output("2")),
+    ]
+    first, one, second, two = messages(items, single_calls=True, null_content=False)[2:]
+    assert (first["content"], first["reasoning"], second["content"]) == ("Two.", "why", "")
+    assert [each["id"] for each in (*first["tool_calls"], *second["tool_calls"])] == ["1", "2"]
+    assert (one["tool_call_id"], two["tool_call_id"]) == ("1", "2")
+    assert "reasoning" not in second

@@ -200,13 +200,21 @@ def test_a_whole_answer_in_place_of_a_stream_is_read() -> None:
 )
 def test_an_answer_that_is_cut_off_keeps_its_text_and_runs_no_call(stop: str, kind: ErrorClass) -> None:
     out: list[ModelEvent] = []
-    answer = stream(events(text("Half"), shell("ls", "toolu_1"), stop=stop))
+    calls = () if stop == "max_tokens" else (shell("ls", "toolu_1"),)
+    answer = stream(events(text("Half"), *calls, stop=stop))
     with pytest.raises(ModelError) as caught:
         read_bytes(answer, into=out)
     assert caught.value.error_class is kind
     assert isinstance(caught.value, ContextWindowExceeded) == (stop == "model_context_window_exceeded")
     assert [type(item) for item in done(out)] == [MessageItem]
     assert not caught.value.retryable
+
+
+def test_a_limit_that_cuts_a_call_says_which_one() -> None:
+    out = read(events(shell("ls", "toolu_1"), shell("pwd", "toolu_2"), stop="max_tokens"))
+    assert [each.is_cut for each in out if isinstance(each, OutputItemDone)] == [False, True]
+    assert isinstance(out[-1], Completed)
+    assert out[-1].cut_by == "max_tokens"
 
 
 def test_a_refusal_says_why() -> None:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.http.sse import SseDecoder
+from app_server.core.model.answers import BEGINS
 from app_server.core.model.catalogue import UNKNOWN, find_model
 from app_server.core.model.messages_options import headers_of
 from app_server.core.model.messages_reader import MessagesDecoder
-from app_server.core.model.messages_writer import BEGINS, NO_OUTPUT, NOT_TAKEN, UNSEEN, MessagesWriter
+from app_server.core.model.messages_writer import NO_OUTPUT, NOT_TAKEN, UNSEEN, MessagesWriter
 from app_server.core.model.prompt import (
     FreeformTool,
     FunctionTool,
@@ -23,16 +24,12 @@ from app_server.core.model.prompt import (
     WebSearchTool,
 )
 from app_server.core.model.quirks import Quirks
-from app_server_protocol.item_origin import FAILED, ItemOrigin
+from app_server_protocol.item_origin import FAILED
 from app_server_protocol.responses import (
-    CallItem,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
-    FunctionCallOutput,
-    FunctionCallOutputPayload,
     InputImage,
-    InputText,
     MessageItem,
     OutputText,
     ReasoningResponseItem,
@@ -41,24 +38,15 @@ from app_server_protocol.responses import (
 )
 from app_server_protocol.structs import Json, replace
 from tests.support.claude import Refused, check, events, plain, stream, text, thinking, tool_use
+from tests.unit.model.histories import CLAUDE, PICTURE, WORDS, histories, origin, output, user
 
 PLAIN = Quirks()
-CLAUDE = "claude-opus-5-5"
-PICTURE = "data:image/png;base64,AAAA"
 SHELL = FunctionTool("shell", "Runs a command.", {"type": "object", "properties": {}, "$defs": {}})
 SETTINGS = RequestSettings(model=CLAUDE, row=find_model(CLAUDE), conversation_id="c")
 
 
 def settings(model: str, **more: Json) -> RequestSettings:
     return replace(SETTINGS, model=model, row=find_model(model), **more)
-
-
-def origin(answer: str, provider: str = "anthropic", wire: str = "messages", **kept: Json) -> ItemOrigin:
-    return ItemOrigin(answer=answer, provider=provider, model=CLAUDE, wire=wire, kept=kept)
-
-
-def user(words: str, role: str = "user") -> MessageItem:
-    return MessageItem(role=role, content=(InputText(text=words),))
 
 
 def said(words: str, answer: str = "1") -> MessageItem:
@@ -71,12 +59,6 @@ def thought(words: str, answer: str = "1", **more: Json) -> ReasoningResponseIte
 
 def call(id: str, answer: str = "1", arguments: str = "{}") -> FunctionCall:
     return FunctionCall(name="shell", arguments=arguments, call_id=id, origin=origin(answer))
-
-
-def output(id: str, words: str = "done", *images: str, **kept: Json) -> FunctionCallOutput:
-    parts = (InputText(text=words), *(InputImage(image_url=url) for url in images)) if images else None
-    payload = FunctionCallOutputPayload(content=words, content_items=parts)
-    return FunctionCallOutput(call_id=id, output=payload, origin=origin("1", **kept) if kept else None)
 
 
 def body(
@@ -327,7 +309,6 @@ def test_what_is_refused_is_left_out() -> None:
 
 # --- properties
 
-WORDS = st.text('ab é😀"\\\n', max_size=6)
 ARGUMENTS = st.dictionaries(
     WORDS, st.integers() | WORDS | st.lists(st.floats(allow_nan=False, allow_infinity=False)), max_size=3
 )
@@ -363,41 +344,6 @@ def test_an_answer_goes_back_as_it_came_byte_for_byte(
     assert json.loads(sent)["messages"][1]["content"] == expected
     for each in arguments:
         assert b'"input":%b}' % json.dumps(each).encode() in sent
-
-
-@st.composite
-def histories(draw: st.DrawFn, *, whole: bool = False) -> list[ResponseItem]:
-    """Any history of any wires, with calls that share ids; if not `whole` also calls and outputs without the other."""
-    items: list[ResponseItem] = []
-    for n in range(draw(st.integers(0, 6))):
-        if draw(st.booleans()):
-            items.append(user(draw(WORDS), draw(st.sampled_from(("user", "developer")))))
-        wire = draw(st.sampled_from(("messages", "chat", None)))
-        of = None if wire is None else origin(f"{n}-m", wire=wire)
-        for _ in range(draw(st.integers(0, 4))):
-            kinds = ("text", "thought", "call", "custom", "picture", *(() if whole else ("output",)))
-            kind, answered = draw(st.sampled_from(kinds)), whole or draw(st.booleans())
-            items += _some(kind, draw(WORDS), draw(st.sampled_from("xyz|")), of, answered=answered)
-    return items
-
-
-def _some(kind: str, words: str, id: str, of: ItemOrigin | None, *, answered: bool) -> list[ResponseItem]:
-    made: CallItem
-    match kind:
-        case "text":
-            return [MessageItem(role="assistant", content=(OutputText(text=words),), origin=of)]
-        case "thought":
-            return [ReasoningResponseItem(summary=(SummaryText(text=words),), origin=of)]
-        case "call":
-            made = FunctionCall(name=words, arguments=words, call_id=id, origin=of)
-            return [made, output(id, words)] if answered else [made]
-        case "custom":
-            made = CustomToolCall(name="apply_patch", input=words, call_id=id, origin=of)
-            return [made, CustomToolCallOutput(call_id=id, output=words)] if answered else [made]
-        case "output":
-            return [output(id, words, **{FAILED: True})]
-        case _:
-            return [MessageItem(role="user", content=(InputImage(image_url=PICTURE),))]
 
 
 @given(histories())

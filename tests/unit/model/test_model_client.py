@@ -164,7 +164,10 @@ async def test_events_before_a_failure_are_yielded_before_it() -> None:
             [CREATED, HttpFailure(Fault.CUT, "x")],
             "Transport error: Error while reading the server response: error decoding response body",
         ),
-        ([CREATED, HttpFailure(Fault.IDLE, "x")], "idle timeout waiting for SSE"),
+        (
+            [CREATED, HttpFailure(Fault.IDLE, "x")],
+            "idle timeout waiting for SSE (`stream_idle_timeout_ms` of the provider)",
+        ),
         ([CREATED], "stream closed before response.completed"),
         ([], "stream closed before response.completed"),
         ([CREATED, COMPLETED[:-20]], "stream closed before response.completed"),

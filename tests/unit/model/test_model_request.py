@@ -359,7 +359,7 @@ def test_calls_of_other_apis_are_sent_as_functions() -> None:
         CustomToolCall(call_id="c1", name="apply_patch", input="*** Begin"),
         CustomToolCallOutput(call_id="c1", output="ok"),
     ]
-    _, local, _, custom, done = chat(prompt(*items))["messages"]
+    _, _, local, _, custom, done = chat(prompt(*items))["messages"]
     function = local["tool_calls"][0]["function"]
     assert local["tool_calls"][0]["id"] == "l1"
     assert json.loads(function["arguments"])["command"] == ["echo", "x"]

@@ -102,3 +102,12 @@ def test_what_is_known_is_not_learnt_again() -> None:
     known = Quirks(omit=("store",), role="system")
     assert lesson_of(400, error("Unsupported parameter: 'store'", "store"), REQUEST, known) is None
     assert lesson_of(400, error("unknown variant `developer`"), REQUEST, known) is None
+
+
+def test_a_template_that_takes_one_call_is_learnt_also_from_a_status_500() -> None:
+    """So do local servers answer: the template of the model raised."""
+    words = "Jinja Exception: This model only supports single tool-calls at once!"
+    lesson = lesson_of(500, json.dumps({"error": {"code": 500, "message": words}}), b"{}", Quirks())
+    assert lesson is not None
+    assert lesson.quirks == {"single_calls": True}
+    assert lesson_of(500, "Unknown error of the role developer", b"{}", Quirks()) is None

@@ -1,0 +1,78 @@
+"""What all strict providers have in common: a script of answers, of which each provider has a form of its own."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app_server_protocol.structs import Json
+from tests.support.scripted_model import ModelRequest, Reply
+
+
+class Refused(Exception):
+    """A request that the provider does not take, by one of its rules and in its words."""
+
+    def __init__(self, rule: str, words: str) -> None:
+        super().__init__(words)
+        self.rule = rule
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer: thoughts, words and calls."""
+
+    text: str = ""
+    calls: tuple[tuple[str, str, Json], ...] = ()
+    """Id, name and arguments of each."""
+    thought: str = ""
+
+
+def written(arguments: Json) -> str:
+    """Arguments as JSON; a text goes out as it is."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def shell(id: str, command: str) -> tuple[str, str, Json]:
+    return id, "shell", {"command": ["sh", "-c", command]}
+
+
+class Strict(Protocol):
+    """A provider of one wire."""
+
+    @property
+    def wire(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    def check(self, body: Json) -> None:
+        """Raise Refused for a request that the provider does not take."""
+        ...
+
+    def refusal(self, words: str) -> Reply: ...
+
+    def too_long(self) -> Reply:
+        """The refusal of a request that is too long."""
+        ...
+
+    def write(self, answer: Answer, n: int, body: Json) -> Reply:
+        """Return answer number `n`, to a request with this body."""
+        ...
+
+
+@dataclass
+class Author:
+    """Answers a model's requests by a script, if the provider takes them."""
+
+    provider: Strict
+    answers: list[Answer]
+    refusals: list[str] = field(default_factory=list)
+    answered: int = 0
+
+    def __call__(self, request: ModelRequest) -> Reply:
+        try:
+            self.provider.check(request.body)
+        except Refused as refused:
+            self.refusals.append(f"{refused.rule}: {refused}")
+            return self.provider.refusal(str(refused))
+        self.answered += 1
+        return self.provider.write(self.answers.pop(0), self.answered, request.body)
