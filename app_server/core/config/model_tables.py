@@ -144,6 +144,7 @@ QUIRK_DOCS: Mapping[str, str] = {
     "web_search": "the provider searches the web by itself",
     "store_items": "the provider keeps the items of a conversation and wants their ids back",
     "responses_only": "models call tools over the Responses API only",
+    "blank_overflow": "a status 400 without a body says that the conversation is too long",
     "reasoning_context": "the value of `reasoning.context` that the provider demands",
 }
 
@@ -152,7 +153,7 @@ QUIRKS: Mapping[str, Setting] = {
     **_quirks(
         FLAG_OR_PATTERN,
         "local null_content single_calls text_parts empty_thoughts content_thoughts cache_control cache_key"
-        " text_calls custom_tools web_search store_items responses_only",
+        " text_calls custom_tools web_search store_items responses_only blank_overflow",
     ),
     **_quirks(
         TEXT,

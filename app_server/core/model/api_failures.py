@@ -112,13 +112,14 @@ def error_object(body: bytes) -> dict[str, Json]:
 
 def words_of(error: dict[str, Json], body: str) -> str:
     """Return the provider's own words of an error, wherever it writes them."""
-    for value in (
-        error.get("message"),
-        _details(error.get("detail")),
-        mapping(error.get("metadata")).get("raw"),
-    ):
-        if text := text_of(value):
-            return text
+    said = [text for each in (error.get("message"), _details(error.get("detail"))) if (text := text_of(each))]
+    said = said[:1]
+    # A gateway has the words of the provider behind it here, and few of its own.
+    if raw := text_of(mapping(error.get("metadata")).get("raw")):
+        inner = error_object(raw.encode("utf-8", "replace"))
+        said[1:] = [words_of({**inner, "metadata": None}, raw) or raw]
+    if said:
+        return ": ".join(said)
     return "" if body.lstrip()[:1] == "{" else re.sub(r"<[^>]*>", " ", body).strip()
 
 
@@ -138,7 +139,7 @@ def reported_failure(error: Json) -> ModelError:
     for.
     """
     details = mapping(error)
-    message = text_of(details.get("message")) or text_of(error) or UNEXPLAINED
+    message = words_of(details, "") or text_of(error) or UNEXPLAINED
     code = details.get("code") or details.get("type")
     known = known_failure(code if isinstance(code, str) else "", message, details)
     if known is not None:

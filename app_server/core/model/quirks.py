@@ -101,6 +101,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the provider keeps the items of a conversation and wants their ids back."""
     responses_only: bool = False
     """Whether the model calls tools over the Responses API only."""
+    blank_overflow: bool = False
+    """Whether a status 400 without a body says that the conversation is too long."""
     reasoning_context: str | None = None
     """Value of `reasoning.context` that the provider demands; None if it demands none."""
 

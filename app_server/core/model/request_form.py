@@ -7,6 +7,7 @@ from importlib import import_module
 
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ContextWindowExceeded, ModelError
+from app_server.core.errors import ContextWindowExceeded
 from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import RequestFailure
 from app_server.core.model.model_errors import UnexpectedStatus
@@ -121,6 +122,14 @@ class RequestForm:
                 "the provider %s says that %s has a window of %d", self._provider.id, model, error.window
             )
             self._lessons.learn_window(self._provider, model, error.window)
+
+    def read(self, failure: RequestFailure, asked: ModelRequest) -> RequestFailure:
+        """Return a failure as this provider means it."""
+        error = failure.error
+        is_blank = isinstance(error, UnexpectedStatus) and error.status == 400 and not error.body.strip()
+        if is_blank and asked.quirks.blank_overflow:
+            return RequestFailure(ContextWindowExceeded(), status=failure.status)
+        return failure
 
     def learns(self, failure: RequestFailure, asked: ModelRequest, body: bytes) -> bool:
         """Return whether a refusal teaches how the request would be taken; it counts from now on."""
