@@ -84,7 +84,7 @@ class Rules:
     error: Callable[[int, str], Json] = openai_error
     words: Mapping[str, str] = field(default_factory=dict)
     """Its own words, by rule."""
-    too_long: tuple[int, str] = (400, "This model's maximum context length is 4096 tokens.")
+    too_long: tuple[int, str] = (400, "This model's maximum context length is 131072 tokens.")
     writes: str = "plain"
     """How answers are written: `plain`, `reasoning_content`, `reasoning`, `details`, `parts`, `signed`, `tags`, `whole`
     (calls whole in one piece, with equal index and arguments as objects)."""

@@ -188,7 +188,7 @@ PROVIDERS: Mapping[str, Rules] = {
         writes="reasoning",
         too_long=(
             422,
-            "Input validation error: `inputs` tokens must be less: maximum context length is 8193.",
+            "Input validation error: `inputs` tokens must be less: maximum context length is 131072.",
         ),
     ),
     "fireworks": Rules(
@@ -270,7 +270,7 @@ PROVIDERS: Mapping[str, Rules] = {
         words={"arguments": "Expecting value: {0}", "empty_tools": "`tools` should be non-empty"},
         too_long=(
             400,
-            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
+            "This model's maximum context length is 131072 tokens. However, you requested 140000 tokens.",
         ),
     ),
     "sglang": Rules(
@@ -279,7 +279,10 @@ PROVIDERS: Mapping[str, Rules] = {
         null=False,
         thought_fields=frozenset({"reasoning_content"}),
         writes="reasoning_content",
-        too_long=(400, "The input (5000 tokens) is longer than the model's context length (4096 tokens)."),
+        too_long=(
+            400,
+            "The input (140000 tokens) is longer than the model's context length (131072 tokens).",
+        ),
     ),
     "litellm": Rules(
         model="claude-behind",

@@ -174,7 +174,7 @@ PROVIDERS: Mapping[str, Rules] = {
         web_search=False,
         parses_arguments=True,
         encrypts=False,
-        too_long="This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
+        too_long="This model's maximum context length is 131072 tokens. However, you requested 140000 tokens.",
     ),
     "ollama": Rules(model=PLAIN_THOUGHTS, custom_tools=False, web_search=False, encrypts=False),
 }

@@ -203,6 +203,7 @@ class ModelClient:
                     reconnected = True
                     continue
                 outcome = _broken(outcome, target, self.provider.id)
+            outcome = self._form.read(outcome, asked)
             learns = lessons < MOST_LESSONS and self._form.learns(outcome, asked, body)
             if learns or self._form.changes_wire(outcome):
                 lessons += learns

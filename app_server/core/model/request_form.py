@@ -7,7 +7,6 @@ from importlib import import_module
 
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import ContextWindowExceeded, ModelError
-from app_server.core.errors import ContextWindowExceeded
 from app_server.core.lazy import Lazy
 from app_server.core.model.api_failures import RequestFailure
 from app_server.core.model.model_errors import UnexpectedStatus
