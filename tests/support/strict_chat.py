@@ -124,7 +124,7 @@ def check(body: Json, rules: Rules, made: frozenset[str] = frozenset()) -> None:
         before = role
     if waiting:
         raise rules.refuse("unanswered", ", ".join(waiting))
-    if before == "assistant":
+    if before == "assistant" and rules.alternates:
         raise rules.refuse("last")
     if ids and "tools" not in body:
         raise rules.refuse("no_tools")
