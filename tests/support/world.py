@@ -224,7 +224,7 @@ def write_config(
         "stream_max_retries": 0,
         **provider,
     }
-    lines = [*_table(settings), "[model_providers.scripted]", *_table(ours), KNOWN_MODEL, tables]
+    lines = [*_table(settings), KNOWN_MODEL, "[model_providers.scripted]", *_table(ours), tables]
     (home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
