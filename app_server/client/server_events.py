@@ -22,6 +22,7 @@ from app_server_protocol.v2.files import (
 from app_server_protocol.v2.mcp import (
     McpServerOauthLoginCompletedNotification as McpServerOauthLoginCompletedNotification,
 )
+from app_server_protocol.v2.models import ModelReroutedNotification as ModelReroutedNotification
 from app_server_protocol.v2.server import (
     AccountRateLimitsUpdatedNotification as AccountRateLimitsUpdatedNotification,
 )

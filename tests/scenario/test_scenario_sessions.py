@@ -177,8 +177,8 @@ async def test_closing_cancels_the_prompt(world: MakeWorld) -> None:
 
 
 async def test_options_are_chosen_and_come_back(world: MakeWorld) -> None:
-    config: dict[str, Json] = {"models": {"gpt-6-sol": {}}}  # the provider has no list of its own
-    async with world(reply(says("one")), config=config, acp=True) as w:
+    tables = "[models.gpt-6-sol]\n"  # the provider has no list of its own
+    async with world(reply(says("one")), tables=tables, acp=True) as w:
         editor, session = await opened(w)
         for id, value in (("model", "gpt-6-sol"), ("reasoning_effort", "high"), ("mode", "read-only")):
             answer = await w.client.call(
