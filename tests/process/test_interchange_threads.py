@@ -1,12 +1,9 @@
 """Threads go from this server to codex of several versions and back, each time with commands, patches, a compaction,
 an interrupted turn, a revert and a fork: every turn is there on each side, and the model is sent all that counts.
 
-The programs are named by CODEX_PEERS; those that are not named are left out:
-
-    CODEX_PEERS=0.58=/path/to/codex,0.169=/path/to/codex,0.171=/path/to/codex make test ARGS="-k interchange"
+`tests.support.codex_peers` says how the programs are named.
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -16,19 +13,12 @@ import pytest
 
 from app_server_protocol.structs import Json
 from tests.support.client import Client
+from tests.support.codex_peers import peer
 from tests.support.places import OURS, Place, Served, place_in
 from tests.support.scripted_model import Hold, begins_to_say, calls, reply, says, script, word
 
-PEERS = dict(each.split("=", 1) for each in os.environ.get("CODEX_PEERS", "").split(",") if "=" in each)
-
 CREATED_FILE = "*** Begin Patch\n*** Add File: {}\n+hello\n*** End Patch\n"
 INJECTED = ("<", "# ", "You are ", "Another language model")
-
-
-def peer(version: str) -> tuple[str, ...]:
-    if version not in PEERS:
-        pytest.skip(f"CODEX_PEERS names no {version}")
-    return (PEERS[version], "app-server")
 
 
 newer = pytest.mark.parametrize("version", ["0.169", "0.171"])
@@ -51,8 +41,9 @@ class Teller:
             return script(line, call_id)
         return calls("exec_command", {"cmd": line, "yield_time_ms": 20_000}, call_id)
 
-    async def begin(self) -> None:
-        started = await self.client.call("thread/start", {"cwd": str(self.place.workspace)})
+    async def begin(self, **params: Json) -> None:
+        asked = {"cwd": str(self.place.workspace), **params}
+        started = await self.client.call("thread/start", asked)
         self.thread = started["thread"]["id"]
 
     async def resume(self) -> None:
@@ -217,6 +208,38 @@ async def test_interchange_of_a_thread_whose_last_turn_was_taken_back(tmp_path: 
             back = teller(place, server, OURS, there)
             await back.resume()
             assert await back.shown() == back.said
+            await back.answered("third", "third answer")
+            back.tells_users_words("first answer", "second answer")
+
+
+@newer
+async def test_interchange_of_a_thread_in_the_older_form_that_was_reverted(
+    tmp_path: Path, version: str
+) -> None:
+    """In this form codex shows what counts, and nothing that was taken back here."""
+    codex = peer(version)
+    async with place_in(tmp_path) as place:
+        async with server_of(place, OURS) as server:
+            await entered(server)
+            here = teller(place, server, OURS)
+            await here.begin(historyMode="legacy")
+            await here.answered("first", "first answer")
+            await here.revert("gone")
+            await here.work("work")
+            await here.revert("gone at the end")
+        async with server_of(place, codex) as server:
+            await entered(server)
+            there = teller(place, server, codex, here)
+            await there.resume()
+            assert await there.shown() == there.said
+            await there.answered("second", "second answer")
+            there.tells_users_words("first answer", "work answer")
+        async with server_of(place, OURS) as server:
+            await entered(server)
+            back = teller(place, server, OURS, there)
+            await back.resume()
+            assert await back.shown() == back.said
+            await back.revert("gone again")
             await back.answered("third", "third answer")
             back.tells_users_words("first answer", "second answer")
 

@@ -306,6 +306,9 @@ LEARNT: Mapping[str, Rules] = {
     "forty": Rules(ids=r".{1,40}", words={"id": STRING_LIMIT}),
     "assistant after tool": Rules(user_after_tool=False),
     "no pictures": Rules(images=False),
+    "needs thoughts": Rules(
+        thought_fields=frozenset({"reasoning_content"}), needs_thoughts=True, writes="reasoning_content"
+    ),
     "gemini's schemas": Rules(
         keywords=frozenset({"additionalProperties"}),
         words={"keyword": "Invalid JSON payload received. Unknown name \"{0}\" at 'tools[0].parameters'"},

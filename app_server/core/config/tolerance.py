@@ -21,12 +21,14 @@ T = TypeVar("T")
 GUARDS = frozenset(
     {
         *("approval_policy", "sandbox_mode", "sandbox_workspace_write", "permissions", "default_permissions"),
-        *("shell_environment_policy", "app_server", "history", "profile", "profiles", "model_provider"),
+        *("shell_environment_policy", "app_server", "history", "profile", "profiles"),
+        *("model", "model_provider"),
         *("forced_login_method", "forced_chatgpt_workspace_id"),
     }
 )
-"""Tables and settings that limit what commands, clients and logins may do, and what is kept; and those that choose
-others. One that is wrong ends the conversation.
+"""Tables and settings that limit what commands, clients and logins may do, and what is kept; those that choose others;
+and those that choose the model, since another one would be told everything, and paid for, unasked. One that is wrong
+ends the conversation.
 """
 
 WHOLE_ENTRIES: Mapping[str, int] = {"mcp_servers": 2, "model_providers": 2, "otel": 1}

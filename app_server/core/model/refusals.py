@@ -47,7 +47,7 @@ def lesson_of(status: int, body: str, request: bytes, quirks: Quirks) -> Lesson 
     if status == 500:
         # Local servers answer so if the template of the model refuses the messages.
         return _form(text) if re.search(r"(?i)template|jinja", text) else None
-    for read in (_thoughts, _images, _form):
+    for read in (_missing_thoughts, _thoughts, _images, _form):
         lesson = read(text)
         if lesson is not None and _changes(lesson, quirks):
             return lesson
@@ -78,6 +78,18 @@ _IMAGES: Final = (
     r"|(?:unsupported|invalid|could not|too large|does not support|that support|unknown variant).{0,120}"
     r"\b(?:image|images|image_url)\b"
 )
+
+
+_MISSING_THOUGHTS: Final = (
+    r"(?i)reasoning_content.{0,40}(?:must be passed|is missing|is required)|missing.{0,40}reasoning_content"
+)
+
+
+def _missing_thoughts(text: str) -> Lesson | None:
+    """Return the lesson of a provider that wants thoughts with each message of the assistant, as DeepSeek does."""
+    if not re.search(_MISSING_THOUGHTS, text):
+        return None
+    return Lesson({"thoughts_field": "reasoning_content", "empty_thoughts": True})
 
 
 def _thoughts(text: str) -> Lesson | None:

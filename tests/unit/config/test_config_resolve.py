@@ -28,13 +28,21 @@ def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | No
         ("[history]\npersistence = 'q'", "`history.persistence` must be one of `save-all`, `none`"),
         ("forced_login_method = 'x'", "`forced_login_method` must be one of `chatgpt`, `api`"),
         ("experimental_instructions_file = 'none.md'", "none.md cannot be read: it does not exist"),
+        ("model = 7", "`model` must be a string, not an integer"),
+        ("model = true", "`model` must be a string, not a boolean"),
+        ("model = ''", "`model` must not be empty"),
+        ("model = 1979-05-27", "`model` must be a string, not a date or time"),
+        ("model_provider = 7", "`model_provider` must be a string, not an integer"),
+        ("profile = 'p'\n[profiles.p]\nmodel = 7", "`model` must be a string, not an integer"),
         ("profile = 3", "`profile` must be a string"),
         ("[sandbox_workspace_write]\nnetwork_access = 'no'", "must be true or false, not a string"),
         ("[shell_environment_policy]\nexclude = 'A*'", "must be a list of strings, not a string"),
         ("[app_server]\nclient_rights = 'no'", "`app_server.client_rights` must be true or false"),
     ],
 )  # fmt: skip
-def test_a_wrong_setting_that_guards_is_an_error(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_wrong_setting_that_guards_or_chooses_a_model_is_an_error(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
     assert str(caught.value).startswith("error deriving config: ")
@@ -44,10 +52,6 @@ def test_a_wrong_setting_that_guards_is_an_error(tmp_path: Path, text: str, prob
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("model = 7", "`model` must be a string, not an integer"),
-        ("model = true", "`model` must be a string, not a boolean"),
-        ("model = ''", "`model` must not be empty"),
-        ("model = 1979-05-27", "`model` must be a string, not a date or time"),
         ("model_reasoning_effort = ''", "`model_reasoning_effort` must have 1 to 64 characters"),
         ("model_reasoning_effort = 3", "`model_reasoning_effort` must be a string"),
         ("model_context_window = 0", "`model_context_window` must be at least 1"),
