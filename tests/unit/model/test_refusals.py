@@ -70,6 +70,26 @@ def test_thoughts_are_forgotten(message: str) -> None:
     assert lesson.forgets_thoughts
 
 
+MISSING_THOUGHTS = "The reasoning_content in the thinking mode must be passed back to the API."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [MISSING_THOUGHTS, "thinking is enabled but reasoning_content is missing in assistant tool call message"],
+)
+def test_missing_thoughts_are_written_as_empty_ones(message: str) -> None:
+    lesson = lesson_of(400, error(message), REQUEST, Quirks())
+    assert lesson is not None
+    assert lesson.quirks == {"thoughts_field": "reasoning_content", "empty_thoughts": True}
+
+
+def test_thoughts_that_are_wanted_and_refused_all_the_same_are_forgotten() -> None:
+    known = Quirks(thoughts_field="reasoning_content", empty_thoughts=True)
+    lesson = lesson_of(400, error(MISSING_THOUGHTS), REQUEST, known)
+    assert lesson is not None
+    assert lesson.forgets_thoughts
+
+
 @pytest.mark.parametrize(
     ("status", "message"),
     [
