@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.apis.router import FindRoute, MethodRouter
-from app_server.apis.services import Handshake, Served, ServerServices, Shared
+from app_server.apis.services import Handshake, ServerServices, Shared
 from app_server.connections import ServedClient
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
@@ -52,6 +52,7 @@ from app_server.places.server_places import known_folders
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.lanes import ServerLanes
 from app_server.rpc.outgoing import Outgoing
+from app_server.served import Served
 from app_server.transport.framing import Transport
 
 if TYPE_CHECKING:

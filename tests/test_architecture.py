@@ -63,6 +63,7 @@ LEVELS: tuple[set[str], ...] = (
     },
     {
         "app_server.lazy_engine",
+        "app_server.served",
     },
     {
         "app_server.assembly",

@@ -22,7 +22,6 @@ from app_server.core.host import Host
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import Machine
-from app_server.rpc.connection import Connection
 from app_server.rpc.errors import RpcError, invalid_params, invalid_request
 from app_server_protocol.engine.settings import UNSET, SettingsChange
 from app_server_protocol.jsonrpc import INVALID_REQUEST, shortened
@@ -124,23 +123,6 @@ class ServerServices(Struct, frozen=True, kw_only=True):
 
     def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         self.client.outgoing.notify(row.method, row.make(*args, **fields).to_json())
-
-
-class Served(Struct, frozen=True):
-    """A connection that is served."""
-
-    shared: ServerServices
-    connection: Connection
-
-    @property
-    def client(self) -> Client:
-        return self.shared.client
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether nothing of it is in work, and all was written."""
-        busy = self.connection.in_work or self.shared.accounts.logging_in
-        return not busy and self.client.outgoing.unread == 0
 
 
 def change_of(

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, astuple
 
 from app_server.batch import messages
 from app_server.batch.checkout import FILE, Checkouts, TaskPlace
-from app_server.batch.messages import Ended, Ending, ResultError, Setup, Status
+from app_server.batch.messages import CheckResult, Ended, Ending, ResultError, Setup, Status
 from app_server.batch.secrets import holders_of, masked_lines, stored_result
 from app_server.batch.tasks import Task
 from app_server.client import approval_requests as asked
@@ -336,7 +336,7 @@ class Attempt(RunningTask):
                 await server.request(commands.COMMAND_EXEC_TERMINATE, commands.OfCommand(process_id=id))
             raise
         if name == "check":
-            self._result.check = messages.CheckResult(done.exit_code, round(anyio.current_time() - began, 3))
+            self._result.check = CheckResult(done.exit_code, round(anyio.current_time() - began, 3))
         if done.exit_code == 0:
             return None
         printed = (done.stderr.strip() or done.stdout.strip())[-SHOWN_OUTPUT:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, StrEnum
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
@@ -125,6 +125,24 @@ class ApiAdapter(Protocol):
 
 
 AdapterFactory = Callable[[str, ItemIds], ApiAdapter]
+
+
+class ApiId(Struct, frozen=True):
+    """Identity of an API of a conversation: the key of its adapter and of its subscribers."""
+
+    name: Literal["v1", "v2", "acp"]
+    owner: Hashable = None
+    """Owner of the adapter where each client has one of its own. None if all clients of the API share one."""
+
+
+class ConversationApi(Struct, frozen=True):
+    """An API with the function that makes its adapter for a conversation."""
+
+    id: ApiId
+    make_adapter: AdapterFactory
+    """Called with the conversation's id and the item ids in use."""
+
+
 """Makes the adapter of the conversation with that id, whose items that have ended have these ids; the adapter is handed
 what goes on, and from then on everything. An API has one, which distinguishes its adapters from others.
 """

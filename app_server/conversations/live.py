@@ -14,8 +14,8 @@ from anyio.abc import TaskGroup
 
 from app_server.conversations.adapter import (
     Activity,
-    AdapterFactory,
     ClientLine,
+    ConversationApi,
     ConversationStatus,
     QuestionKind,
 )
@@ -101,17 +101,17 @@ class Joining:
     """A client on its way into a conversation."""
 
     def __init__(
-        self, live: LiveConversation, client: Client, make_adapter: AdapterFactory, begun: set[str] | None
+        self, live: LiveConversation, client: Client, api: ConversationApi, begun: set[str] | None
     ) -> None:
-        self._live, self._client, self._make_adapter = live, client, make_adapter
+        self._live, self._client, self._api = live, client, api
         self.begun = begun
         """The turns that have begun since; None: the client was in it before, and is told nothing again."""
 
     def enter(self, lines: Sequence[ClientLine]) -> None:
         """Send what the client joins, then what has happened since; then ask it what is open."""
         subscriptions = self._live.subscriptions
-        subscriptions.release(self._client, self._make_adapter, lines)
-        self._live.questions.joined(self._client, subscriptions.adapter(self._make_adapter, self._client))
+        subscriptions.release(self._client, self._api, lines)
+        self._live.questions.joined(self._client, subscriptions.adapter(self._api, self._client))
         self._live.tell_untold()
 
 
@@ -162,17 +162,17 @@ class LiveConversation:
     def questions(self) -> Questions:
         return self._pump.questions
 
-    def subscribe(self, client: Client, id: str, make_adapter: AdapterFactory, *, raw: bool) -> None:
+    def subscribe(self, client: Client, id: str, api: ConversationApi, *, raw: bool) -> None:
         """Send what happens from here on in the words of that API, after what waited; open questions are sent, too."""
-        self.questions.joined(client, self.subscriptions.add(client, id, make_adapter, raw=raw))
+        self.questions.joined(client, self.subscriptions.add(client, id, api, raw=raw))
         self.tell_untold()
 
     @contextmanager
-    def joining(self, client: Client, id: str, make_adapter: AdapterFactory) -> Iterator[Joining]:
+    def joining(self, client: Client, id: str, api: ConversationApi) -> Iterator[Joining]:
         """Subscribe a client from this moment on; it is sent nothing until `enter`, which comes behind the picture of
         the conversation that is made of this moment. Without `enter` the subscription ends with the block.
         """
-        joining = Joining(self, client, make_adapter, self.subscriptions.hold(client, id, make_adapter))
+        joining = Joining(self, client, api, self.subscriptions.hold(client, id, api))
         entered = False
         try:
             yield joining

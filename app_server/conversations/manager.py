@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.conversations.adapter import AdapterFactory
+from app_server.conversations.adapter import ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
 from app_server.core.caller import Caller
@@ -103,9 +103,9 @@ class ConversationManager:
         """Begin work that goes on as long as the server does."""
         self._group.start_soon(work, name=name)
 
-    def hear_all(self, make_adapter: AdapterFactory) -> list[Client]:
+    def hear_all(self, api: ConversationApi) -> list[Client]:
         """Return the clients that are told of every conversation in the words of that API."""
-        return [each for each in self.clients if each.hears_all and make_adapter in each.speaks]
+        return [each for each in self.clients if each.hears_all and api.id in each.speaks]
 
     @property
     def busy(self) -> bool:
@@ -139,10 +139,10 @@ class ConversationManager:
         return next((live for live in stored if real_path(live.rollout_path or "") == real), None)
 
     def subscribe(
-        self, client: Client, live: LiveConversation, id: str, make_adapter: AdapterFactory, *, raw: bool
+        self, client: Client, live: LiveConversation, id: str, api: ConversationApi, *, raw: bool
     ) -> None:
         """Make a subscription that the client ends by its id."""
-        live.subscribe(client, id, make_adapter, raw=raw)
+        live.subscribe(client, id, api, raw=raw)
         client.subscriptions[id] = live.id
         if len(client.subscriptions) > MOST_REMEMBERED:
             ended = (each for each, of in client.subscriptions.items() if self.find(of) is None)

@@ -15,7 +15,14 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientLine, ConversationStatus
+from app_server.conversations.adapter import (
+    ApiAdapter,
+    ApiId,
+    ClientLine,
+    ConversationApi,
+    ConversationStatus,
+)
+from app_server.conversations.followers import Followers
 from app_server.conversations.so_far import SoFar
 from app_server.core.caller import Caller
 from app_server.identity import ClientProfile
@@ -45,7 +52,7 @@ class Client(Struct, eq=False, weakref=True):
     """Whether it is told of conversations that others opened."""
     has_folder: bool = True
     """Whether it has a working directory; else its requests name one."""
-    speaks: set[AdapterFactory] = msgspec.field(default_factory=set)
+    speaks: set[ApiId] = msgspec.field(default_factory=set)
     """The APIs in whose words it can be told of them."""
     subscriptions: dict[str, str] = msgspec.field(default_factory=dict)
     """The conversations of those that it ends by their ids, the oldest first."""
@@ -88,39 +95,10 @@ class Seat(Struct):
         return any(self.subscriptions.values())
 
 
-class Followers(Struct):
-    """The queues of all clients that are subscribed to a conversation: it goes on as long as one of them is read."""
-
-    queues: list[Outgoing] = msgspec.field(default_factory=list)
-
-    def become(self, clients: Iterable[Client]) -> None:
-        """Take these clients for who is subscribed. One may come several times."""
-        self.queues = list(dict.fromkeys(client.outgoing for client in clients))
-
-    def leave_behind(self, client: Client) -> bool:
-        """Tell whether a client has much to read, and there are others for whom the conversation goes on."""
-        return len(self.queues) > 1 and client.outgoing.congested
-
-    async def wait_for_capacity(self) -> None:
-        """Wait while all have much to read; where there is nobody, return at once."""
-        if not self.queues:
-            return
-        for each in self.queues:
-            if not each.congested:
-                return
-        async with anyio.create_task_group() as group:
-
-            async def wait_for(outgoing: Outgoing) -> None:
-                await outgoing.wait_for_capacity()
-                group.cancel_scope.cancel()
-
-            for each in self.queues:
-                group.start_soon(wait_for, each)
-
-
 class FollowedApi(Struct):
     """One API of one conversation."""
 
+    api: ConversationApi
     adapter: ApiAdapter
     seats: dict[Client, Seat] = msgspec.field(default_factory=dict)
     primed: Sequence[ClientLine] = ()
@@ -153,7 +131,7 @@ class FollowedApi(Struct):
         only_raw = raw and isinstance(event.event, RawResponseItemEvent)
         for client in (raw if only_raw else self.subscribers) if lines else ():
             seat = self.seats[client]
-            seat.send(client, lines, behind=followers.leave_behind(client))
+            seat.send(client, lines, behind=followers.leave_behind(client.outgoing))
             if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
                 seat.begun.add(event.turn_id)
 
@@ -178,7 +156,7 @@ class FollowedApi(Struct):
             outgoing = client.outgoing
             if outgoing.shares(shared):
                 continue
-            seat, behind = self.seats[client], followers.leave_behind(client)
+            seat, behind = self.seats[client], followers.leave_behind(client.outgoing)
             if behind or seat.held is not None or not all(map(client.wants, lines)):
                 seat.send(client, lines, behind=behind)
             else:
@@ -194,7 +172,7 @@ class Subscriptions:
     def __init__(self, conversation_id: str, session: SessionHandle, clients: Collection[Client]) -> None:
         """`clients` are those of the server."""
         self._id, self._session, self._clients = conversation_id, session, clients
-        self._apis: dict[AdapterFactory, FollowedApi] = {}
+        self._apis: dict[ApiId, FollowedApi] = {}
         self._followers = Followers()
         self._elsewhere = False
         self.left = False
@@ -204,106 +182,106 @@ class Subscriptions:
         """Told whenever somebody may have come or gone, whether anybody is subscribed."""
         self.followed = anyio.Event()
         """Set while events are taken: somebody is subscribed, or an API follows without subscribers."""
-        self._preferred: dict[Client, AdapterFactory] = {}
+        self._preferred: dict[Client, ApiId] = {}
         """By client, the API whose request began its last turn."""
 
     # --- who subscribed
-    def adapter(self, make_adapter: AdapterFactory, client: Client | None) -> ApiAdapter:
+    def adapter(self, api: ConversationApi, client: Client | None) -> ApiAdapter:
         """Return the adapter of an API, made where there is none yet. `client` is told of the conversation there."""
-        api = self._api(make_adapter)
+        channel = self._channel(api)
         if client is not None:
-            api.seats.setdefault(client, Seat())
-        return api.adapter
+            channel.seats.setdefault(client, Seat())
+        return channel.adapter
 
-    def add(self, client: Client, id: str, make_adapter: AdapterFactory, *, raw: bool) -> ApiAdapter:
+    def add(self, client: Client, id: str, api: ConversationApi, *, raw: bool) -> ApiAdapter:
         """Subscribe to an API and send what waited for it. Subscriptions of one client share a seat, so that each event
         reaches it once in the words of an API.
         """
-        api = self._api(make_adapter)
-        api.seats.setdefault(client, Seat()).subscriptions[id] = raw
+        channel = self._channel(api)
+        channel.seats.setdefault(client, Seat()).subscriptions[id] = raw
         self._follow()
-        api.send_waiting(self._followers)
-        return api.adapter
+        channel.send_waiting(self._followers)
+        return channel.adapter
 
-    def hold(self, client: Client, id: str, make_adapter: AdapterFactory) -> set[str] | None:
+    def hold(self, client: Client, id: str, api: ConversationApi) -> set[str] | None:
         """Subscribe a client to an API, and hold its lines until `release`. Return what will have the turns that begin
         meanwhile; None where it was subscribed before, and nothing is held.
         """
-        seat = self._api(make_adapter).seats.setdefault(client, Seat())
+        seat = self._channel(api).seats.setdefault(client, Seat())
         if seat.subscriptions:
             return None
         seat.held, seat.begun = deque(), set()
-        self.add(client, id, make_adapter, raw=False)
+        self.add(client, id, api, raw=False)
         return seat.begun
 
-    def hold_first(self, client: Client, make_adapter: AdapterFactory, lines: Sequence[ClientLine]) -> None:
+    def hold_first(self, client: Client, api: ConversationApi, lines: Sequence[ClientLine]) -> None:
         """Hold these lines ahead of all others, and keep no more than fit into the bound while the client is silent."""
-        seat = self._api(make_adapter).seats[client]
+        seat = self._channel(api).seats[client]
         seat.held = deque((*lines, *(seat.held or ())), maxlen=MOST_WAITING)
 
-    def release(self, client: Client, make_adapter: AdapterFactory, before: Sequence[ClientLine]) -> None:
+    def release(self, client: Client, api: ConversationApi, before: Sequence[ClientLine]) -> None:
         """Send these lines, then those that were held."""
-        seat = self.seats(make_adapter).get(client)
+        seat = self.seats(api).get(client)
         if seat is not None and seat.held is not None:
             held, seat.held = seat.held, None
             seat.send(client, (*before, *held), behind=self.is_behind(client))
 
-    def primed(self, make_adapter: AdapterFactory) -> Sequence[ClientLine]:
+    def primed(self, api: ConversationApi) -> Sequence[ClientLine]:
         """Return, once, what the adapter of an API made of the turn that ran when it was made."""
-        api = self._api(make_adapter)
-        lines, api.primed = api.primed, ()
+        channel = self._channel(api)
+        lines, channel.primed = channel.primed, ()
         return lines
 
     def remove(self, client: Client, id: str) -> None:
         """End a subscription, if there is one of that id."""
-        for api in self._apis.values():
-            if client in api.seats and api.seats[client].subscriptions.pop(id, None) is not None:
-                api.seats[client].held = None
+        for channel in self._apis.values():
+            if client in channel.seats and channel.seats[client].subscriptions.pop(id, None) is not None:
+                channel.seats[client].held = None
         self._follow()
 
     def take_seats(self, before: Subscriptions) -> list[tuple[Client, ApiAdapter]]:
         """Go on for who was subscribed before it was taken back, and tell them. Return whom, and where."""
         taken = []
-        for make_adapter, was in before._apis.items():
+        for was in before._apis.values():
             here = [client for client in was.subscribers if client in self._clients]
             told = was.adapter.taken_back()
             if here and told is not None:
-                api = self._api(make_adapter)
-                api.take_seats(was, here, told)
-                taken += [(client, api.adapter) for client in here]
+                channel = self._channel(was.api)
+                channel.take_seats(was, here, told)
+                taken += [(client, channel.adapter) for client in here]
                 self._follow()
-                api.send_waiting(self._followers)
+                channel.send_waiting(self._followers)
         return taken
 
     def leave(self, client: Client) -> None:
         """Forget a client that has left. The conversation goes on without it."""
         self._preferred.pop(client, None)
-        for make_adapter in list(self._apis):
-            self.leave_api(client, make_adapter)
+        for each in list(self._apis.values()):
+            self.leave_api(client, each.api)
 
-    def leave_api(self, client: Client, make_adapter: AdapterFactory) -> None:
+    def leave_api(self, client: Client, api: ConversationApi) -> None:
         """Forget a client in one API, and the adapter with the last client that it belongs to."""
-        api = self._apis[make_adapter]
-        left = api.seats.pop(client, None)
+        channel = self._apis[api.id]
+        left = channel.seats.pop(client, None)
         self.left |= left is not None
-        if left is not None and not api.seats and not api.adapter.outlasts_clients:
-            del self._apis[make_adapter]
+        if left is not None and not channel.seats and not channel.adapter.outlasts_clients:
+            del self._apis[api.id]
         self._follow()
 
-    def subscribers(self, make_adapter: AdapterFactory) -> dict[Client, bool]:
+    def subscribers(self, api: ConversationApi) -> dict[Client, bool]:
         """Return who subscribed to an API, and whether they want the model's items as they came, too."""
-        return {client: seat.raw for client, seat in self.seats(make_adapter).items() if seat.subscriptions}
+        return {client: seat.raw for client, seat in self.seats(api).items() if seat.subscriptions}
 
-    def audience(self, make_adapter: AdapterFactory) -> list[Client]:
+    def audience(self, api: ConversationApi) -> list[Client]:
         """Return who is told of the conversation in the words of an API, whether subscribed or not."""
-        here = self.seats(make_adapter)
-        all_of_them = (each for each in self._clients if each.hears_all and make_adapter in each.speaks)
-        return [*here, *(each for each in all_of_them if each not in here)]
+        here = self.seats(api)
+        others = (each for each in self._clients if each not in here)
+        return [*here, *(each for each in others if each.hears_all and api.id in each.speaks)]
 
     @property
     def present(self) -> set[Client]:
         """Return who has a seat at any API."""
-        return {client for api in self._apis.values() for client in api.seats}
+        return {client for channel in self._apis.values() for client in channel.seats}
 
     @property
     def any(self) -> bool:
@@ -312,23 +290,23 @@ class Subscriptions:
 
     def is_behind(self, client: Client) -> bool:
         """Tell whether a client has much to read while the conversation goes on for others who follow it."""
-        return self._followers.leave_behind(client)
+        return self._followers.leave_behind(client.outgoing)
 
     # --- what is sent
     def send(self, event: SessionEvent) -> None:
         """Send an event to who subscribed; for APIs without subscribers it waits."""
         self.so_far.take(event)
-        for api in self._apis.values():
-            if api.adapter.needs_identity or api.subscribers:
-                api.send(event, self._followers)
+        for channel in self._apis.values():
+            if channel.adapter.needs_identity or channel.subscribers:
+                channel.send(event, self._followers)
             else:
-                api.waiting.append(event)
+                channel.waiting.append(event)
 
     def send_status(self, status: ConversationStatus) -> None:
-        for make_adapter, api in self._apis.items():
-            lines = api.adapter.status_changed(status)
-            for client in self.audience(make_adapter):
-                api.seats.get(client, Seat()).send(client, lines, behind=self.is_behind(client))
+        for channel in self._apis.values():
+            lines = channel.adapter.status_changed(status)
+            for client in self.audience(channel.api):
+                channel.seats.get(client, Seat()).send(client, lines, behind=self.is_behind(client))
 
     async def wait_for_capacity(self) -> None:
         """Wait while everybody who is subscribed is behind; where nobody is, return at once."""
@@ -337,13 +315,13 @@ class Subscriptions:
     def continue_elsewhere(self, *, continues: bool) -> None:
         """Let every adapter know whether the end of the session is not the conversation's."""
         self._elsewhere = continues
-        for api in self._apis.values():
-            api.adapter.continue_elsewhere(continues=continues)
+        for channel in self._apis.values():
+            channel.adapter.continue_elsewhere(continues=continues)
 
     # --- who is asked
-    def prefer(self, client: Client, make_adapter: AdapterFactory) -> None:
+    def prefer(self, client: Client, api: ConversationApi) -> None:
         """Ask the client in the words of this API what the turns to come ask, where it is subscribed there."""
-        self._preferred[client] = make_adapter
+        self._preferred[client] = api.id
 
     def reachable(self, *, joining: bool = False) -> dict[Client, list[ApiAdapter]]:
         """Return who can be asked, with the preferred API first and the others from the last one on. `joining`: also
@@ -352,33 +330,35 @@ class Subscriptions:
         return _reachable(self._apis, self._preferred, joining=joining)
 
     def adapters(self) -> list[ApiAdapter]:
-        return [api.adapter for api in self._apis.values()]
+        return [channel.adapter for channel in self._apis.values()]
 
-    def seats(self, make_adapter: AdapterFactory) -> dict[Client, Seat]:
+    def seats(self, api: ConversationApi) -> dict[Client, Seat]:
         """Return the seats at an API."""
-        api = self._apis.get(make_adapter)
-        return {} if api is None else api.seats
+        channel = self._apis.get(api.id)
+        return {} if channel is None else channel.seats
 
-    def _api(self, make_adapter: AdapterFactory) -> FollowedApi:
-        api = self._apis.get(make_adapter)
-        if api is None:
-            api = self._apis[make_adapter] = FollowedApi(make_adapter(self._id, self.so_far.ids.copy()))
+    def _channel(self, api: ConversationApi) -> FollowedApi:
+        channel = self._apis.get(api.id)
+        if channel is None:
+            adapter = api.make_adapter(self._id, self.so_far.ids.copy())
+            channel = self._apis[api.id] = FollowedApi(api, adapter)
             if self._elsewhere:
-                api.adapter.continue_elsewhere(continues=True)
-            if api.adapter.needs_identity:
+                channel.adapter.continue_elsewhere(continues=True)
+            if channel.adapter.needs_identity:
                 self._session.store_identity()
-            api.prime(self.so_far)
+            channel.prime(self.so_far)
             self._follow()
-        return api
+        return channel
 
     def _follow(self) -> None:
         """Find who is subscribed, after a change of that."""
-        for api in self._apis.values():
-            api.seats_changed()
-        self._followers.become(each for api in self._apis.values() for each in api.subscribers)
+        for channel in self._apis.values():
+            channel.seats_changed()
+        subscribed = (each.outgoing for channel in self._apis.values() for each in channel.subscribers)
+        self._followers.become(subscribed)
         self.on_watched(self.any)
         follows = self.left or any(
-            api.adapter.needs_identity or api.subscribers for api in self._apis.values()
+            channel.adapter.needs_identity or channel.subscribers for channel in self._apis.values()
         )
         if follows:
             self.followed.set()
@@ -387,12 +367,12 @@ class Subscriptions:
 
 
 def _reachable(
-    apis: dict[AdapterFactory, FollowedApi], preferred: Mapping[Client, AdapterFactory], *, joining: bool
+    apis: dict[ApiId, FollowedApi], preferred: Mapping[Client, ApiId], *, joining: bool
 ) -> dict[Client, list[ApiAdapter]]:
     found = dict[Client, list[ApiAdapter]]()
-    for make_adapter, api in reversed(apis.items()):
-        for client in api.subscribers:
-            if joining or api.seats[client].held is None:
+    for id, channel in reversed(apis.items()):
+        for client in channel.subscribers:
+            if joining or channel.seats[client].held is None:
                 adapters = found.setdefault(client, [])
-                adapters.insert(0 if preferred.get(client) == make_adapter else len(adapters), api.adapter)
+                adapters.insert(0 if preferred.get(client) == id else len(adapters), channel.adapter)
     return found

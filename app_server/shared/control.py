@@ -98,7 +98,7 @@ def _lasting(words: Sequence[str]) -> Iterator[str]:
 
 
 def _client(visit: Visit) -> Json:
-    client = visit.client
+    client = None if visit.served is None else visit.served.client
     return {
         "number": visit.number,
         "name": None if client is None else client.caller.identity().originator,

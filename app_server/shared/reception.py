@@ -129,7 +129,7 @@ class Reception:
             door.close()
 
     def accept_waiting(self) -> bool:
-        """Receive who waits to be accepted; return whether there was anybody. Raises OSError as `Door.accept_one`."""
+        """Accept a client that waits. Return whether there was one. Raises OSError as `accept_one`."""
         found = False
         for door in self.doors:
             while (connection := door.accept_one()) is not None:

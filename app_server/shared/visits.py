@@ -18,10 +18,9 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.apis.services import Served
-from app_server.conversations.subscriptions import Client
 from app_server.core.threads import run_in_thread
 from app_server.proxy.meeting import BEGINNING_OF_ANY, MOST_BYTES
+from app_server.served import Served
 from app_server.server import ClientPlace, Server
 from app_server.shared.doors import Door
 from app_server.shared.peers import is_from_own_work, is_own_work, peer_of
@@ -101,10 +100,6 @@ class Visit(Struct, eq=False, kw_only=True):
     """From there on, as long as it is served."""
     farewell: tuple[int, str] = (GOING_AWAY, "server shutting down")
     """Why it is served no longer, for a WebSocket."""
-
-    @property
-    def client(self) -> Client | None:
-        return None if self.served is None else self.served.client
 
     @property
     def at_rest(self) -> bool:

@@ -9,10 +9,10 @@ from typing import cast
 
 import anyio
 
-from app_server.apis.services import Served
 from app_server.core.config.types import SharingSettings
 from app_server.core.lazy import Lazy
 from app_server.places.socket_place import SocketPlace, named_place
+from app_server.served import Served
 from app_server.server import ClientPlace, Server, Work
 from app_server.shared.binding import HeldPlace, hold_place
 from app_server.shared.doors import Door

@@ -20,11 +20,10 @@ from app_server.apis.acp.outbound import SessionAdapter
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import PromptTurns
 from app_server.apis.acp.updates import update_bytes
-from app_server.conversations.adapter import ClientLine
+from app_server.conversations.adapter import ApiId, ClientLine, ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
 from app_server.core.config.types import Config
-from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
 from app_server_protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
 from app_server_protocol.engine.settings import UNSET, SettingsChange
@@ -57,15 +56,12 @@ class AcpSession:
         self.title: str | None = None
         """None: not known yet."""
         self._title_sent = self._flush_is_due = False
-        live.subscriptions.adapter(self.make_adapter, others.behind)
-
-    def make_adapter(self, id: str, ids: ItemIds) -> SessionAdapter:
-        """Return the adapter; by this function the conversation knows it."""
-        return self.adapter
+        self.api = ConversationApi(ApiId("acp", self), lambda _id, _ids: self.adapter)
+        live.subscriptions.adapter(self.api, others.behind)
 
     def prefer(self) -> None:
         """Let the client be asked here what the turns to come ask."""
-        self.live.subscriptions.prefer(self._others.behind, self.make_adapter)
+        self.live.subscriptions.prefer(self._others.behind, self.api)
 
     @property
     def cwd(self) -> str:
@@ -111,7 +107,7 @@ class AcpSession:
     def _write(self, lines: Sequence[ClientLine]) -> None:
         """Send lines behind those that are held; none where the client has left the session."""
         client, subscriptions = self._others.behind, self.live.subscriptions
-        if (seat := subscriptions.seats(self.make_adapter).get(client)) is not None:
+        if (seat := subscriptions.seats(self.api).get(client)) is not None:
             seat.send(client, lines, behind=subscriptions.is_behind(client))
 
     # --- what the adapter reports
@@ -194,19 +190,19 @@ class Sessions(Struct, eq=False):
 
     def hold(self, session: AcpSession) -> None:
         """Keep what happens in a session until the client knows its id."""
-        session.live.subscriptions.hold(self.behind, SUBSCRIPTION, session.make_adapter)
+        session.live.subscriptions.hold(self.behind, SUBSCRIPTION, session.api)
 
     def follow(self, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
         """Send the client these lines, and what happens from now on. It knows the session's id."""
-        session.live.subscriptions.release(self.behind, session.make_adapter, joined)
-        session.live.subscribe(self.behind, SUBSCRIPTION, session.make_adapter, raw=False)
+        session.live.subscriptions.release(self.behind, session.api, joined)
+        session.live.subscribe(self.behind, SUBSCRIPTION, session.api, raw=False)
 
     def leave(self, session: AcpSession) -> bool:
         """Leave a session in which other clients are; False where there are none, and it may be ended."""
         if not session.live.shared_with_others(self.behind):
             return False
         session.turns.session_ended()
-        session.live.subscriptions.leave_api(self.behind, session.make_adapter)
+        session.live.subscriptions.leave_api(self.behind, session.api)
         self._open.pop(session.id, None)
         return True
 

@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Final
 
-from app_server.conversations.adapter import NO_FIELDS, ClientLine, ClientQuestion, ConversationStatus
+from app_server.conversations.adapter import (
+    NO_FIELDS,
+    ApiId,
+    ClientLine,
+    ClientQuestion,
+    ConversationApi,
+    ConversationStatus,
+)
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.backlog import StreamedText
@@ -243,6 +250,9 @@ class ConversationAdapter:
     def _line(self, id: str, msg: EventMsg) -> bytes:
         head = f'{{"method":{json.dumps(event_method(msg.type))},"params":{{"id":{json.dumps(id)},"msg":'
         return head.encode() + msg.to_json() + self._tail
+
+
+CONVERSATIONS: Final = ConversationApi(ApiId("v1"), ConversationAdapter)
 
 
 def _text(empty: bytes) -> StreamedText:

@@ -14,7 +14,7 @@ from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import thread_view
-from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
+from app_server.conversations.adapter import Activity, ConversationApi, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
@@ -41,7 +41,7 @@ class LoadedThreads(Struct, frozen=True):
     """The threads that are loaded in this server."""
 
     conversations: ConversationManager
-    make_adapter: AdapterFactory
+    api: ConversationApi
     client: Client
     agent: UserAgent
 
@@ -92,7 +92,7 @@ class LoadedThreads(Struct, frozen=True):
 
     def adapter(self, live: LiveConversation) -> ThreadAdapter:
         heard = self.client if self.client.hears_all else None
-        adapter = live.subscriptions.adapter(self.make_adapter, heard)
+        adapter = live.subscriptions.adapter(self.api, heard)
         assert isinstance(adapter, ThreadAdapter)
         return adapter
 

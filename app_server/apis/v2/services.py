@@ -23,7 +23,7 @@ from app_server_protocol.v2 import server as wire
 if TYPE_CHECKING:
     from app_server.apis.services import ServerServices
     from app_server.apis.v2.loaded_threads import ReadingContext
-    from app_server.conversations.adapter import AdapterFactory
+    from app_server.conversations.adapter import ConversationApi
     from app_server.conversations.live import LiveConversation
     from app_server.conversations.manager import ConversationManager
     from app_server.conversations.unused import IdleUnloader
@@ -42,7 +42,7 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     conversations: ConversationManager
     client: Client
     notifier: ThreadNotifier
-    make_adapter: AdapterFactory
+    api: ConversationApi
     reading: ReadingContext
     unloader: IdleUnloader
     host: Host
@@ -53,16 +53,15 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
 
     def subscribe(self, live: LiveConversation, *, raw: bool = False) -> None:
         """Send the client what happens from here on."""
-        live.subscribe(self.client, SUBSCRIPTION, self.make_adapter, raw=raw)
+        live.subscribe(self.client, SUBSCRIPTION, self.api, raw=raw)
 
     def to_audience(self, thread_id: str) -> ThreadNotifier:
         """Return what tells this client, and those to whom the thread is open, what becomes of it."""
         live = self.conversations.find(thread_id)
-        if live is None:
-            heard = self.conversations.hear_all(self.make_adapter)
-        else:
-            heard = live.subscriptions.audience(self.make_adapter)
-        return self.notifier.to([self.client, *(each for each in heard if each is not self.client)])
+        audience = self.conversations.hear_all if live is None else live.subscriptions.audience
+        return self.notifier.to(
+            [self.client, *(each for each in audience(self.api) if each is not self.client)]
+        )
 
 
 def loaded(conversations: ConversationManager, thread_id: str) -> LiveConversation:

@@ -250,9 +250,9 @@ log = logging.getLogger(__name__)
 class TaskRunner:
     """Runs the tasks of one session in the session's task group."""
 
-    def __init__(self, services: Services, queue: OperationQueue, task_ended: Callable[[], None]) -> None:
-        """`task_ended` is called after each task, once its end is emitted."""
-        self.services, self._queue, self._task_ended = services, queue, task_ended
+    def __init__(self, services: Services, queue: OperationQueue, ended: Callable[[], None]) -> None:
+        """`ended` is called after each task, once its end is emitted."""
+        self.services, self._queue, self._task_ended = services, queue, ended
         self._group: TaskGroup | None = None
         self.active: ActiveTask | None = None
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import anyio
 from anyio import wait_all_tasks_blocked
 
+from app_server.conversations.adapter import ApiAdapter, ApiId, ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
 from app_server.conversations.unused import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
-from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import Close, Command
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
@@ -43,14 +43,14 @@ class ScriptedSession:
         pass
 
 
-class Api:
-    """One that says nothing."""
+class SilentAdapter:
+    """Adapter that makes no lines."""
 
     needs_identity = outlasts_clients = runs_tools = False
     elsewhere = False
 
-    def adapter(self, conversation_id: str, ids: ItemIds) -> Any:
-        return self
+    def api(self, name: Literal["v1", "v2"]) -> ConversationApi:
+        return ConversationApi(ApiId(name), lambda _id, _ids: cast("ApiAdapter", self))
 
     def continue_elsewhere(self, *, continues: bool) -> None:
         self.elsewhere = continues
@@ -73,7 +73,7 @@ async def running() -> AsyncIterator[tuple[LiveConversation, ScriptedSession, Cl
 async def test_idle_is_what_nobody_follows_and_nothing_runs_in() -> None:
     async with running() as (live, session, client):
         seen = [live.idle]
-        live.subscribe(client, "s", Api().adapter, raw=False)
+        live.subscribe(client, "s", SilentAdapter().api("v1"), raw=False)
         seen.append(live.idle)
         live.subscriptions.remove(client, "s")
         seen.append(live.idle)
@@ -82,11 +82,11 @@ async def test_idle_is_what_nobody_follows_and_nothing_runs_in() -> None:
 
 
 async def test_adapters_know_that_the_conversation_goes_on_elsewhere() -> None:
-    before, after = Api(), Api()
+    before, after = SilentAdapter(), SilentAdapter()
     async with running() as (live, _, client):
-        live.subscribe(client, "a", before.adapter, raw=False)
+        live.subscribe(client, "a", before.api("v1"), raw=False)
         await live.hand_over()
-        live.subscribe(client, "b", after.adapter, raw=False)
+        live.subscribe(client, "b", after.api("v2"), raw=False)
     assert before.elsewhere
     assert after.elsewhere
 

@@ -109,7 +109,7 @@ REPLAY_SECONDS = 30
 async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     """Go on with a stored session. The replay comes before the response."""
     session, stored = await _reopen(services, params)
-    joined = session.live.subscriptions.primed(session.make_adapter)
+    joined = session.live.subscriptions.primed(session.api)
     client, lines = services.server.client, replayed(stored, session.id, services.sessions.client)
     try:
         with anyio.move_on_after(REPLAY_SECONDS):  # others may have requests about this conversation
@@ -129,7 +129,7 @@ async def load_session(services: AcpServices, params: StoredSessionRequest) -> A
 
 async def resume_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     session, _ = await _reopen(services, params)
-    joined = session.live.subscriptions.primed(session.make_adapter)
+    joined = session.live.subscriptions.primed(session.api)
     yield OpenedSession(**session.options.shown())
     await follow(services, session, joined)
 

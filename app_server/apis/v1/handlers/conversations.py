@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, require_folder
-from app_server.apis.v1.outbound import ConversationAdapter
+from app_server.apis.v1.outbound import CONVERSATIONS
 from app_server.core.config.types import RequestOverrides
 from app_server.core.opening import NewConversation
 from app_server.core.session import commands
@@ -69,8 +69,8 @@ async def add_conversation_listener(
     id = services.machine.new_id()
     yield wire.AddConversationSubscriptionResponse(subscription_id=id)
     raw = params.experimental_raw_events
-    live.subscriptions.release(services.client, ConversationAdapter, ())
-    services.conversations.subscribe(services.client, live, id, ConversationAdapter, raw=raw)
+    live.subscriptions.release(services.client, CONVERSATIONS, ())
+    services.conversations.subscribe(services.client, live, id, CONVERSATIONS, raw=raw)
     live.subscriptions.remove(services.client, JOINING)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, change_of
 from app_server.apis.v1.handlers.conversations import JOINING, overrides
-from app_server.apis.v1.outbound import ConversationAdapter
+from app_server.apis.v1.outbound import CONVERSATIONS, ConversationAdapter
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config
 from app_server.core.errors import ArchiveRefused, ConversationError
@@ -68,12 +68,12 @@ async def _join(
             sandbox=given.sandbox is not None,
         )
         session.do(ChangeSettings(session.facts.permitted(change)))
-    if subscriptions.hold(services.client, JOINING, ConversationAdapter) is not None:
+    if subscriptions.hold(services.client, JOINING, CONVERSATIONS) is not None:
         so_far = subscriptions.so_far
         events = (*so_far.events(), *(each.event for each in live.questions.open))
         adapter = ConversationAdapter(live.id, so_far.ids)
         told = [line for event in events for line in adapter.lines(event, subscribed=True, raw=False)]
-        subscriptions.hold_first(services.client, ConversationAdapter, told)
+        subscriptions.hold_first(services.client, CONVERSATIONS, told)
     if live.rollout_path is None:
         return ()
     return await services.stored.get().messages(live.rollout_path)

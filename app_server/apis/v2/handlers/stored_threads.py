@@ -192,7 +192,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         found = await context.reading.whole(live)
         if found is not None:
             live.subscriptions.so_far.ids = found.ids
-        live.subscriptions.adapter(context.make_adapter, context.client)
+        live.subscriptions.adapter(context.api, context.client)
         stored = () if found is None else found.turns
         turns = () if params.exclude_turns else await threads.all_turns(context, live, stored)
         thread = await threads.shown_thread(context, live, turns)
@@ -229,7 +229,7 @@ async def thread_revert(
         live.session.goes_on_from(before.session)
         async with live.opened():
             live.unloads = True
-            live.subscriptions.adapter(context.make_adapter, context.client)
+            live.subscriptions.adapter(context.api, context.client)
             _notify_status(heard, live.id, live.status)
             turns, items = await threads.newest_places(context, live)
             yield wire.ThreadRevertResponse(

@@ -34,7 +34,7 @@ from app_server_protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 async def thread_compact_start(context: ThreadContext, params: InThread) -> None:
     """Begin a turn that compacts; it ends the one that runs."""
     live = context.loaded(params.thread_id)
-    live.subscriptions.prefer(context.client, context.make_adapter)
+    live.subscriptions.prefer(context.client, context.api)
     live.session.do(Compact(), context.client.caller)
 
 
@@ -52,7 +52,7 @@ async def thread_shell_command(context: ThreadContext, params: wire.ThreadShellC
     if timeout < 0:
         text = f"thread/shellCommand timeoutMs must be non-negative, got {timeout}"
         raise invalid_params(text, "timeoutMs")
-    live.subscriptions.prefer(context.client, context.make_adapter)
+    live.subscriptions.prefer(context.client, context.api)
     live.session.do(RunShell(params.command.strip(), timeout), context.client.caller)
 
 
@@ -71,7 +71,7 @@ async def review_start(context: ThreadContext, params: ReviewStartParams) -> Rev
     """Begin a turn that reviews; it ends the one that runs."""
     live = context.loaded(params.thread_id)
     request = await _review_request(context, params.target, live.session.facts.settings.cwd)
-    live.subscriptions.prefer(context.client, context.make_adapter)
+    live.subscriptions.prefer(context.client, context.api)
     started = live.session.do(Review(request), context.client.caller)
     turn = review_turn(started.turn, request.user_facing_hint)
     return ReviewStartResponse(turn=turn, review_thread_id=live.id)
@@ -157,7 +157,7 @@ async def thread_goal_set(
         status=goal_status(params.status),
         token_budget="none" if takes_budget_away else params.token_budget,
     )
-    live.subscriptions.prefer(context.client, context.make_adapter)  # what its turns ask is asked in this API
+    live.subscriptions.prefer(context.client, context.api)  # what its turns ask is asked in this API
     try:
         goal = live.session.goal.set(change)
     except GoalRefused as error:

@@ -29,7 +29,7 @@ from app_server.apis.v2.settings import (
     thread_status,
 )
 from app_server.apis.v2.turns import whole_turns
-from app_server.conversations.adapter import AdapterFactory
+from app_server.conversations.adapter import ApiId, ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.unused import IdleUnloader
 from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, ConfigError, RolloutNotFound
@@ -83,7 +83,7 @@ async def thread_resume(
     else:
         _require_joinable(context, live, params)
         _change_settings(context, live, params)
-    joins = live.joining(context.client, SUBSCRIPTION, context.make_adapter)
+    joins = live.joining(context.client, SUBSCRIPTION, context.api)
     with live.kept(), joins as joining:
         adapter = context.reading.live.adapter(live)
         running, told = adapter.running_turn(), () if joining.begun is None else adapter.joined()
@@ -129,7 +129,7 @@ async def thread_unsubscribe(
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
         status: thread_open.ThreadUnsubscribeStatus = "notLoaded"
-    elif context.client not in live.subscriptions.subscribers(context.make_adapter):
+    elif context.client not in live.subscriptions.subscribers(context.api):
         status = "notSubscribed"
     else:
         live.unsubscribe(context.client, SUBSCRIPTION)
@@ -190,7 +190,7 @@ async def _reopen(
     live, opened = await context.conversations.open(context.client, config, origin)
     stored = opened.stored
     async with live.opened():
-        live.subscriptions.adapter(context.make_adapter, context.client)
+        live.subscriptions.adapter(context.api, context.client)
         live.unloads = True
     status = thread_status(live.status)
     context.to_audience(live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
@@ -307,7 +307,7 @@ async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path
 class SharedThreads(Struct, frozen=True):
     """State that all clients of this API share."""
 
-    make_adapter: AdapterFactory
+    api: ConversationApi
     unloader: IdleUnloader
 
 
@@ -315,14 +315,14 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier) -> Thread
     """Build what handlers need for threads."""
     config, conversations, client = services.config, services.conversations, services.client
     shared = services.shared.get(SharedThreads, lambda: _shared_threads(services, notifier))
-    client.speaks.add(shared.make_adapter)
-    loaded = LoadedThreads(conversations, shared.make_adapter, client, services.handshake.user_agent)
+    client.speaks.add(shared.api.id)
+    loaded = LoadedThreads(conversations, shared.api, client, services.handshake.user_agent)
     return ThreadContext(
         config=config,
         conversations=conversations,
         client=client,
         notifier=notifier,
-        make_adapter=shared.make_adapter,
+        api=shared.api,
         reading=ReadingContext(config, loaded, services.stored.get()),
         unloader=shared.unloader,
         host=services.host,
@@ -339,15 +339,17 @@ def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> Share
         used = None if live is None else live.session.facts.usage
         return ThreadAdapter(thread_id, machine.wall_clock, ids, limits, used)
 
+    api = ConversationApi(ApiId("v2"), make_adapter)
+
     def closed(live: LiveConversation) -> None:
-        heard, id = notifier.to(live.subscriptions.audience(make_adapter)), live.id
+        heard, id = notifier.to(live.subscriptions.audience(api)), live.id
         heard.notify(wire.THREAD_CLOSED, thread_id=id)
         heard.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=wire.NotLoadedThreadStatus())
 
     unloader = services.shared.get(IdleUnloader, lambda: IdleUnloader(conversations, machine.monotonic))
     unloader.closed.append(closed)
     conversations.in_background(partial(unloader.run, anyio.sleep), "idle conversations")
-    return SharedThreads(make_adapter, unloader)
+    return SharedThreads(api, unloader)
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:

@@ -48,7 +48,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
         id = params.client_user_message_id
         words = await session.words(items, id, change=change, context=context_entries)
         session.facts.permitted(change)  # other settings may have changed meanwhile
-    live.subscriptions.prefer(context.client, context.make_adapter)
+    live.subscriptions.prefer(context.client, context.api)
     try:
         started = session.start_turn(words, change, params.output_schema, caller=context.client.caller)
     except CoreError as error:

@@ -1,0 +1,26 @@
+"""A connection that is served, as the process that accepted it sees it: its client, and whether it is at rest."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from app_server.apis.services import ServerServices
+from app_server.conversations.subscriptions import Client
+from app_server.rpc.connection import Connection
+
+
+class Served(Struct, frozen=True):
+    """A connection that is served."""
+
+    shared: ServerServices
+    connection: Connection
+
+    @property
+    def client(self) -> Client:
+        return self.shared.client
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing of it is in work, and all was written."""
+        busy = self.connection.in_work or self.shared.accounts.logging_in
+        return not busy and self.client.outgoing.unread == 0
