@@ -149,6 +149,8 @@ class ModelError(CoreError):
 
     retry_after: float | None = None
     """Seconds that the provider asked to wait before the next attempt; None leaves it to the back-off."""
+    unanswered = False
+    """Whether the provider took the request and closed the connection without a byte of an answer."""
 
     def __init__(
         self,
@@ -183,11 +185,14 @@ class StreamDisconnected(ModelError):
 class ContextWindowExceeded(ModelError):
     """The conversation no longer fits into the model's context window."""
 
-    def __init__(self, window: int | None = None) -> None:
-        text = "The conversation has become too long for this model. Start a new one, or ask with less of it."
+    def __init__(
+        self,
+        window: int | None = None,
+        text: str = "The conversation has become too long for this model. Start a new one, or ask with less of it.",
+    ) -> None:
         super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
         self.window = window
-        """Tokens of the window, as the provider says it; None if it does not."""
+        """Tokens of the window, as the provider says it or as its silence suggests; None if it is not known."""
 
 
 class InputClosed(CoreError):

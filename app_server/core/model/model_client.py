@@ -168,6 +168,7 @@ class ModelClient:
             try:
                 yield events
             except ModelError as error:
+                error.unanswered = error.unanswered or events.is_blank
                 self._form.learn_window(error, settings.model)
                 if error.error_class is ErrorClass.RATE_LIMIT_EXCEEDED:
                     sent.limited, sent.retry_after = True, error.retry_after
@@ -324,6 +325,7 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
     useless = failure.fault is Fault.UNTRUSTED
     where = origin(target.url) or "the provider"
     error = connection_failed(provider, where, failure.reason, retryable=not useless)
+    error.unanswered = failure.fault is Fault.NO_ANSWER
     return RequestFailure(error, again=not useless)
 
 

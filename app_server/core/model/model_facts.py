@@ -13,7 +13,7 @@ from app_server.core.config.model_rows import ModelRow, read_rows, row_of
 from app_server.core.config.model_tables import ModelTables
 from app_server.core.config.types import ANTHROPIC, OPENAI, Config, ProviderConfig, WireApi
 from app_server.core.model.catalogue import PLAIN, UNKNOWN, Catalogue, bundled, bundled_catalogue
-from app_server.core.model.quirks import Lessons, Quirks, quirks_of
+from app_server.core.model.quirks import Lessons, Quirks, provider_row, quirks_of
 from app_server.core.model.served_models import ServedModel, ServedModels
 from app_server_protocol.policy import DEFAULT_TIER
 from app_server_protocol.structs import Json, replace
@@ -93,6 +93,11 @@ class ModelFacts:
     def assumed_window(self) -> int | None:
         """Return the window in tokens of models of which nobody says it; None: as of any other model."""
         return LOCAL_WINDOW if self._served.kind in ("ollama", "lmstudio", "llamacpp") else None
+
+    @property
+    def is_own_server(self) -> bool:
+        """Whether the server runs on the user's machine, or is none that the bundled file knows."""
+        return self.quirks.local or provider_row(self.provider) is None
 
     @property
     def cuts_silently(self) -> bool:

@@ -124,6 +124,11 @@ _FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
     ),
     (r"(?i)content.{0,60}(?:null|none)\b|content.{0,40}field is required", {"null_content": False}),
     (
+        r"(?i)\b(?:content|text|messages?)\b.{0,80}(?:non-?(?:whitespace|empty|blank)"
+        r"|(?:must not|cannot|can't|should not|may not) be (?:blank|empty)|\bis (?:blank|empty))",
+        {"null_content": True},
+    ),
+    (
         r"(?i)content.{0,80}(?:must be a string|expected a string|should be a valid string"
         r"|invalid type: sequence)",
         {"text_parts": False},

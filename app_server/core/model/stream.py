@@ -50,13 +50,18 @@ class EventStream:
         self._size = 0
         self._budget = YieldBudget()
         self._failure: ModelError | None = None
-        self._closed = self._ended = False
+        self._closed = self._ended = self._broke = False
         self.usage: TokenUsage | None = None
         """What the answer cost, once it is complete."""
 
     @property
     def completed(self) -> bool:
         return self._decoder.completed
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the answer has ended, or its connection has, before its first byte."""
+        return self._size == 0 and (self._closed or self._broke)
 
     def __aiter__(self) -> AsyncIterator[list[ModelEvent]]:
         return self
@@ -120,6 +125,7 @@ class EventStream:
         try:
             chunk = await anext(self._chunks, None)
         except HttpFailure as failure:
+            self._broke = failure.fault is Fault.CUT
             raise _stream_failure(failure) from failure
         if chunk is None:
             self._closed = True

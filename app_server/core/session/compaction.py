@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from app_server.core.config.types import WireApi
 from app_server.core.context.environment_context import user_text
@@ -16,7 +17,7 @@ from app_server.core.context.history import (
 from app_server.core.context.instructions import instruction_text
 from app_server.core.context.sizes import PromptSize
 from app_server.core.context.text_for_model import within_tokens
-from app_server.core.errors import ContextWindowExceeded, CoreError
+from app_server.core.errors import ContextWindowExceeded, CoreError, ModelError
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.session.model_calls import (
     RequestShape,
@@ -27,7 +28,7 @@ from app_server.core.session.model_calls import (
 )
 from app_server.core.session.modes import lasting_mode, told_mode
 from app_server.core.session.openings import opening_items
-from app_server.core.session.room import RequestRoom
+from app_server.core.session.room import OnSilence, RequestRoom
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.tools.runtime import RefusedCalls
@@ -99,16 +100,22 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
     prompt = user_text(own or instruction_text("compact_small" if small else "compact"))
     scratch = ConversationHistory([*services.state.history.for_prompt(), prompt])
     tools = await _offered(turn, shape, specs)
-    room = RequestRoom(services.state, shape, lambda: tools)
+    room = RequestRoom(services.state, shape, lambda: tools, silence=on_silence(turn, shape))
     while len(scratch) > 1 and not room.fits_summary(scratch):
         scratch.replace(without_oldest(scratch.items))
     if len(scratch) <= 1 and len(services.state.history):
         return ""
     call = model_call(turn, shape, Transcript(scratch, None), RefusedCalls(NO_CALLS) if tools else None)
+
+    def explain(error: ModelError) -> ModelError:
+        return room.explained(error, room.estimate_of(scratch))
+
     asked = 0
     while True:
         try:
-            reply = await call.request(lambda: shape.prompt(scratch.for_prompt(), tools, None))
+            reply = await call.request(
+                lambda: shape.prompt(scratch.for_prompt(), tools, None), explain=explain
+            )
         except ContextWindowExceeded:
             if len(scratch) <= 1:
                 raise
@@ -120,6 +127,14 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
         if not reply.calls or asked == MOST_ASKED:
             return last_assistant_text(items) or ""
         scratch.record([*items, prompt])
+
+
+def on_silence(turn: Turn, shape: RequestShape) -> OnSilence | None:
+    """Return what learns of requests that were left without an answer; None where a provider says what is too long."""
+    model = turn.services.model
+    if not model.facts().is_own_server:
+        return None
+    return partial(model.learn_window, shape.settings.model)
 
 
 async def _offered(

@@ -45,6 +45,15 @@ def cut_notice(read: int, estimated: int) -> str:
     )
 
 
+def silence_notice(estimated: int, window: int) -> str:
+    """Return the error of a request that a server has left without an answer, as some do with what does not fit."""
+    return (
+        f"The model's server closed the connection without an answer to a request of about {estimated:,} tokens, more "
+        f"than it has answered before. It may exceed the window: {window:,} tokens count as the window from now "
+        "on, and the next turn begins with a compaction. Load the model with a larger window, or see the server's log."
+    )
+
+
 def other_model_notice(
     before: str, provider: str | None, config: Config, facts: Callable[[], ModelFacts]
 ) -> str:

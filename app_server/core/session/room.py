@@ -18,13 +18,14 @@ from app_server.core.context.history import (
     message_text,
 )
 from app_server.core.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens
-from app_server.core.errors import ModelError
+from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.session.model_calls import RequestShape
+from app_server.core.session.model_notices import silence_notice
 from app_server.core.session.services import SessionState
 from app_server.core.tools.registry import spec_tokens
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.responses import MessageItem, ResponseItem
+from app_server_protocol.responses import GhostSnapshot, MessageItem, ResponseItem
 from app_server_protocol.rollout import AGENTS_HEAD
 
 LEAST_GAIN: Final = 20
@@ -39,6 +40,12 @@ LEAST_CUT: Final = 1_024
 
 OnCut = Callable[[int, int], None]
 """Learns how many tokens of a request a provider has read, and how many it was estimated to have."""
+
+LEAST_SILENT: Final = 2_048
+"""Tokens. A request of this size fits into every window: who does not answer it has another reason."""
+
+OnSilence = Callable[[int], None]
+"""Learns the tokens that count as a window from now on, since a larger request was left without an answer."""
 
 
 class WindowTooSmall(ModelError):
@@ -57,9 +64,13 @@ class RequestRoom:
         shape: RequestShape,
         specs: Callable[[], Sequence[ToolSpec]],
         cut: OnCut | None = None,
+        silence: OnSilence | None = None,
     ) -> None:
-        """`cut` is set where the provider cuts what does not fit without saying so."""
+        """`cut` is set where the provider cuts what does not fit without saying so, `silence` where it may close the
+        connection instead of an answer.
+        """
         self._state, self._shape, self._specs, self._cut = state, shape, specs, cut
+        self._silence = silence
         self.limit = shape.bounds.request
         """Estimated tokens of a request; None if the provider judges."""
 
@@ -76,13 +87,20 @@ class RequestRoom:
         if self.limit is None:
             return True
         bounds = self._shape.bounds
-        return self._head() + self._tokens(scratch.prompt_bytes()) <= bounds.window - bounds.summary
+        return self.estimate_of(scratch) <= bounds.window - bounds.summary
 
-    def gains(self) -> bool:
+    def estimate_of(self, history: ConversationHistory) -> int:
+        """Return the estimated tokens of a request with this history."""
+        return self._head() + self._tokens(history.prompt_bytes())
+
+    def gains(self, *, is_full: bool = False) -> bool:
         """Return whether a compaction frees enough to be worth its request. With a large window, or below the limit
-        that the user chose, it always counts as worth it.
+        that the user chose, it always counts as worth it; also where the provider has refused the conversation
+        (`is_full`) and there is an answer in it since the last compaction.
         """
         if self.limit is None or self._shape.compact_limit < self._shape.bounds.compact_at:
+            return True
+        if is_full and self._has_answers():
             return True
         bounds, history = self._shape.bounds, self._state.history
         kept = kept_messages(collect_user_messages(history.items), bounds.kept_words)
@@ -115,7 +133,32 @@ class RequestRoom:
 
     @property
     def wants_count(self) -> bool:
-        return self._cut is not None or not self._state.tokens.calibrated
+        return self._cut is not None or self._silence is not None or not self._state.tokens.calibrated
+
+    def explained(self, error: ModelError, estimated: int) -> ModelError:
+        """Return the error of a request that is too long in place of one without an answer, where the request was
+        larger than all that were answered: some servers close the connection if it exceeds their window. The largest
+        size that they have answered then counts as the window, or half of the refused one.
+        """
+        answered = self._state.tokens.answered
+        may_be = self._silence is not None and estimated > max(answered, LEAST_SILENT)
+        if (
+            self._silence is None
+            or not may_be
+            or not error.unanswered
+            or not (answered or self._has_answers())
+        ):
+            return error
+        window = max(answered, estimated // 2, LEAST_SILENT)
+        self._silence(window)
+        return ContextWindowExceeded(window, silence_notice(estimated, window))
+
+    def _has_answers(self) -> bool:
+        """Return whether the history has something of the model, besides a summary."""
+        return any(
+            item.role == "assistant" if isinstance(item, MessageItem) else not isinstance(item, GhostSnapshot)
+            for item in self._state.history.items
+        )
 
     def learn(self, estimated: int) -> None:
         """Compare the provider's count of a request with what was estimated for it: one of a request that was cut says
@@ -127,6 +170,7 @@ class RequestRoom:
             self._cut(counted, estimated)
         else:
             tokens.calibrate(estimated)
+            tokens.answered = max(tokens.answered, counted or estimated)
 
     def _head(self) -> int:
         tools = sum(spec_tokens(spec) for spec in self._specs())

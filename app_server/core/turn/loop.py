@@ -13,11 +13,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from msgspec import Struct
 
-from app_server.core.errors import CoreError
+from app_server.core.errors import CoreError, ModelError
 from app_server.core.model.model_errors import incomplete_response
 from app_server.core.model.prompt import Prompt
 from app_server.core.turn.items import UserWords, last_assistant_text
@@ -73,8 +74,10 @@ class WindowRoom(Protocol):
         """Return whether the next request, with `more`, leaves room for an answer."""
         ...
 
-    def gains(self) -> bool:
-        """Return whether a compaction frees enough to be worth its request."""
+    def gains(self, *, is_full: bool = False) -> bool:
+        """Return whether a compaction frees enough to be worth its request. `is_full`: the provider has refused the
+        conversation as too long, so that our estimates of it count for nothing.
+        """
         ...
 
     def too_small(self, words: Sequence[ResponseItem] = ()) -> CoreError:
@@ -88,6 +91,10 @@ class WindowRoom(Protocol):
 
     def learn(self, estimated: int) -> None:
         """Take the provider's count of a request of so many estimated tokens."""
+        ...
+
+    def explained(self, error: ModelError, estimated: int) -> ModelError:
+        """Return a failure as the window explains it, of a request of so many estimated tokens."""
         ...
 
 
@@ -174,7 +181,8 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             None if self.compaction is None or not self.compaction.room.wants_count else self.compaction.room
         )
         estimated = 0 if room is None else room.estimate()
-        reply = await self.model_call.request(self._prompt, keeps_messages=keeps_messages)
+        explain = None if room is None else partial(room.explained, estimated=estimated)
+        reply = await self.model_call.request(self._prompt, keeps_messages=keeps_messages, explain=explain)
         if room is not None:
             room.learn(estimated)
         return reply
@@ -221,10 +229,10 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             return False
         tokens = compaction.room.estimate() if counts.uncounted else counts.in_context
         over = tokens is not None and tokens >= compaction.limit
-        if not (over or self.model_call.tokens.context_is_full):
+        if not (over or counts.context_is_full):
             self._compacted = False
             return False
-        if not compaction.room.gains():
+        if not compaction.room.gains(is_full=counts.context_is_full):
             return False  # the next request is still checked for its room
         if self._compacted:
             raise ContextStillFull(compaction.limit, tokens)

@@ -132,9 +132,17 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
     _current: list[ModelReply] = msgspec.field(default_factory=list)
     """The attempt under way, or an answer that is not recorded yet: an interrupted turn keeps what came of it."""
 
-    async def request(self, prompt: Callable[[], Prompt], *, keeps_messages: bool = False) -> ModelReply:
+    async def request(
+        self,
+        prompt: Callable[[], Prompt],
+        *,
+        keeps_messages: bool = False,
+        explain: Callable[[ModelError], ModelError] | None = None,
+    ) -> ModelReply:
         """Request until it is answered; `prompt` is asked anew for each attempt. Raises ModelError when given up; the
-        history then has the calls of the last attempt and, with `keeps_messages`, its whole messages."""
+        history then has the calls of the last attempt and, with `keeps_messages`, its whole messages. `explain` returns
+        what a failure that came twice means; None: nobody knows more of it.
+        """
         retries, most = 0, self.model.provider.stream_max_retries
         asked_again = False
         while True:
@@ -148,12 +156,14 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 asked_again = True
                 log.info("the answer of turn %s is empty; the model is asked once more", self.emitter.turn_id)
                 continue
-            except ModelError as error:
+            except ModelError as failed:
+                is_first = retries < min(most, 1)
+                error = failed if explain is None or is_first else explain(failed)
                 final = not error.retryable or retries >= most
                 self._keep_done(messages=final and keeps_messages)
                 self._count(error)
                 if final:
-                    raise
+                    raise error from failed.__cause__
                 retries += 1
                 log.info("attempt %d of turn %s failed: %s", retries, self.emitter.turn_id, error)
                 self.emitter.cut_text()

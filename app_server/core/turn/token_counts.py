@@ -24,6 +24,8 @@ class TokenCounts(Struct):
     """Tokens by the provider's first count for one estimated token."""
     calibrated: bool = False
     """Whether the provider has given a count that `ratio` is from."""
+    answered: int = 0
+    """Tokens of the largest request that was answered in this session, as far as requests are measured."""
 
     @property
     def total(self) -> TokenUsage:
