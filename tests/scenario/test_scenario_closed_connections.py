@@ -59,7 +59,7 @@ async def test_a_thread_goes_on_after_its_server_has_closed_the_connection(
     model = ClosingModel(author=answered, begins=begins)
     async with world_with(tmp_path, model, config={"model": "local", **config}, provider=PROVIDER) as w:
         thread = await start(w.client)
-        ends = [await ended(w.client, await turn(w.client, thread, f"{n} {WORDS}")) for n in range(24)]
+        ends = [await ended(w.client, await turn(w.client, thread, f"{n} {WORDS}")) for n in range(18)]
         failed = [n for n, each in enumerate(ends) if each["status"] == "failed"]
         assert len(failed) == 1, [each.get("error") for each in ends]
         error = ends[failed[0]]["error"]

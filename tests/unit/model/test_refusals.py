@@ -46,6 +46,7 @@ def error(message: str, param: str | None = None) -> str:
             {"tool_ids": "forty"},
         ),
         (error("messages[1].content must be a string"), {"text_parts": False}),
+        (error("messages.2.content: Input should be a valid string, got null"), {"null_content": False}),
         (error("Can only get item pairs from a mapping."), {"arguments": "object"}),
         (error("Invalid reasoning.context: expected all_turns"), {"reasoning_context": "all_turns"}),
     ],
@@ -54,6 +55,23 @@ def test_a_refusal_teaches_a_form(body: str, quirks: Json) -> None:
     lesson = lesson_of(400, body, REQUEST, Quirks())
     assert lesson is not None
     assert lesson.quirks == quirks
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages.2: text content blocks must contain non-whitespace text",
+        "messages: text content blocks must be non-empty",
+        "messages.4: all messages must have non-empty content except for the optional final assistant message",
+        "The text field in the ContentBlock object at messages.2.content.0 is blank",
+        "messages[3].content must not be empty",
+    ],
+)
+def test_a_refusal_of_blank_text_teaches_that_a_message_with_calls_has_none(message: str) -> None:
+    lesson = lesson_of(400, error(message), REQUEST, Quirks(null_content=False))
+    assert lesson is not None
+    assert lesson.quirks == {"null_content": True}
+    assert lesson_of(400, error(message), REQUEST, Quirks()) is None
 
 
 @pytest.mark.parametrize(

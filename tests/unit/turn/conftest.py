@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from app_server.core.context.history import ConversationHistory
-from app_server.core.errors import CoreError
+from app_server.core.errors import CoreError, ModelError
 from app_server.core.model.prompt import FunctionTool, Prompt, ToolSpec
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
@@ -75,7 +75,7 @@ class AmpleRoom:
     def fits(self, more: Sequence[ResponseItem] = ()) -> bool:
         return True
 
-    def gains(self) -> bool:
+    def gains(self, *, is_full: bool = False) -> bool:
         return True
 
     def too_small(self, words: Sequence[ResponseItem] = ()) -> CoreError:
@@ -83,6 +83,9 @@ class AmpleRoom:
 
     def learn(self, estimated: int) -> None:
         """Learn nothing."""
+
+    def explained(self, error: ModelError, estimated: int) -> ModelError:
+        return error
 
 
 class OnlyAPrompt(TurnSteps):
