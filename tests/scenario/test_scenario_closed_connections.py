@@ -104,7 +104,6 @@ async def test_a_refusal_is_followed_by_a_compaction_whatever_our_estimate_says(
         "error": {"code": 400, "message": "the request exceeds the available context size", "n_ctx": 4_096}
     }
     usage = {"prompt_tokens": 400, "completion_tokens": 5}
-    said = [chat_reply({"content": each}, usage=usage) for each in "ab"]
     replies = (
         chat_reply({"content": "a"}, usage=usage),
         failure(400, refused),
