@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from app_server.core.model.answers import (
@@ -33,6 +32,7 @@ from app_server.core.model.answers import (
     plain_text,
     split_leading,
 )
+from app_server.core.model.messages_join import Block, JoinedMessages, Message
 from app_server.core.model.messages_options import max_tokens, options_of, tool_of
 from app_server.core.model.prompt import FreeformTool, FunctionTool, Prompt, RequestSettings
 from app_server.core.model.quirks import Quirks
@@ -56,27 +56,13 @@ IMAGE_SIZE: Final = 6000
 """Bytes that an image counts as in estimates, instead of those of its data."""
 
 
-class Block(Struct, frozen=True):
-    """One content block as JSON."""
-
-    json: bytes
-    size: int
-    """Bytes for estimates."""
-    is_thought: bool = False
-
-
-class Message(Struct):
-    """One message."""
-
-    role: str
-    blocks: list[Block] = msgspec.field(default_factory=list)
-
-
 class MessagesWriter:
     """Writes the requests of one conversation. What a request repeats of the last one is not written again."""
 
     def __init__(self) -> None:
-        self._exchanges = Exchanges()
+        self._exchanges, self._messages = Exchanges(), JoinedMessages()
+        self._first: tuple[object, int, tuple[list[str], Sequence[Exchange]]] | None = None
+        """The first exchange of the last request, the number of its messages, and what it was split into."""
         self._tools: list[Json] = []
         """Tools of the last request that offered some."""
 
@@ -92,9 +78,9 @@ class MessagesWriter:
         row = settings.row
         form = (quirks, provider, row.sees_images, row.thoughts == "none")
         exchanges = self._exchanges.of(prompt.input, quirks.tool_ids, form)
-        leading, rest = split_leading(exchanges)
+        leading, rest = self._split(exchanges)
         writing = MessageWriting(provider, row.sees_images, row.thoughts != "none")
-        messages = writing.messages(rest)
+        self._messages.take(rest, writing.messages)
         mark = None if "cache_control" in quirks.omit else _mark(cache_ttl)
         system = "\n\n".join(text for text in (prompt.instructions, *leading) if text.strip())
         head: dict[str, Json] = {"model": settings.model}
@@ -104,14 +90,25 @@ class MessagesWriter:
         if tools := self._offered(prompt, quirks, rest):
             head["tools"] = tools
         head_json = json_bytes(head)
-        size = len(head_json) + sum(block.size for each in messages for block in each.blocks)
-        limit = max_tokens(settings, size)
-        options = options_of(prompt, settings, quirks, limit, may_think=_may_think(messages))
+        limit = max_tokens(settings, len(head_json) + self._messages.size)
+        options = options_of(prompt, settings, quirks, limit, may_think=_may_think(self._messages.last))
         return b'%b,"messages":[%b],%b' % (
             head_json[:-1],
-            _joined(messages, mark),
+            self._messages.json(mark),
             json_bytes(options)[1:],
         )
+
+    def _split(self, exchanges: Sequence[Exchange]) -> tuple[list[str], Sequence[Exchange]]:
+        """Return the developer messages before the conversation, and the exchanges without them: the first one is the
+        same in each request that begins as the last one.
+        """
+        first = exchanges[0] if exchanges else None
+        count = len(first.messages) if isinstance(first, UserInput) else 0
+        if self._first is None or self._first[0] is not first or self._first[1] != count:
+            leading, rest = split_leading(exchanges)
+            self._first = first, count, (leading, rest[: len(rest) - len(exchanges) + 1])
+        leading, begin = self._first[2]
+        return leading, [*begin, *exchanges[1:]]
 
     def _offered(self, prompt: Prompt, quirks: Quirks, exchanges: Sequence[Exchange]) -> list[Json]:
         """Return the tools. A request that offers none keeps those of the one before: what the provider has cached
@@ -137,21 +134,21 @@ class MessageWriting(Struct, frozen=True):
     sees_images: bool
     with_thoughts: bool
 
-    def messages(self, exchanges: Iterable[Exchange]) -> list[Message]:
-        """Return messages whose roles alternate, the first one of the user's."""
+    def messages(self, exchanges: Sequence[Exchange], begins: bool = True) -> list[Message]:
+        """Return messages whose roles alternate; the first one is of the user if the conversation `begins` so."""
         out: list[Message] = []
-        for each in exchanges:
+        for n, each in enumerate(exchanges):
             if isinstance(each, UserInput):
                 if not isinstance(each.written, list):
                     each.written = list(self._input(each.messages))
-                _add(out, "user", each.written)
+                _add(out, "user", each.written, n)
                 continue
             if not isinstance(each.written, tuple):
                 each.written = self._answer(each)
             said, results = each.written
-            _add(out, "assistant", said)
-            _add(out, "user", results)
-        if not out or out[0].role != "user":
+            _add(out, "assistant", said, n)
+            _add(out, "user", results, n)
+        if begins and (not out or out[0].role != "user"):
             out.insert(0, Message("user", [_text(BEGINS)]))
         return out
 
@@ -231,13 +228,13 @@ def _is_of(origin: ItemOrigin | None, provider: str) -> bool:
     return origin is not None and origin.provider == provider and origin.wire == WIRE
 
 
-def _add(messages: list[Message], role: str, blocks: list[Block]) -> None:
+def _add(messages: list[Message], role: str, blocks: list[Block], exchange: int) -> None:
     if not blocks:
         return
     if messages and messages[-1].role == role:
         messages[-1].blocks += blocks
     else:
-        messages.append(Message(role, list(blocks)))
+        messages.append(Message(role, list(blocks), exchange))
 
 
 def _block(value: Json, *, is_thought: bool = False) -> Block:
@@ -276,20 +273,6 @@ def _image_source(url: str) -> Json | None:
 
 def _mark(ttl: str | None) -> Json:
     return {"type": "ephemeral"} if ttl is None else {"type": "ephemeral", "ttl": ttl}
-
-
-def _joined(messages: Sequence[Message], mark: Json | None) -> bytes:
-    """Return the messages as JSON, with marks on the last block of the user's last two messages."""
-    of_user = [n for n, each in enumerate(messages) if each.role == "user"]
-    marked = frozenset(of_user[-2:]) if mark is not None else frozenset()
-    end = b',"cache_control":%b}' % json_bytes(mark)
-    written = []
-    for n, each in enumerate(messages):
-        blocks = [block.json for block in each.blocks]
-        if n in marked:
-            blocks[-1] = blocks[-1][:-1] + end
-        written.append(b'{"role":"%b","content":[%b]}' % (each.role.encode(), b",".join(blocks)))
-    return b",".join(written)
 
 
 def _may_think(messages: Sequence[Message]) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app_server.core.http.sse import SseDecoder
 from app_server.core.model.answers import BEGINS
 from app_server.core.model.catalogue import UNKNOWN, find_model
+from app_server.core.model.messages_join import Message
 from app_server.core.model.messages_options import headers_of
 from app_server.core.model.messages_reader import MessagesDecoder
 from app_server.core.model.messages_writer import NO_OUTPUT, NOT_TAKEN, UNSEEN, MessagesWriter
@@ -365,3 +366,33 @@ def test_a_request_begins_as_the_one_before(items: list[ResponseItem], more: lis
     after = messages(*first, *answer, *more, user("More."), writer=writer)
     assert after[: len(before)] == before
     assert after == messages(*first, *answer, *more, user("More.")), "also by a writer that begins anew"
+
+
+@given(histories(), st.lists(st.integers(0, 30), max_size=6), st.booleans())
+def test_a_request_that_repeats_the_last_one_is_as_if_it_were_written_alone(
+    items: list[ResponseItem], ends: list[int], grows: bool
+) -> None:
+    """Whatever was added or taken away since the last request, also outputs of calls of an earlier answer."""
+    writer = MessagesWriter()
+    for end in [*(sorted(ends) if grows else ends), len(items)]:
+        assert body(*items[:end], writer=writer) == body(*items[:end])
+
+
+def test_only_what_is_new_is_written_in_a_long_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request costs what it adds: the messages before the last ones are not looked at again."""
+    items: list[ResponseItem] = [user("Be brief.", "developer"), user("hi")]
+    for n in range(50):
+        items += [thought("Hm.", str(n)), call(f"c{n}", str(n)), output(f"c{n}")]
+    writer = MessagesWriter()
+    body(*items, writer=writer)
+    joined: list[str] = []
+    join = Message.joined
+    monkeypatch.setattr(Message, "joined", lambda each, *mark: joined.append(each.role) or join(each, *mark))
+    for n in range(50, 60):
+        items += [call(f"c{n}", str(n)), output(f"c{n}")]
+        whole = body(*items, writer=writer)
+        assert len(joined) <= 8
+        joined.clear()
+    assert whole == body(*items)
+    late = output("c3", "late")
+    assert body(*items, late, writer=writer) == body(*items, late)
