@@ -185,12 +185,13 @@ class StreamDisconnected(ModelError):
 class ContextWindowExceeded(ModelError):
     """The conversation no longer fits into the model's context window."""
 
-    def __init__(
-        self,
-        window: int | None = None,
-        text: str = "The conversation has become too long for this model. Start a new one, or ask with less of it.",
-    ) -> None:
-        super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
+    def __init__(self, window: int | None = None, text: str | None = None) -> None:
+        """`text` None: the usual one, with the window if it is known."""
+        usual = (
+            "The conversation has become too long for this model. Start a new one, or ask with less of it."
+        )
+        known = "" if window is None else f" The window of the model is {window:,} tokens."
+        super().__init__(text or usual + known, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
         self.window = window
         """Tokens of the window, as the provider says it or as its silence suggests; None if it is not known."""
 

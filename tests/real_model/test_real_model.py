@@ -115,6 +115,7 @@ async def test_a_message_that_does_not_fit_is_an_error_and_the_thread_goes_on(
         assert has_answered(first), first["error"]
         done = await ended(w.client, await turn(w.client, thread, f"{LONG} " * 16))
         assert done["error"]["codexErrorInfo"] == "contextWindowExceeded"
+        assert "4,096" in done["error"]["message"]
         again = await ended(w.client, await turn(w.client, thread, "go on"))
         assert has_answered(again), again["error"]
 

@@ -176,6 +176,7 @@ async def test_a_window_that_a_refusal_names_counts_from_then_on(world: MakeWorl
         thread = await start(w.client, model="local")
         failed = await ended(w.client, await turn(w.client, thread, "hi"))
         assert failed["error"]["codexErrorInfo"] == "contextWindowExceeded"
+        assert failed["error"]["message"].endswith("The window of the model is 4,096 tokens.")
         await say(w.client, thread, "again")
         await say(w.client, await start(w.client, model="local"), "elsewhere")
         sizes = [len(json.dumps(request.body)) for request in w.model.requests]
