@@ -387,7 +387,12 @@ def test_only_what_is_new_is_written_in_a_long_conversation(monkeypatch: pytest.
     body(*items, writer=writer)
     joined: list[str] = []
     join = Message.joined
-    monkeypatch.setattr(Message, "joined", lambda each, *mark: joined.append(each.role) or join(each, *mark))
+
+    def noted(each: Message, *mark: bytes) -> bytes:
+        joined.append(each.role)
+        return join(each, *mark)
+
+    monkeypatch.setattr(Message, "joined", noted)
     for n in range(50, 60):
         items += [call(f"c{n}", str(n)), output(f"c{n}")]
         whole = body(*items, writer=writer)
