@@ -144,6 +144,21 @@ async def test_calls_in_place_of_a_summary_are_refused_and_it_is_asked_for_once_
         assert "commandExecution" not in [item["type"] for item in items(w)]
 
 
+async def test_a_summary_that_the_limit_of_outputs_has_cut_is_used(world: MakeWorld) -> None:
+    replies = (
+        chat_reply({"content": "a"}, usage={"prompt_tokens": 29_000, "completion_tokens": 1}),
+        chat_reply({"content": "SUMMARY and"}, finish="length"),
+        chat_reply({"content": "b"}),
+    )
+    config = {"model_context_window": 30_000}
+    async with world(*replies, config=config, provider={"wire_api": "chat"}) as w:
+        thread = await start(w.client, model="local")
+        await say(w.client, thread)
+        done = await ended(w.client, await turn(w.client, thread))
+        assert done["status"] == "completed", done
+        assert "SUMMARY and" in str(w.model.requests[2].body["messages"])
+
+
 async def test_a_provider_that_counts_nothing_is_compacted_by_an_estimate(world: MakeWorld) -> None:
     long = [chat_reply({"content": "word " * 3_000}, usage=None) for _ in range(3)]
     replies = *long, chat_reply({"content": "SUMMARY"}, usage=None), chat_reply({"content": "b"}, usage=None)

@@ -34,6 +34,7 @@ from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.tools.runtime import RefusedCalls
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.outbox import Transcript
+from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.items import ContextCompaction
 from app_server_protocol.events.notices import WarningEvent
@@ -112,9 +113,10 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
 
     asked = 0
     while True:
+        size = len(scratch)
         try:
             reply = await call.request(
-                lambda: shape.prompt(scratch.for_prompt(), tools, None), explain=explain
+                lambda: shape.prompt(scratch.for_prompt(), tools, None), keeps_messages=True, explain=explain
             )
         except ContextWindowExceeded:
             if len(scratch) <= 1:
@@ -122,6 +124,12 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
             # The oldest goes first: it is what the summary can best do without.
             scratch.replace(without_oldest(scratch.items))
             continue
+        except ModelError as error:
+            # A summary that the limit of outputs has cut is better than a thread that no compaction makes smaller.
+            cut = last_assistant_text(scratch.items[size:])
+            if error.error_class is not ErrorClass.OUTPUT_LIMIT or not cut:
+                raise
+            return cut
         asked += 1
         items = reply.items(services.sources.clock())
         if not reply.calls or asked == MOST_ASKED:
