@@ -47,6 +47,7 @@ PARTS = (
     "app_server.masking",
     "app_server.places",
     "app_server.rpc",
+    "app_server.served",
     "app_server.server",
     "app_server.shared",
     "app_server.standard_streams",

@@ -82,15 +82,17 @@ async def all_tell_the_same(world: "SimWorld") -> None:
 
 
 def _whole_messages(path: Path | None) -> Iterator[str]:
-    """Return the marks of messages that were not cut: old clients are shown no others. In the newer form of files an
-    item tells that, and events for older readers repeat it.
+    """Return the marks of messages that no interrupt cut: old clients are shown no others. In the newer form of files
+    an item tells that, and events for older readers repeat it.
     """
     lines = path.read_bytes().splitlines() if path is not None else ()
     for line in lines:
         with suppress(ValueError):
             whole = json.loads(line)
             payload, item = whole["payload"], None
-            if payload.get("type") == "item_completed" and not payload.get("cut"):
+            if payload.get("type") == "item_completed" and (
+                not payload.get("cut") or payload.get("by_crash")
+            ):
                 item = payload.get("item")
             if "ordinal" not in whole and payload.get("type") in ("user_message", "agent_message"):
                 yield from marks([payload["message"]])
