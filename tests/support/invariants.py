@@ -82,9 +82,7 @@ def _unpublished(client: Client) -> list[str]:
     """What is no message of the schema, and requests that are not answered once."""
     log = client.log
     broken = [f"a line is no message: {line[:100]!r}" for line in client.garbage]
-    broken += [
-        f"{problem}: {json.dumps(m.message)[:300]}" for m in log for problem in departures(m.message, log)
-    ]
+    broken += [f"{problem}: {json.dumps(m.message)[:300]}" for m in log for problem in departures(m, log)]
     return broken + ([] if client.left_early else unanswered(log))
 
 

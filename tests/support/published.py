@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from jsonschema import Draft7Validator
+from jsonschema_rs import Draft7Validator
 
 from app_server_protocol import v1, v2
 from app_server_protocol.events.msg import EVENTS
@@ -52,23 +52,20 @@ def _written(api: Api) -> Json:
 
 @cache
 def _validators(name: str, api: Api) -> Sequence[Draft7Validator]:
-    return [
-        Draft7Validator({"definitions": each, "$ref": f"#/definitions/{name}"})
-        for each in (definitions(api), _written(api))
-    ]
+    return [Draft7Validator(schemas.alone(name, each)) for each in (definitions(api), _written(api))]
 
 
 def fits(name: str, value: Json, api: Api = Api.V1) -> list[str]:
     """Where `value` differs from the published type of that name."""
     errors = chain.from_iterable(each.iter_errors(value) for each in _validators(name, api))
-    return [f"{name}: {'/'.join(map(str, error.path))} {error.message[:200]}" for error in errors]
+    return [f"{name}: {'/'.join(map(str, error.instance_path))} {error.message[:200]}" for error in errors]
 
 
-def departures(message: Json, log: Sequence[Entry]) -> list[str]:
+def departures(entry: Entry, log: Sequence[Entry]) -> list[str]:
     """Where a message of the server departs from what is published. What the client sent may be anything."""
-    if not any(entry.message is message and not entry.sent for entry in log):
+    if entry.sent:
         return []
-    match message:
+    match message := entry.message:
         case {"method": str(method), "id": _, **rest} if rest.keys() <= {"params"}:
             table = _table(method)
             asked = table.server_requests.get(method)

@@ -185,9 +185,9 @@ def test_a_question_has_its_event() -> None:
 )
 def test_messages_are_as_published(message: Json) -> None:
     asked = Logged(True, {"id": 1, "method": "userInfo"})
-    assert departures(message, [asked, Logged(False, message)])
+    assert departures(Logged(False, message), [asked])
     good = event({"type": "error", "message": "x"})
-    assert departures(good, [Logged(False, good)]) == []
+    assert departures(Logged(False, good), []) == []
 
 
 def test_a_stored_conversation_is_complete_and_has_what_was_sent(tmp_path: Path) -> None:
