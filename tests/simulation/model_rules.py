@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from app_server.core.context.history import NO_SUMMARY
 from app_server_protocol.structs import Json
 from tests.simulation.sim_model import SimRequest
 from tests.simulation.stored import rollout_of
@@ -36,7 +37,9 @@ class _Known:
     messages: list[str] = field(default_factory=list)
     """Texts of the user's messages, oldest first."""
     compacted: bool = False
-    """Whether a summary was asked for since the last request."""
+    """Whether the thread was compacted since the last request."""
+    has_no_summary: bool = False
+    """Whether the last request stood behind a compaction without a summary."""
 
 
 def model_rules(world: "SimWorld") -> list[str]:
@@ -160,9 +163,17 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
                 if world.commands.ended.get(each.word, 0) > request.number or each.thread != request.thread
             ]
             continue
+        has_no_summary = any(NO_SUMMARY in text for text in request.texts())
+        if before is not None and has_no_summary and not before.has_no_summary:
+            # Nothing of the history fitted into a request for a summary, so none was asked for.
+            before.summarised |= before.done
+            before.done.clear()
+            before.late.clear()
+            before.compacted = True
         words = set(_said(world, request))
         done = request.reply_marks() | record.own_commands.intersection(WORD.findall(str(request.texts())))
         now = _Known(request.server, words, done, messages=_messages(world, request))
+        now.has_no_summary = has_no_summary
         if before is not None and request.thread not in record.reverted:
             yield from (
                 f"model request {n} {problem}" for problem in _differences(world, before, request, now)
