@@ -210,6 +210,7 @@ class TurnReader(Struct):
         self, out: _Events, turn_id: str, kind: events.TurnKind, started_at: float | None, *, explicit: bool
     ) -> None:
         self._turn, self.explicit, self._turn_started = turn_id, explicit, started_at
+        self._review = None  # only a message of the same turn repeats what its review says
         self._last_turn = turn_id
         out.append(self._event(events.TurnStarted(kind, None, started_at or 0.0)))
 
