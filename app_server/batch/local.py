@@ -7,7 +7,6 @@ They hold no lock of the batch, and end with the coordinator, however that ends,
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,6 +25,7 @@ from app_server.client.link import SubprocessConnector
 from app_server.core.threads import run_in_thread
 from app_server.places.locks import LockHeld, hold
 from app_server.places.private_folder import make_private_folder
+from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
 
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")
@@ -153,16 +153,11 @@ async def heard(transport: Transport, decode: Callable[[bytes], T]) -> AsyncIter
 
 def sender(transport: Transport, group: TaskGroup) -> Callable[[ToWorker | FromWorker], None]:
     """Return what tells the other side something, until that ends: then what it says ends, too."""
-    lines, queued = anyio.create_memory_object_stream[bytes](math.inf)
+    outgoing = Outgoing(transport.write, LONGEST_LINE)
 
     async def write() -> None:
-        with lines, queued, suppress(TransportClosed):
-            async for line in queued:
-                await transport.write(line)
-
-    def send(message: ToWorker | FromWorker) -> None:
-        with suppress(anyio.ClosedResourceError):
-            lines.send_nowait(msgspec.json.encode(message) + b"\n")
+        with suppress(TransportClosed):
+            await outgoing.write_queued()
 
     group.start_soon(write)
-    return send
+    return lambda message: outgoing.send(msgspec.json.encode(message))

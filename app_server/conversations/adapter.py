@@ -125,6 +125,9 @@ class ApiAdapter(Protocol):
 
 
 AdapterFactory = Callable[[str, ItemIds], ApiAdapter]
+"""Makes the adapter of the conversation with that id, whose items that have ended have these ids; the adapter is handed
+what goes on, and from then on everything.
+"""
 
 
 class ApiId(Struct, frozen=True):
@@ -141,11 +144,6 @@ class ConversationApi(Struct, frozen=True):
     id: ApiId
     make_adapter: AdapterFactory
     """Called with the conversation's id and the item ids in use."""
-
-
-"""Makes the adapter of the conversation with that id, whose items that have ended have these ids; the adapter is handed
-what goes on, and from then on everything. An API has one, which distinguishes its adapters from others.
-"""
 
 
 def asked(
