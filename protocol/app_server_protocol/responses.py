@@ -311,6 +311,11 @@ def call_key(call: CallItem) -> tuple[bool, str]:
     return isinstance(call, CustomToolCall), call.call_id
 
 
+def output_key(output: OutputItem) -> tuple[bool, str]:
+    """Return the key that pairs an output with its call."""
+    return isinstance(output, CustomToolCallOutput), output.call_id
+
+
 def output_of(call: CallItem, payload: FunctionCallOutputPayload) -> OutputItem:
     """Return the item that answers a call."""
     custom, call_id = call_key(call)

@@ -14,7 +14,7 @@ from app_server.core.context.environment_context import user_text
 from app_server.core.context.sizes import MOST_KEPT_TOKENS
 from app_server.core.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens, within_tokens
 from app_server_protocol import responses
-from app_server_protocol.responses import InputText, MessageItem, ResponseItem, call_key
+from app_server_protocol.responses import InputText, MessageItem, ResponseItem, call_key, output_key
 from app_server_protocol.rollout import is_injected
 
 
@@ -65,7 +65,7 @@ class ConversationHistory:
         if isinstance(item, responses.CallItem):
             self._waiting[call_key(item)] += 1
         elif isinstance(item, responses.OutputItem):
-            key = _answered_key(item)
+            key = output_key(item)
             if not self._waiting[key]:
                 self._paired = False
             self._waiting[key] -= 1
@@ -100,14 +100,10 @@ def _pairs(items: Sequence[ResponseItem]) -> tuple[set[int], set[int]]:
     for n, item in enumerate(items):
         if isinstance(item, responses.CallItem):
             waiting.setdefault(call_key(item), deque()).append(n)
-        elif isinstance(item, responses.OutputItem) and (calls := waiting.get(_answered_key(item))):
+        elif isinstance(item, responses.OutputItem) and (calls := waiting.get(output_key(item))):
             answered.add(calls.popleft())
             answers.add(n)
     return answered, answers
-
-
-def _answered_key(output: responses.OutputItem) -> tuple[bool, str]:
-    return isinstance(output, responses.CustomToolCallOutput), output.call_id
 
 
 NO_SUMMARY = "(no summary available)"

@@ -32,6 +32,7 @@ from app_server_protocol.responses import (
     ReasoningResponseItem,
     ResponseItem,
     call_key,
+    output_key,
 )
 from app_server_protocol.structs import Json
 
@@ -217,7 +218,7 @@ class Grouping:
 
     def _output(self, item: responses.OutputItem) -> None:
         self._has_output = True
-        key = isinstance(item, responses.CustomToolCallOutput), item.call_id
+        key = output_key(item)
         if waiting := self._waiting.get(key):
             answer, call = waiting.pop(0)
             answer.written, call.output = None, item

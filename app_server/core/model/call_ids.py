@@ -13,7 +13,7 @@ from typing import Final
 
 from app_server.core.model.item_bytes import LastInput
 from app_server_protocol import responses
-from app_server_protocol.responses import ResponseItem, call_key
+from app_server_protocol.responses import ResponseItem, call_key, output_key
 
 LONGEST_ID: Final = 64
 """Characters of a call id that every provider takes."""
@@ -78,7 +78,7 @@ class ForeignIds:
             new = key[1] if item.origin is None else id
             self._waiting.setdefault(key, deque()).append(new)
         elif isinstance(item, responses.OutputItem):
-            key = isinstance(item, responses.CustomToolCallOutput), item.call_id
+            key = output_key(item)
             waiting = self._waiting.get(key)
             new = waiting.popleft() if waiting else item.call_id
         else:

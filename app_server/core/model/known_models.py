@@ -119,8 +119,7 @@ class KnownModels:
         """Have the provider asked, wait for its answer so long, and return what is known then."""
         known = self._provider(config, caller)
         if known.answered is None and not self._failed_lately(known):
-            known.answered = anyio.Event()
-            self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
+            self._begin_refresh(config, caller, known)
         if known.answered is not None and seconds > 0:
             with anyio.move_on_after(seconds):
                 await known.answered.wait()
@@ -158,8 +157,7 @@ class KnownModels:
         if not known.asked_after_turn and known.answered is None:
             known.asked_after_turn = True
             known.failed = None
-            known.answered = anyio.Event()
-            self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
+            self._begin_refresh(config, caller, known)
 
     def learn_window(self, config: Config, model: str, tokens: int) -> None:
         """Note the window in tokens that a provider has turned out to have."""
@@ -174,8 +172,7 @@ class KnownModels:
             return
         if known.answered is None and not self._failed_lately(known):
             known.etag = etag
-            known.answered = anyio.Event()
-            self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
+            self._begin_refresh(config, caller, known)
 
     async def offer(self, config: Config, caller: CurrentCaller, model: str) -> str:
         """Return a sentence for somebody whose model is gone: what the provider offers, or a successor. Empty if
@@ -191,6 +188,11 @@ class KnownModels:
     # --- asking
     def _failed_lately(self, known: _Provider) -> bool:
         return known.failed is not None and anyio.current_time() - known.failed < FAILED_SECONDS
+
+    def _begin_refresh(self, config: Config, caller: CurrentCaller, known: _Provider) -> None:
+        """Ask the provider in the background. No other question to it may be under way."""
+        known.answered = anyio.Event()
+        self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
 
     async def _refresh(self, config: Config, caller: CurrentCaller, known: _Provider) -> None:
         answered = known.answered

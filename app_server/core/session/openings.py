@@ -43,5 +43,6 @@ def compacted_again(
     if line.replacement_history is not None:
         return with_marked_summary(line.replacement_history, line.message)
     bounds = first_bounds(services.conversation.config, services.model.facts())
+    opening = opening_items(services.conversation, services.state.settings, bounds)
     words = collect_user_messages(before)
-    return build_compacted_history(first_items(services), words, line.message, kept_tokens=bounds.kept_words)
+    return build_compacted_history(opening, words, line.message, kept_tokens=bounds.kept_words)

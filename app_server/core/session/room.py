@@ -141,13 +141,9 @@ class RequestRoom:
         size that they have answered then counts as the window, or half of the refused one.
         """
         answered = self._state.tokens.answered
-        may_be = self._silence is not None and estimated > max(answered, LEAST_SILENT)
-        if (
-            self._silence is None
-            or not may_be
-            or not error.unanswered
-            or not (answered or self._has_answers())
-        ):
+        if self._silence is None or not error.unanswered or estimated <= max(answered, LEAST_SILENT):
+            return error
+        if not (answered or self._has_answers()):
             return error
         window = max(answered, estimated // 2, LEAST_SILENT)
         self._silence(window)
