@@ -42,6 +42,11 @@ def answered(request: Json) -> Reply:
     return chat_reply({"content": "SUMMARY" if is_summary else f"{len(request.body['messages'])} {WORDS}"})
 
 
+def counted(request: Json) -> Reply:
+    usage = {"prompt_tokens": len(str(request.body)) // 5, "completion_tokens": 5}
+    return chat_reply({"content": "done"}, usage=usage)
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_client, "backoff", lambda attempt, rng: 0.001)
@@ -96,6 +101,28 @@ async def test_a_server_that_never_answers_is_no_matter_of_the_window(tmp_path: 
             failed = await ended(w.client, await turn(w.client, thread, WORDS * 8))
             assert "closed the connection without" not in failed["error"]["message"]
             assert failed["error"]["codexErrorInfo"] != "contextWindowExceeded"
+
+
+async def test_a_connection_that_broke_once_does_not_make_the_window_small(tmp_path: Path) -> None:
+    """A window that is guessed refuses nothing, and the first larger answer ends it."""
+    model = ClosingModel(author=counted, most=1 << 20)
+    provider = {**PROVIDER, "stream_max_retries": 0, "request_max_retries": 0}
+    config = {"model": "local", "model_context_window": 100_000}
+    async with world_with(tmp_path, model, config=config, provider=provider) as w:
+        thread = await start(w.client)
+        await say(w.client, thread)
+        model.most = 0
+        failed = await ended(w.client, await turn(w.client, thread, WORDS * 8))
+        assert failed["error"]["codexErrorInfo"] == "contextWindowExceeded"
+        model.most = 1 << 20
+        for other in (thread, await start(w.client)):
+            done = await ended(w.client, await turn(w.client, other, WORDS * 40))
+            assert done["status"] == "completed", done["error"]
+        asked = [str(request.body) for request in w.model.requests]
+        assert WORDS * 40 in asked[-1]
+        await say(w.client, thread)
+        usage = notified(w, "thread/tokenUsage/updated")[-1]["tokenUsage"]
+        assert usage["modelContextWindow"] == 95_000
 
 
 async def test_a_refusal_is_followed_by_a_compaction_whatever_our_estimate_says(world: MakeWorld) -> None:

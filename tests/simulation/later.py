@@ -56,9 +56,18 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
     if asked and (unsent := list(unsent_text(world, thread, asked[0].input))):
         return unsent
     heard = _words(asked[0].texts()) if asked else []
-    shown = [*(each for each in told if each.startswith("w")), word]
+    shown = [*(each for each in told if each.startswith("w") and not _had_no_room(world, each)), word]
     heard = [each for each in heard if each in shown or each not in world.record.said_in_old_words]
     return [] if heard == shown else [f"{thread} shows the words {shown}, and the model got {heard}"]
+
+
+def _had_no_room(world: "SimWorld", word: str) -> bool:
+    """Return whether the turn of a word failed before a request: the message did not fit into a small window, and stays
+    out of the history.
+    """
+    small = world.habits.context_window is not None
+    asked = any(word in _words(request.texts()) for request in world.model.requests)
+    return small and world.record.words.get(word) == "failed" and not asked
 
 
 def _words(texts: Sequence[str]) -> list[str]:

@@ -163,15 +163,15 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
                 if world.commands.ended.get(each.word, 0) > request.number or each.thread != request.thread
             ]
             continue
+        words = set(_said(world, request))
+        done = request.reply_marks() | record.own_commands.intersection(WORD.findall(str(request.texts())))
         has_no_summary = any(NO_SUMMARY in text for text in request.texts())
-        if before is not None and has_no_summary and not before.has_no_summary:
-            # Nothing of the history fitted into a request for a summary, so none was asked for.
+        if before is not None and has_no_summary and not (before.has_no_summary and before.done & done):
+            # Nothing of the history fitted into a request for a summary, so none was asked for. It may be the second.
             before.summarised |= before.done
             before.done.clear()
             before.late.clear()
             before.compacted = True
-        words = set(_said(world, request))
-        done = request.reply_marks() | record.own_commands.intersection(WORD.findall(str(request.texts())))
         now = _Known(request.server, words, done, messages=_messages(world, request))
         now.has_no_summary = has_no_summary
         if before is not None and request.thread not in record.reverted:

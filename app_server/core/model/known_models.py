@@ -159,11 +159,19 @@ class KnownModels:
             known.failed = None
             self._begin_refresh(config, caller, known)
 
-    def learn_window(self, config: Config, model: str, tokens: int) -> None:
-        """Note the window in tokens that a provider has turned out to have."""
+    def learn_window(self, config: Config, model: str, tokens: int, *, is_guess: bool = False) -> None:
+        """Note the window in tokens that a provider has turned out to have, or may have."""
         if self._lessons is not None:
             log.info("the provider %s reads %d tokens of a request to %s", config.provider.id, tokens, model)
-            self._lessons.learn_window(config.provider, model, tokens)
+            self._lessons.learn_window(config.provider, model, tokens, is_guess=is_guess)
+
+    def window_is_guess(self, config: Config, model: str) -> bool:
+        return self._lessons is not None and self._lessons.window_is_guess(config.provider, model)
+
+    def forget_guess(self, config: Config, model: str) -> None:
+        """Forget a guessed window, as a larger request was answered."""
+        if self._lessons is not None:
+            self._lessons.forget_guess(config.provider, model)
 
     def saw_list(self, config: Config, caller: CurrentCaller, etag: str) -> None:
         """Have the provider asked again where an answer names another version of its list than the known one."""

@@ -194,6 +194,8 @@ class Lessons:
         self._responses: set[tuple[str, str, str]] = set()
         """Providers that serve the Responses API and no Chat Completions."""
         self._windows: dict[tuple[str, str, str], int] = {}
+        self._guesses: set[tuple[str, str, str]] = set()
+        """Those whose window no refusal named."""
 
     def of(self, provider: ProviderConfig, model: str) -> Mapping[str, Json]:
         """Return the quirks that were learnt of a model at a provider."""
@@ -215,12 +217,29 @@ class Lessons:
         self._responses.add(_key(provider, ""))
 
     def window(self, provider: ProviderConfig, model: str) -> int | None:
-        """Return the context window in tokens that a refusal named; None if none did."""
+        """Return the context window in tokens that was learnt; None if none was."""
         return self._windows.get(_key(provider, model))
 
-    def learn_window(self, provider: ProviderConfig, model: str, tokens: int) -> None:
-        """Note the context window that a refusal named."""
-        self._windows[_key(provider, model)] = tokens
+    def learn_window(
+        self, provider: ProviderConfig, model: str, tokens: int, *, is_guess: bool = False
+    ) -> None:
+        """Note the context window that a refusal named, or that is guessed as a request got no answer."""
+        key = _key(provider, model)
+        self._windows[key] = tokens
+        if is_guess:
+            self._guesses.add(key)
+        else:
+            self._guesses.discard(key)
+
+    def window_is_guess(self, provider: ProviderConfig, model: str) -> bool:
+        return _key(provider, model) in self._guesses
+
+    def forget_guess(self, provider: ProviderConfig, model: str) -> None:
+        """Forget the window of a model if it is a guess."""
+        key = _key(provider, model)
+        if key in self._guesses:
+            self._guesses.remove(key)
+            del self._windows[key]
 
     def forget_windows(self, provider: ProviderConfig, is_said: Callable[[str], bool]) -> None:
         """Forget the windows of models of which the provider says the window itself by now."""
@@ -230,6 +249,7 @@ class Lessons:
             for key, window in self._windows.items()
             if key[:2] != (id, address) or not is_said(key[2])
         }
+        self._guesses &= self._windows.keys()
 
     def all(self) -> Mapping[tuple[str, str, str], Mapping[str, Json]]:
         """Return everything that was learnt, by provider, address and model."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from app_server.core.config.types import WireApi
 from app_server.core.context.environment_context import user_text
@@ -28,7 +27,7 @@ from app_server.core.session.model_calls import (
 )
 from app_server.core.session.modes import lasting_mode, told_mode
 from app_server.core.session.openings import opening_items
-from app_server.core.session.room import OnSilence, RequestRoom
+from app_server.core.session.room import RequestRoom, WindowGuesses
 from app_server.core.session.services import Turn
 from app_server.core.session.tasks import ActiveTask, SessionTask
 from app_server.core.tools.runtime import RefusedCalls
@@ -101,7 +100,7 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
     prompt = user_text(own or instruction_text("compact_small" if small else "compact"))
     scratch = ConversationHistory([*services.state.history.for_prompt(), prompt])
     tools = await _offered(turn, shape, specs)
-    room = RequestRoom(services.state, shape, lambda: tools, silence=on_silence(turn, shape))
+    room = RequestRoom(services.state, shape, lambda: tools, guesses=window_guesses(turn))
     while len(scratch) > 1 and not room.fits_summary(scratch):
         scratch.replace(without_oldest(scratch.items))
     if len(scratch) <= 1 and len(services.state.history):
@@ -137,12 +136,12 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
         scratch.record([*items, prompt])
 
 
-def on_silence(turn: Turn, shape: RequestShape) -> OnSilence | None:
-    """Return what learns of requests that were left without an answer; None where a provider says what is too long."""
+def window_guesses(turn: Turn) -> WindowGuesses | None:
+    """Return what keeps the window that is guessed from a request without an answer; None where a provider says what is
+    too long.
+    """
     model = turn.services.model
-    if not model.facts().is_own_server:
-        return None
-    return partial(model.learn_window, shape.settings.model)
+    return model if model.facts().is_own_server else None
 
 
 async def _offered(

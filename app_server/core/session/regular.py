@@ -12,7 +12,7 @@ from app_server.core.context.history import message_text
 from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.session.commands import TurnWishes
-from app_server.core.session.compaction import compact, on_silence
+from app_server.core.session.compaction import compact, window_guesses
 from app_server.core.session.goal_turns import count_reply
 from app_server.core.session.head import gone_tools
 from app_server.core.session.model_calls import model_call, offered_tools, shape_of, tool_turn_of
@@ -217,7 +217,7 @@ class RegularTask(SessionTask, TurnSteps):
                 compact=partial(compact, turn, shape, self._offered_specs),
                 at_begin=self._wishes.compacts_at_begin,
                 room=RequestRoom(
-                    turn.services.state, shape, self._offered_specs, self._on_cut(), on_silence(turn, shape)
+                    turn.services.state, shape, self._offered_specs, self._on_cut(), window_guesses(turn)
                 ),
             ),
             new_id=turn.services.sources.new_id,

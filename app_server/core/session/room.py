@@ -8,7 +8,7 @@ a large one the provider says what is too long.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from app_server.core.context.history import (
     ConversationHistory,
@@ -44,8 +44,15 @@ OnCut = Callable[[int, int], None]
 LEAST_SILENT: Final = 2_048
 """Tokens. A request of this size fits into every window: who does not answer it has another reason."""
 
-OnSilence = Callable[[int], None]
-"""Learns the tokens that count as a window from now on, since a larger request was left without an answer."""
+
+class WindowGuesses(Protocol):
+    """Windows of models that are guessed, since a server left a larger request without an answer."""
+
+    def guess_window(self, model: str, tokens: int) -> None: ...
+
+    def window_is_guess(self, model: str) -> bool: ...
+
+    def forget_guess(self, model: str) -> None: ...
 
 
 class WindowTooSmall(ModelError):
@@ -64,13 +71,13 @@ class RequestRoom:
         shape: RequestShape,
         specs: Callable[[], Sequence[ToolSpec]],
         cut: OnCut | None = None,
-        silence: OnSilence | None = None,
+        guesses: WindowGuesses | None = None,
     ) -> None:
-        """`cut` is set where the provider cuts what does not fit without saying so, `silence` where it may close the
+        """`cut` is set where the provider cuts what does not fit without saying so, `guesses` where it may close the
         connection instead of an answer.
         """
         self._state, self._shape, self._specs, self._cut = state, shape, specs, cut
-        self._silence = silence
+        self._guesses = guesses
         self.limit = shape.bounds.request
         """Estimated tokens of a request; None if the provider judges."""
 
@@ -82,9 +89,16 @@ class RequestRoom:
     def fits(self, more: Sequence[ResponseItem] = ()) -> bool:
         return self.limit is None or self.estimate(more) <= self.limit
 
+    @property
+    def may_try(self) -> bool:
+        """Whether a request that seems too large is still worth a try: its window is a guess, which one connection that
+        broke for another reason is enough for.
+        """
+        return self._guesses is not None and self._guesses.window_is_guess(self._shape.settings.model)
+
     def fits_summary(self, scratch: ConversationHistory) -> bool:
         """Return whether a summary of this history can be asked for, with room for its answer."""
-        if self.limit is None:
+        if self.limit is None or self.may_try:
             return True
         bounds = self._shape.bounds
         return self.estimate_of(scratch) <= bounds.window - bounds.summary
@@ -133,7 +147,7 @@ class RequestRoom:
 
     @property
     def wants_count(self) -> bool:
-        return self._cut is not None or self._silence is not None or not self._state.tokens.calibrated
+        return self._cut is not None or self._guesses is not None or not self._state.tokens.calibrated
 
     def explained(self, error: ModelError, estimated: int) -> ModelError:
         """Return the error of a request that is too long in place of one without an answer, where the request was
@@ -141,12 +155,12 @@ class RequestRoom:
         size that they have answered then counts as the window, or half of the refused one.
         """
         answered = self._state.tokens.answered
-        if self._silence is None or not error.unanswered or estimated <= max(answered, LEAST_SILENT):
+        if self._guesses is None or not error.unanswered or estimated <= max(answered, LEAST_SILENT):
             return error
         if not (answered or self._has_answers()):
             return error
         window = max(answered, estimated // 2, LEAST_SILENT)
-        self._silence(window)
+        self._guesses.guess_window(self._shape.settings.model, window)
         return ContextWindowExceeded(window, silence_notice(estimated, window))
 
     def _has_answers(self) -> bool:
@@ -167,6 +181,8 @@ class RequestRoom:
         else:
             tokens.calibrate(estimated)
             tokens.answered = max(tokens.answered, counted or estimated)
+            if self._guesses is not None and max(estimated, counted) > self._shape.bounds.window:
+                self._guesses.forget_guess(self._shape.settings.model)
 
     def _head(self) -> int:
         tools = sum(spec_tokens(spec) for spec in self._specs())

@@ -108,6 +108,17 @@ class CallersModel:
         """Note the window of a model that has turned out to be smaller; it counts from the next turn on."""
         self._known.learn_window(self._config, model, tokens)
 
+    def guess_window(self, model: str, tokens: int) -> None:
+        """Note the window that a model may have, as a larger request got no answer; it counts from the next turn on."""
+        self._known.learn_window(self._config, model, tokens, is_guess=True)
+
+    def window_is_guess(self, model: str) -> bool:
+        return self._known.window_is_guess(self._config, model)
+
+    def forget_guess(self, model: str) -> None:
+        """Forget a guessed window, as a larger request was answered."""
+        self._known.forget_guess(self._config, model)
+
     def turn_ended(self) -> None:
         """Learn that a turn has ended, which is when the provider may be asked for its models."""
         self._known.turn_ended(self._config, self._current)

@@ -80,6 +80,11 @@ class WindowRoom(Protocol):
         """
         ...
 
+    @property
+    def may_try(self) -> bool:
+        """Whether a request that does not fit is still worth a try."""
+        ...
+
     def too_small(self, words: Sequence[ResponseItem] = ()) -> CoreError:
         """Return the error of a request that does not fit after all."""
         ...
@@ -189,7 +194,8 @@ class TurnLoop(Struct, kw_only=True, eq=False):
 
     async def _fit(self, words: UserWords | None = None) -> None:
         """Compact if the next request would leave no room for an answer in a small window. Raises the error with the
-        figures if it would not even then; `words` that are not recorded yet then stay out of the history.
+        figures if it would not even then, unless the window is a guess; `words` that are not recorded yet then stay out
+        of the history.
         """
         if self.compaction is None:
             return
@@ -198,7 +204,7 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             return
         if not self._compacted and room.gains():
             await self._compact(self.compaction)
-        if not room.fits(more):
+        if not room.fits(more) and not room.may_try:
             if words is not None:
                 self._opening = None
                 self._show(words, announced=True)

@@ -68,6 +68,7 @@ class AmpleRoom:
     """Room without an end."""
 
     wants_count = False
+    may_try = False
 
     def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
         return 0
