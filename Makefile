@@ -48,7 +48,7 @@ bench: $(INSTALLED_DEV) ## run the benchmarks
 
 real-model: $(INSTALLED_DEV) ## play turns with a real model on llama.cpp (REAL_MODEL=file.gguf; tests/real_model)
 	$(BIN)/python -m pip install --quiet --group real-model
-	@REAL_MODEL="$(REAL_MODEL)" $(BIN)/python -m pytest -q -s tests/real_model $(ARGS)
+	@REAL_MODEL="$(REAL_MODEL)" $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 tests/real_model $(ARGS)
 
 simulate: $(INSTALLED_DEV) ## play simulated worlds until stopped (ARGS="--seed 7" to see one, MUTANT=name to plant a bug, "--help" for more)
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation $(if $(MUTANT),--mutant $(MUTANT)) $(ARGS)

@@ -25,6 +25,13 @@ MOST_TOLD: Final = 200
 """Parameters of one client that are told."""
 
 
+WITHOUT_EFFECT: Final = {
+    "personality": "has no effect on this server",
+    "responsesapi_client_metadata": "has no effect on this server: nothing of it is sent to a provider",
+}
+"""Fields of requests that are read and change nothing, with what the client is told."""
+
+
 class IgnoredParameter(Struct, frozen=True):
     """A parameter that was not understood as it was spelled."""
 
@@ -35,16 +42,23 @@ class IgnoredParameter(Struct, frozen=True):
 
 
 def ignored_parameters(raw: Json, params: BaseModel) -> Sequence[IgnoredParameter]:
-    """Return what of a request's parameters is in none of the fields that were made of them, each place once.
+    """Return what of a request's parameters is in none of the fields that were made of them, or in one without effect,
+    each place once.
 
     Null, and arrays and objects without entries, ask for nothing.
     """
     found: dict[str, IgnoredParameter] = {}
-    for each in _ignored(raw, params, ""):
+    for each in (*_without_effect(params), *_ignored(raw, params, "")):
         found.setdefault(each.place, each)
         if len(found) == MOST_FOUND:
             break
     return tuple(found.values())
+
+
+def _without_effect(params: BaseModel) -> Iterator[IgnoredParameter]:
+    for name in WITHOUT_EFFECT.keys() & params.model_fields_set:
+        if getattr(params, name):
+            yield IgnoredParameter(type(params).model_fields[name].alias or name, WITHOUT_EFFECT[name])
 
 
 def _ignored(raw: Json, made: object, place: str) -> Iterator[IgnoredParameter]:

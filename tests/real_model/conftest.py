@@ -28,8 +28,9 @@ HERE = Path(__file__).parent
 SLOW = 240.0
 """Seconds that a small model on a loaded machine may take."""
 
-COMMAND: Json = ["echo", "seen"]
-"""The only command that a forced call can have: what a tiny model makes up is not run."""
+COMMANDS: Json = {"shell": ["echo", "seen"], "shell_command": "echo seen"}
+"""By the name of the tool, which depends on the window, the only command that a forced call can have: what a tiny model
+makes up is not run."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,15 +68,15 @@ class Relay(ScriptedModel):
 
     def _forced(self, asked: Json) -> Json:
         last = asked["messages"][-1]["role"]
-        shells = [tool for tool in asked.get("tools", ()) if tool["function"]["name"] == "shell"]
+        shells = [tool["function"] for tool in asked.get("tools", ()) if tool["function"]["name"] in COMMANDS]
         if not self.forces_calls or last != "user" or not shells:
             return asked
         schema: Json = {
             "type": "object",
-            "properties": {"command": {"const": COMMAND}},
+            "properties": {"command": {"const": COMMANDS[shells[0]["name"]]}},
             "required": ["command"],
         }
-        function = {**shells[0]["function"], "parameters": schema}
+        function = {**shells[0], "parameters": schema}
         return {**asked, "tools": [{"type": "function", "function": function}], "tool_choice": "required"}
 
 
@@ -109,7 +110,7 @@ def real_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RealWorld:
         config = {
             "model": "local",
             "sandbox_mode": "read-only",
-            "model_max_output_tokens": 24,
+            "model_max_output_tokens": 64,
             **options.pop("config", {}),
         }
         provider = {"name": "llamacpp", "wire": "chat", "stream_max_retries": 1}

@@ -14,7 +14,7 @@ from tests.support.client import Refused
 from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.thread_client import ended, items, notified, say, start, turn, words
-from tests.support.world import MakeWorld
+from tests.support.world import EXPERIMENTAL, MakeWorld
 
 PNG_DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -105,6 +105,28 @@ async def test_a_thread_goes_on_after_a_restart(world: MakeWorld, tmp_path: Path
         listed = await w.client.call("thread/turns/list", {"threadId": thread, "sortDirection": "asc"})
         assert [each["id"] for each in listed["data"]] == [first, second]
     assert w.model.requests[0].texts() == ["hi", "go on"]
+
+
+async def test_a_resume_brings_the_first_page_of_turns(world: MakeWorld) -> None:
+    async with world(reply(says("one")), reply(says("two"))) as w:
+        thread = await start(w.client)
+        turns = []
+        for text in ("first", "second"):
+            turns.append(await turn(w.client, thread, text))
+            await ended(w.client, turns[-1])
+    async with world(capabilities=EXPERIMENTAL) as w:
+        resumed = await w.client.call(
+            "thread/resume",
+            {"threadId": thread, "excludeTurns": True, "initialTurnsPage": {"limit": 1, "itemsView": "full"}},
+        )
+        page = resumed["initialTurnsPage"]
+        asked = {"threadId": thread, "limit": 1, "itemsView": "full"}
+        assert page == await w.client.call("thread/turns/list", asked)
+        assert [each["id"] for each in page["data"]] == turns[-1:]
+        older = await w.client.call("thread/turns/list", {"threadId": thread, "cursor": page["nextCursor"]})
+        assert [each["id"] for each in older["data"]] == turns[:1]
+        again = await w.client.call("thread/resume", {"threadId": thread, "excludeTurns": True})
+        assert again.get("initialTurnsPage") is None
 
 
 async def test_threads_are_listed_by_pages(world: MakeWorld) -> None:

@@ -28,6 +28,8 @@ def told(raw: Json, *, strict: bool = False, check: ParameterCheck | None = None
             {"approvalpolicy": "never"},
             "`approvalpolicy` is unknown and was ignored; did you mean `approvalPolicy`?",
         ),
+        ({"personality": "friendly"}, "`personality` has no effect on this server"),
+        ({"personality": None}, None),
         ({"zzzz": False}, "`zzzz` is unknown and was ignored"),
         (
             {

@@ -5,20 +5,19 @@ are loaded.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Sequence
 
 from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import invalid_cursor
 from app_server.apis.v2.loaded_threads import FoundThread, ReadingContext
+from app_server.apis.v2.page_sizes import fitting, next_cursor, turns_page
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import thread_status
-from app_server.apis.v2.turns import shown_items, shown_turn, thread_view, whole_turns
+from app_server.apis.v2.turns import shown_items, thread_view, whole_turns
 from app_server.core.rollout.pages import (
     Anchor,
     ItemRow,
     ListRequest,
-    Page,
     PageRequest,
     ThreadFilter,
     ThreadSummary,
@@ -26,16 +25,10 @@ from app_server.core.rollout.pages import (
 )
 from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.ids import parse_conversation_id, sound_path
-from app_server_protocol.structs import Written
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import ByPages
 from app_server_protocol.v2.thread import Thread
-from app_server_protocol.v2.turn import Turn, TurnItemsView
-
-PAGE_BYTES = 48 * 1024
-"""A page ends early where it would get longer, after one row at least: clients read lines of 64 KiB."""
-
-Row = TypeVar("Row")
+from app_server_protocol.v2.turn import Turn
 
 
 async def thread_read(context: ReadingContext, params: wire.ThreadReadParams) -> wire.ShownThread:
@@ -54,14 +47,9 @@ async def thread_turns_list(
     _require_turns(thread, "thread/turns/list")
     newest_first = params.sort_direction != "asc"
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
-    page = await context.read(thread, lambda history: history.turns(request))
-    view = params.items_view or TurnItemsView.SUMMARY
-    shown = [shown_turn(record, view) for record in page.rows]
-    count = _fitting([(turn,) for turn in shown])
+    page = turns_page(await context.read(thread, lambda history: history.turns(request)), params.items_view)
     return wire.ThreadTurnsListResponse(
-        data=tuple(shown[:count]),
-        next_cursor=_next(page, count, lambda record: record.id),
-        backwards_cursor=page.backwards_cursor,
+        data=page.data, next_cursor=page.next_cursor, backwards_cursor=page.backwards_cursor
     )
 
 
@@ -74,10 +62,10 @@ async def thread_items_list(
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
     page = await context.read(thread, lambda history: history.items(request, params.turn_id))
     shown = [_entries(row, newest_first=newest_first) for row in page.rows]
-    count = _fitting(shown)
+    count = fitting(shown)
     return wire.ThreadItemsListResponse(
         data=tuple(entry for entries in shown[:count] for entry in entries),
-        next_cursor=_next(page, count, lambda row: row.ended.item.id),
+        next_cursor=next_cursor(page, count, lambda row: row.ended.item.id),
         backwards_cursor=page.backwards_cursor,
     )
 
@@ -123,22 +111,6 @@ def _entries(row: ItemRow, *, newest_first: bool) -> tuple[wire.ThreadItemEntry,
         for item in shown_items(row.ended)
     ]
     return tuple(reversed(entries)) if newest_first else tuple(entries)
-
-
-def _fitting(rows: Sequence[Sequence[Written]]) -> int:
-    """Return how many of these rows fit into a page; one at least."""
-    size = 0
-    for count, row in enumerate(rows):
-        size += sum(len(entry.to_json()) for entry in row)
-        if size > PAGE_BYTES and count > 0:
-            return count
-    return len(rows)
-
-
-def _next(page: Page[Row], count: int, id_of: Callable[[Row], str]) -> str | None:
-    if count == len(page.rows):
-        return page.next_cursor
-    return Anchor(id_of(page.rows[count - 1])).cursor()
 
 
 INTERACTIVE = ("cli", "vscode")

@@ -18,6 +18,7 @@ from app_server.apis.v2.items import response_items
 from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.apis.v2.news import AccountLimits, shown_goal, token_usage
 from app_server.apis.v2.outbound import ThreadAdapter
+from app_server.apis.v2.page_sizes import turns_page
 from app_server.apis.v2.reopening import reopened
 from app_server.apis.v2.services import SUBSCRIPTION, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import (
@@ -97,10 +98,12 @@ async def thread_resume(
             thread = replace(thread, status=thread_status(status))
         # A client without turns reads the items of a paginated thread from their end.
         places = await newest_places(context, live) if params.exclude_turns else (None, None)
+        page = await first_page(context, live, params.initial_turns_page)
         yield thread_open.ThreadResumeResponse(
             thread=thread,
             turns_backwards_cursor=places[0],
             items_backwards_cursor=places[1],
+            initial_turns_page=page,
             collaboration_mode=collaboration_mode(live.session.facts.settings),
             **in_force(live.session.facts),
         )
@@ -121,6 +124,22 @@ async def newest_places(context: ThreadContext, live: LiveConversation) -> tuple
         thread,
         lambda history: (history.turns(newest).backwards_cursor, history.items(newest).backwards_cursor),
     )
+
+
+async def first_page(
+    context: ThreadContext,
+    live: LiveConversation,
+    wanted: thread_open.ThreadResumeInitialTurnsPageParams | None,
+) -> thread_open.TurnsPage | None:
+    """Return the page of stored turns that the client wants with the answer; None if it wants none, or if nothing is
+    stored.
+    """
+    if wanted is None or live.rollout_path is None:
+        return None
+    request = PageRequest(limit=wanted.limit, newest_first=wanted.sort_direction != "asc")
+    thread = await context.reading.find(live.id)
+    page = await context.reading.read(thread, lambda history: history.turns(request))
+    return turns_page(page, wanted.items_view)
 
 
 async def thread_unsubscribe(
