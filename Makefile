@@ -11,6 +11,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
+# Some containers set this. Every process of a test would then compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test pythons lint check bench real-model faults simulate diagrams captures mutants coverage site wheel sbom vsix clean
 

@@ -1,5 +1,8 @@
 """What reference pages say of fields beside their types."""
 
+from collections.abc import Mapping
+from functools import cache
+
 import pytest
 
 from app_server_protocol.export import guide, schemas
@@ -7,18 +10,22 @@ from app_server_protocol.export.field_notes import alternatives, is_experimental
 from app_server_protocol.v2.thread_open import ThreadStartParams
 from app_server_protocol.v2.turn import TurnDiffUpdatedNotification
 
-WHOLE, STABLE = (schemas.thread_definitions(experimental=each) for each in (True, False))
+
+@cache
+def types(*, experimental: bool) -> Mapping[str, schemas.Schema]:
+    return schemas.thread_definitions(experimental=experimental)
 
 
 def test_fields_for_those_who_opted_in_are_marked() -> None:
+    whole, stable = types(experimental=True), types(experimental=False)
     marked = [
         field
-        for field in WHOLE["ThreadStartParams"]["properties"]
-        if is_experimental(STABLE, "ThreadStartParams", field)
+        for field in whole["ThreadStartParams"]["properties"]
+        if is_experimental(stable, "ThreadStartParams", field)
     ]
     assert "dynamicTools" in marked
     assert not {"model", "cwd", "sandbox"} & set(marked)
-    page = guide.thread_page(WHOLE, STABLE)
+    page = guide.thread_page(whole, stable)
     for field in marked:
         lines = [each for each in _part(page, "thread/start") if each.startswith(f"- `{field}`")]
         assert lines
@@ -27,13 +34,15 @@ def test_fields_for_those_who_opted_in_are_marked() -> None:
 
 @pytest.mark.parametrize("method", ["account/login/start", "mcpServer/elicitation/request"])
 def test_unions_are_shown_with_their_fields(method: str) -> None:
-    members = [line for line in _part(guide.thread_page(WHOLE, STABLE), method) if line.startswith("- `{")]
+    page = guide.thread_page(types(experimental=True), types(experimental=False))
+    members = [line for line in _part(page, method) if line.startswith("- `{")]
     assert len(members) >= 2
 
 
 def test_what_is_no_union_of_objects_has_no_members() -> None:
-    assert alternatives(WHOLE, WHOLE["ThreadStartParams"]) == []
-    assert alternatives(WHOLE, {"anyOf": [{"type": "string"}, {"type": "null"}]}) == []
+    whole = types(experimental=True)
+    assert alternatives(whole, whole["ThreadStartParams"]) == []
+    assert alternatives(whole, {"anyOf": [{"type": "string"}, {"type": "null"}]}) == []
 
 
 def test_a_meaning_is_that_of_the_declaration_or_of_the_name() -> None:
