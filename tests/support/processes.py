@@ -47,12 +47,15 @@ def descendants(pid: int) -> set[int]:
 def marked(mark: str) -> set[int]:
     """Processes that have the mark in their environment or run below a folder of that name, whosever they are."""
     found = set()
-    for path in Path("/proc").glob("[0-9]*"):
-        if int(path.name) == os.getpid():
+    sought = mark.encode()
+    for name in os.listdir("/proc"):  # each world looks: plain calls, which take half the time of paths
+        if not name.isdecimal() or int(name) == os.getpid():
             continue
         try:
-            if mark.encode() in (path / "environ").read_bytes() or mark in os.readlink(path / "cwd"):
-                found.add(int(path.name))
+            with open(f"/proc/{name}/environ", "rb", buffering=0) as environ:
+                variables = environ.read()
+            if sought in variables or mark in os.readlink(f"/proc/{name}/cwd"):
+                found.add(int(name))
         except OSError:  # it has ended, or is not ours to look at
             continue
     return found
