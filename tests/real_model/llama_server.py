@@ -2,6 +2,7 @@
 its standard input ends.
 """
 
+import os
 import sys
 
 import xllamacpp  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -21,6 +22,7 @@ def main() -> None:
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)  # noqa: T201
     sys.stdin.read()
+    os._exit(0)  # the server's threads would go on
 
 
 if __name__ == "__main__":

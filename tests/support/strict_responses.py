@@ -12,7 +12,16 @@ from tests.support.strict_provider import Answer, Refused, written
 FIELDS = frozenset(
     {
         *("model", "instructions", "input", "tools", "tool_choice", "parallel_tool_calls", "reasoning"),
-        *("store", "stream", "include", "prompt_cache_key", "text", "service_tier", "max_output_tokens"),
+        *(
+            "store",
+            "stream",
+            "include",
+            "prompt_cache_key",
+            "text",
+            "service_tier",
+            "max_output_tokens",
+            "client_metadata",
+        ),
     }
 )
 ITEMS: Mapping[str, frozenset[str]] = {
