@@ -1,1 +1,1 @@
-"""The model client: requests to providers, their streams as events."""
+"""The model client: it sends requests to providers and reads their streams as events."""

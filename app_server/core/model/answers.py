@@ -1,11 +1,11 @@
-"""The history of a conversation as exchanges: what the user said, and whole answers of the model. Pure.
+"""Groups the history of a conversation into exchanges: the user's input, and whole answers of the model. Pure.
 
 History keeps each call followed by its output. Chat Completions and the Messages API know whole answers: thoughts, text
 and calls of one answer are one message, and its outputs follow in the order of the calls. Items of one answer share an
 origin; items without an origin are grouped by neighbourhood: thoughts, text and calls up to the first output.
 
 Call ids are made unique from the start of the history on, in the form that the provider takes, so that a later request
-begins as the one before it.
+begins with the same bytes as the one before it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from app_server_protocol.responses import (
 from app_server_protocol.structs import Json
 
 BEGINS: Final = "(The conversation begins with an answer.)"
-"""The user's message before a history that the assistant begins."""
+"""Text of the user message that is sent before a history that begins with an answer."""
 
 
 class AnsweredCall(Struct):
     """A call of an answer with its output."""
 
     id: str
-    """Unique in the history, in the provider's form."""
+    """Call id, unique in the history, in the provider's form."""
     item: responses.CallItem
     output: responses.OutputItem | None = None
 
@@ -56,7 +56,7 @@ class ModelAnswer(Struct):
     """Thoughts, texts and calls in the model's order."""
     calls: list[AnsweredCall] = msgspec.field(default_factory=list)
     written: object = None
-    """The form in which a writer keeps the answer; None if it has changed since, or was never written."""
+    """Form in which a writer caches the answer; None if the answer has changed since, or was never written."""
 
     @property
     def origin(self) -> ItemOrigin | None:
@@ -64,7 +64,7 @@ class ModelAnswer(Struct):
 
     @property
     def text(self) -> str:
-        """Words of the assistant. White space alone counts as nothing."""
+        """Text of the assistant. White space alone counts as empty."""
         messages = (item for item in self.items if isinstance(item, MessageItem))
         joined = "".join(part.text for each in messages for part in each.content if not is_image(part))
         return joined if joined.strip() else ""
@@ -79,7 +79,7 @@ class UserInput(Struct):
 
     messages: list[MessageItem] = msgspec.field(default_factory=list)
     written: object = None
-    """As of an answer."""
+    """Form in which a writer caches the input; None if the input has changed since, or was never written."""
 
 
 Exchange = ModelAnswer | UserInput
@@ -101,8 +101,8 @@ def split_leading(exchanges: Sequence[Exchange]) -> tuple[list[str], Sequence[Ex
 
 
 def without_blanks(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Return the exchanges without those that say and call nothing. What the user said around such an answer is one
-    exchange.
+    """Return the exchanges without those that have neither text nor a call. The user messages around such an answer
+    become one exchange.
     """
     out: list[Exchange] = []
     for each in exchanges:
@@ -129,13 +129,15 @@ def plain_text(parts: Sequence[responses.ContentItem]) -> str:
 
 
 class Exchanges:
-    """The exchanges of the last request. The next one repeats nearly all of it, and is grouped from there on."""
+    """A cache of the exchanges of the last request. The next request repeats nearly all of them, so only its new items
+    are grouped.
+    """
 
     def __init__(self) -> None:
         self._last, self._grouping = LastInput(), Grouping("plain")
 
     def of(self, items: Sequence[ResponseItem], id_form: str, form: object) -> list[Exchange]:
-        """Return the exchanges of these items. `form` has all values that the writer's bytes depend on."""
+        """Return the exchanges of these items. `form` holds all values that the writer's bytes depend on."""
         known = self._last.known(items, form)
         if not known:
             self._grouping = Grouping(id_form)
@@ -144,7 +146,7 @@ class Exchanges:
 
 
 class Grouping:
-    """Groups items into exchanges, as they come."""
+    """Groups items into exchanges, one item at a time."""
 
     def __init__(self, id_form: str) -> None:
         self.exchanges: list[Exchange] = []
@@ -155,7 +157,7 @@ class Grouping:
         """Calls without output, by the key of their outputs."""
 
     def take(self, items: Iterable[ResponseItem]) -> None:
-        """Add items that follow those before."""
+        """Add items that follow those added before."""
         for item in items:
             match item:
                 case MessageItem() if item.role != "assistant":
@@ -178,7 +180,7 @@ class Grouping:
         return last
 
     def _answer(self, item: ResponseItem) -> ModelAnswer:
-        """Return the answer that an item of the model is part of."""
+        """Return the answer that an item of the model belongs to."""
         last = self.exchanges[-1] if self.exchanges else None
         if isinstance(last, UserInput) and (before := self._interrupted(item)) is not None:
             before.written = None
@@ -191,13 +193,13 @@ class Grouping:
         return last
 
     def _interrupted(self, item: ResponseItem) -> ModelAnswer | None:
-        """Return the answer before the user's last input if an item is part of it: what a tool hands over besides its
-        output, such as an image, is stored between the calls of one answer. None if it is not.
+        """Return the answer before the user's last input if the item belongs to it, or None. An item that a tool adds
+        to its output, such as an image, is stored between the calls of one answer.
         """
         before, origin = self.exchanges[-2] if len(self.exchanges) > 1 else None, origin_of(item)
         if origin is None or not isinstance(before, ModelAnswer) or before.origin is None:
             return None
-        # An id that ends so has no part of the provider's, and may come again after a restart.
+        # An id with this ending has no part of the provider's: a server that was restarted may use it again.
         is_same = before.origin.answer == origin.answer and not origin.answer.endswith("-")
         return before if is_same and before.calls else None
 
@@ -212,7 +214,7 @@ class Grouping:
         call = AnsweredCall(self._ids.of(key[1]), item)
         answer.items.append(item)
         answer.calls.append(call)
-        # An older answer's call of the same id has no output any more.
+        # The call of an older answer with the same id gets no output any more.
         same = [each for each in self._waiting.get(key, ()) if each[0] is answer]
         self._waiting[key] = [*same, (answer, call)]
 
@@ -225,13 +227,13 @@ class Grouping:
 
 
 def call_name(call: responses.CallItem) -> str:
-    """Return the name of a called tool in letters that every API takes."""
+    """Return the name of the called tool, in letters that every API accepts."""
     name = "local_shell" if isinstance(call, LocalShellCall) else call.name
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:LONGEST_ID] or "unnamed"
 
 
 def call_arguments(call: responses.CallItem) -> dict[str, Json]:
-    """Return the arguments of a call as an object; empty if the model wrote none that can be read."""
+    """Return the arguments of a call as an object. The object is empty if the arguments cannot be read."""
     match call:
         case CustomToolCall():
             return {"input": call.input}
@@ -242,7 +244,7 @@ def call_arguments(call: responses.CallItem) -> dict[str, Json]:
 
 
 def is_json_object(text: str) -> bool:
-    """Return whether a text is a JSON object as it stands: providers parse the arguments of the history."""
+    """Return whether a text is a JSON object as it stands. Providers parse the arguments of calls in the history."""
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, RecursionError):
@@ -250,10 +252,10 @@ def is_json_object(text: str) -> bool:
 
 
 def lenient_arguments(text: str) -> dict[str, Json] | None:
-    """Read the arguments that a model wrote; None for text that is no JSON object in any of the forms that occur.
+    """Parse the arguments that a model wrote; return None if the text is no JSON object in any of the forms that occur.
 
-    Nothing and `null` are an empty object. A JSON text of a JSON text is unwrapped. Raw control characters in strings
-    are taken. An object that is repeated, or followed by a brace or a closing tag, counts once.
+    An empty text and `null` are an empty object. A JSON text inside of a JSON text is unwrapped. Raw control characters
+    in strings are accepted. An object that is repeated, or followed by a brace or a closing tag, counts once.
     """
     for _ in range(3):
         stripped = text.strip()
@@ -276,7 +278,7 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def _repeats(rest: str, object_text: str) -> bool:
-    """Return whether what follows an object says nothing new: the same again, braces, or closing tags."""
+    """Return whether the text after an object adds nothing: the same object again, braces, or closing tags."""
     closing = r"\}+|(?:</[A-Za-z_|]+>|<\|[a-z_]+\|>)+"
     return not rest.replace(object_text, "").strip() or re.fullmatch(closing, rest) is not None
 

@@ -1,4 +1,6 @@
-"""Maps a provider's statuses, error codes and headers to errors of this package and to limits of the account. Pure."""
+"""Maps a provider's status, error code and headers to an error of this package, and the headers to the limits of the
+account. Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from app_server_protocol.structs import Json, json_bytes
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:
-    """Read both windows; a window that the headers are silent about is None. Header names are in lower case."""
+    """Parse both windows of the rate limits; a window that the headers do not mention is None. Header names are in
+    lower case.
+    """
     return RateLimitSnapshot(primary=_window(headers, "primary"), secondary=_window(headers, "secondary"))
 
 
@@ -45,27 +49,29 @@ def _integer(text: str | None) -> int | None:
 
 
 LONGEST_WAIT: Final = 120.0
-"""Seconds; a provider that asks for more gets no further attempt, and the user sees why."""
+"""Longest wait that a provider may request, in seconds. If it requests more, there is no retry, and the user sees the
+reason.
+"""
 
 UNEXPLAINED: Final = "response.failed event received"
 FLAGGED: Final = "The provider takes this request for a risk to computer security, and does not answer it."
 
-# Texts, which `re` compiles with the first failure: a server that is started needs none of them.
+# These patterns are texts, which `re` compiles at the first failure: a server that starts needs none of them.
 _NO_MODEL: Final = (
     r"(?i)\bmodel\b.{0,80}\b(?:not found|does not exist|is not supported)"
     r"|\bnot a valid model\b|\b(?:no such|unknown|invalid) model\b"
 )
-"""How local servers say in words only that they have no such model."""
+"""Pattern of the messages by which local servers report that they have no such model."""
 _WINDOW: Final = r"\bn_ctx\W{1,4}(\d{3,12})\b"
-"""How a gateway quotes the context window of llama.cpp in words."""
+"""Pattern of the context window of llama.cpp in a message that a gateway quotes."""
 
 LEAST_WINDOW: Final = 256
-"""Tokens; no model has a smaller window."""
+"""Smallest number in a refusal that counts as a context window, in tokens: no model has a smaller one."""
 
 _RATE: Final = r"(?i)rate limit|too many requests|per minute"
-"""Words of a limit of requests, in which a length means something else."""
+"""Pattern of messages about a rate limit, in which "length" has another meaning."""
 _FINAL: Final = r"(?i)\btemplate\b|jinja|tool-call-parser|tool_call_parser|out of memory|more system memory"
-"""Words of a server's own fault that another attempt does not mend."""
+"""Pattern of messages about a server's own fault that a retry does not cure."""
 _USED_UP: Final = (
     r"(?i)insufficient_quota|available balance|insufficient (?:balance|credits?)|\bbilling\b|out of credits"
 )
@@ -86,7 +92,7 @@ def _too_long_pattern() -> re.Pattern[str]:
 
 
 def says_too_long(text: str) -> bool:
-    """Return whether a provider's words say that the conversation does not fit the model's window."""
+    """Return whether a provider's message says that the conversation exceeds the model's context window."""
     start = text[: model_errors.LONGEST_EXCERPT]
     return _too_long_pattern().search(start) is not None and not re.search(_RATE, start)
 
@@ -100,7 +106,7 @@ def window_in(error: Mapping[str, Json], message: str) -> int | None:
 
 
 def error_object(body: bytes) -> dict[str, Json]:
-    """Return the error of a refusal, be it an object, or a list of one as Google writes it; empty if there is none."""
+    """Return the error object of a refusal; empty if there is none. Google writes it as a list of one object."""
     parsed = parse_object(body)
     if parsed is None and body.lstrip()[:1] == b"[":
         parsed = parse_object(body.strip()[1:-1].strip())
@@ -111,10 +117,10 @@ def error_object(body: bytes) -> dict[str, Json]:
 
 
 def words_of(error: dict[str, Json], body: str) -> str:
-    """Return the provider's own words of an error, wherever it writes them."""
+    """Return the provider's own message of an error, from whichever field has it."""
     said = [text for each in (error.get("message"), _details(error.get("detail"))) if (text := text_of(each))]
     said = said[:1]
-    # A gateway has the words of the provider behind it here, and few of its own.
+    # A gateway puts the message of the provider behind it here, and its own message says little.
     if raw := text_of(mapping(error.get("metadata")).get("raw")):
         inner = error_object(raw.encode("utf-8", "replace"))
         said[1:] = [words_of({**inner, "metadata": None}, raw) or raw]
@@ -124,7 +130,7 @@ def words_of(error: dict[str, Json], body: str) -> str:
 
 
 def _details(detail: Json) -> str | None:
-    """Return the words of a list of validation errors, or of a text."""
+    """Return the messages of a list of validation errors, or the detail itself if it is text."""
     if not isinstance(detail, list):
         return text_of(detail)
     found = []
@@ -135,9 +141,7 @@ def _details(detail: Json) -> str | None:
 
 
 def reported_failure(error: Json) -> ModelError:
-    """Return the error that the error object of a `response.failed` event, or of an error event of either API, stands
-    for.
-    """
+    """Return the error for the error object of a `response.failed` event, or of an error event of either API."""
     details = mapping(error)
     message = words_of(details, "") or text_of(error) or UNEXPLAINED
     code = details.get("code") or details.get("type")
@@ -174,7 +178,7 @@ def known_failure(code: str, message: str, error: Mapping[str, Json]) -> ModelEr
             text = f"The provider does not accept the request: {model_errors.excerpt(message)}"
             return ModelError(text, ErrorClass.BAD_REQUEST)
         case "cyber_policy":
-            # The provider's own words say what to do.
+            # The provider's own message says what the user can do.
             text = FLAGGED if message == UNEXPLAINED else model_errors.excerpt(message)
             return ModelError(text, ErrorClass.CYBER_POLICY)
         case _:
@@ -201,9 +205,9 @@ class RequestFailure(Struct, frozen=True):
     error: ModelError
     again: bool = False
     delay: float | None = None
-    """The wait in seconds that the provider requests; None for the back-off."""
+    """Wait that the provider requests, in seconds; None if the back-off decides."""
     status: int | None = None
-    """Of the response, where one came."""
+    """HTTP status of the response; None if there was no response."""
 
 
 def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> RequestFailure:
@@ -238,13 +242,15 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
 
 
 OVERLOADED_STATUS: Final = 529
-"""Status by which Anthropic and its gateways say that they are overloaded."""
+"""HTTP status with which Anthropic and its gateways report that they are overloaded."""
 
 
 def _overloaded(
     status: int, headers: Mapping[str, str], message: str, kinds: list[str], text: str
 ) -> RequestFailure:
-    """Return the failure of a provider that may answer later; one of its own that does not pass is final."""
+    """Return the failure of a provider that may answer later. A fault of the provider's own that does not pass is
+    final.
+    """
     if status >= 500 and re.search(_FINAL, message[: model_errors.LONGEST_EXCERPT]):
         return RequestFailure(model_errors.UnexpectedStatus(status, message))
     delay = retry_after(headers)
@@ -262,13 +268,13 @@ def _overloaded(
 
 
 def _delay_of_body(message: str, text: str) -> float | None:
-    """Return the seconds that a refusal asks to wait in its words, or in Google's field."""
+    """Return the wait that a refusal requests in its message or in Google's field, in seconds."""
     found = re.search(_RETRY_DELAY, text)
     return float(found[1]) if found else delay_in(message)
 
 
 def _reset(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds until a limit that is used up is reset, as gateways write it: `6m0s`, `850ms`."""
+    """Return the seconds until an exhausted limit is reset, from the form that gateways write: `6m0s`, `850ms`."""
     for name, left in headers.items():
         if "ratelimit" in name and "remaining" in name and left.strip() == "0":
             reset = headers.get(name.replace("remaining", "reset"), "")
@@ -279,7 +285,7 @@ def _reset(headers: Mapping[str, str]) -> float | None:
 
 
 def _until(time: str, headers: Mapping[str, str]) -> float | None:
-    """Return the seconds from the response's own date until a time such as `2026-11-28T10:00:30Z`."""
+    """Return the seconds from the response's own date to a time such as `2026-11-28T10:00:30Z`."""
     try:
         until = datetime.fromisoformat(time).replace(tzinfo=None) - _date(headers["date"])
     except (KeyError, ValueError):
@@ -288,7 +294,7 @@ def _until(time: str, headers: Mapping[str, str]) -> float | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the headers ask to wait. A date is counted from the response's own date."""
+    """Return the wait that the headers request, in seconds. A date is counted from the response's own date."""
     for name, factor in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) * factor

@@ -1,6 +1,7 @@
-"""Ids of calls in the forms that providers take, each given once. Pure.
+"""Call ids in the forms that providers accept, each one unique in its history. Pure.
 
-Ids are given from the start of the history on, so that a later request begins as the one before it.
+Ids are assigned from the start of the history on, so that a later request begins with the same bytes as the one before
+it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from app_server_protocol import responses
 from app_server_protocol.responses import ResponseItem, call_key, output_key
 
 LONGEST_ID: Final = 64
-"""Characters of a call id that every provider takes."""
+"""Longest call id that every provider accepts, in characters."""
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class CallIds:
-    """Call ids in a provider's form, each given once."""
+    """Assigns call ids in a provider's form, each one once."""
 
     def __init__(self, form: str) -> None:
         self._form = form
@@ -49,8 +50,9 @@ def _hashed(text: str, length: int) -> str:
 
 
 class ForeignIds:
-    """The items of a history for an API that knows the calls of its own: calls of other APIs get ids that were not
-    given before, in letters and lengths that every provider takes. What a provider gave itself goes back as it came.
+    """Rewrites the call ids of a history for an API that knows the calls of its own. Calls of other APIs get ids that
+    are unique, in letters and lengths that every provider accepts. An id that the provider gave itself is sent back
+    unchanged.
     """
 
     def __init__(self) -> None:
@@ -64,7 +66,7 @@ class ForeignIds:
         """New ids of calls that have no output yet, by the key of their outputs."""
 
     def of(self, items: Sequence[ResponseItem]) -> Sequence[ResponseItem]:
-        """Return the items with such ids."""
+        """Return the items with the rewritten ids."""
         known = self._last.known(items, None)
         if not known:
             self._begin()

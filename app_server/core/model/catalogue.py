@@ -1,12 +1,17 @@
-"""The catalogue of models: what is known of each, and how a name finds its row. Pure, but for reading the bundled file.
+"""The catalogue of models: the facts about each model, and how a name finds its row. Pure, but for reading the bundled
+file.
 
-`models.json` has the rows, in the shape of the reference's catalogue; `rules`, which find rows for names that have
-none; `providers`, the quirks of servers (`quirks`); and `too_long`, the words by which providers say that a request is
-too long. A user's file and the list that a login is served are decoded by the same classes.
+`models.json` holds four things: the rows, in the shape of the reference's catalogue; `rules`, which find rows for names
+that have none; `providers`, the quirks of servers (`quirks`); and `too_long`, the messages by which providers say that
+a request is too long. A user's file and the list that a login is served are decoded by the same classes.
 
-A name finds its row in this order, without regard to case: the row of that slug; the longest slug that the name begins
-with, if it goes on with a separator; the same without what gateways put before the name; the first rule that matches;
-`UNKNOWN`.
+A name finds its row in this order, without regard to case:
+
+1. the row of that slug;
+2. the longest slug that the name begins with, if the name goes on with a separator;
+3. the same, without the prefix that gateways put before the name;
+4. the first rule that matches;
+5. `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -26,15 +31,15 @@ from app_server_protocol.structs import Json
 _BUNDLED: Final = Path(__file__).with_name("models.json")
 
 ASSUMED_WINDOW: Final = 272_000
-"""Context window in tokens of a model of which nothing is known."""
+"""Context window that is assumed of an unknown model, in tokens."""
 
 
 class ModelRule(Struct, frozen=True, rename={"of": "as"}):
-    """A pattern of names that have no row, and what holds for them."""
+    """A pattern of names that have no row, and the facts about the models of these names."""
 
     match: str
     of: str | None = None
-    """Slug of the row that such a model behaves as; None: the rule's own keys are all that is known."""
+    """Slug of the row that such a model behaves as; None if the rule's own keys are all that is known."""
     keys: Mapping[str, Json] = msgspec.field(default_factory=dict)
     """Values that are laid over the row."""
 
@@ -45,7 +50,7 @@ class CatalogueFile(Struct, frozen=True):
     models: tuple[ModelRow, ...]
     version: int = 1
     date: str = ""
-    """Day of its facts, `YYYY-MM-DD`."""
+    """Date of the facts, `YYYY-MM-DD`."""
     follows: str = ""
     """Version of the reference whose rows these are."""
     rules: tuple[ModelRule, ...] = ()
@@ -54,10 +59,10 @@ class CatalogueFile(Struct, frozen=True):
 
 
 UNKNOWN: Final = ModelRow(slug="unknown", apply_patch_tool_type="function")
-"""A model of which nothing is known: a whole agent that is sent no reasoning effort unless somebody chose one."""
+"""Row of an unknown model: a whole agent. No reasoning effort is sent to it unless the user chose one."""
 
 PLAIN: Final = ModelRow(slug="unknown", supports_parallel_tool_calls=False, thoughts="none")
-"""The same for clients of the conversation API, which codex 0.58 gives no patch tool for such a model."""
+"""Row of an unknown model for clients of the conversation API: codex 0.58 gives such a model no patch tool."""
 
 
 @cache
@@ -67,7 +72,7 @@ def bundled() -> CatalogueFile:
 
 
 class Catalogue:
-    """Finds rows by names. Rows of a user stand before the bundled ones."""
+    """Finds rows by names. A user's rows take precedence over the bundled ones."""
 
     def __init__(
         self, rows: Sequence[ModelRow] | None = None, rules: Sequence[ModelRule] | None = None
@@ -78,13 +83,13 @@ class Catalogue:
         self._found: dict[str, ModelRow | None] = {}
 
     def find(self, name: str) -> ModelRow | None:
-        """Return the row that holds for a name; None if nothing is known of it."""
+        """Return the row for a name; None if the model is unknown."""
         if name not in self._found:
             self._found[name] = self._search(name.lower())
         return self._found[name]
 
     def listed(self) -> list[ModelRow]:
-        """Return the rows that lists show, in their order."""
+        """Return the rows that lists show, in list order."""
         return sorted((row for row in self.rows if not row.hidden), key=lambda row: row.order)
 
     def _search(self, name: str) -> ModelRow | None:
@@ -93,14 +98,14 @@ class Catalogue:
         for each in candidates:
             if (row := self._by_slug.get(each) or self._by_prefix(each)) is not None:
                 return row
-        # The name alone comes first: a rule for all of a maker's models would match the maker before it.
+        # The name without its maker is tried first: a rule for all of a maker's models would match the maker's prefix.
         for each in reversed(candidates):
             if (row := self._by_rule(each)) is not None:
                 return row
         return None
 
     def _by_prefix(self, name: str) -> ModelRow | None:
-        """Return the row of the longest slug that the name begins with, if what follows is a version of it."""
+        """Return the row of the longest slug that the name begins with, if the rest of the name is a version."""
         for end in range(len(name) - 1, 0, -1):
             if name[end] in "-:@" and (row := self._by_slug.get(name[:end])) is not None:
                 return row if re.fullmatch(_VARIANT, name[end:]) else None
@@ -118,13 +123,15 @@ _VARIANT: Final = (
     r"(?:[-:@](?:\d+|v\d+(?:[.:]\d+)*|latest|preview|exp|free|fast|thinking|beta|online|extended|nitro|floor"
     r"|it|instruct|chat|cloud|mini|nano|\d+(?:\.\d+)?[bkm]|[aq]\d\w*|fp\d+|bf16|awq|gptq|gguf|mlx|\d{4}-\d\d-\d\d))+"
 )
-"""What may follow a slug in the name of the same model: dates, sizes, quantisations, variants of gateways."""
+"""Pattern of the text that may follow a slug in the name of the same model: dates, sizes, quantisations, variants of
+gateways.
+"""
 
 _GATEWAY: Final = r"(?:(?:us|eu|apac|global)\.)?(?:openai|anthropic|google|meta|mistral|deepseek|qwen)\."
 
 
 def without_gateway(name: str) -> str:
-    """Return a name without what gateways put before it. Dots in a version of Claude count as hyphens."""
+    """Return a name without the prefixes of gateways. Dots in a version of Claude count as hyphens."""
     bare = name.rpartition("/")[2]
     bare = re.sub(f"^(?:{_GATEWAY})", "", bare)
     return re.sub(r"(?<=\d)\.(?=\d)", "-", bare) if bare.startswith("claude") else bare
@@ -142,7 +149,7 @@ def bundled_catalogue() -> Catalogue:
 
 
 def is_other_model(asked: str, answered: str) -> bool:
-    """Return whether a model is another one than that which was asked for, and not a version of it."""
+    """Return whether the model that answered differs from the one that was asked for, and is not a version of it."""
     if asked.lower() == answered.lower():
         return False
     rows = [bundled_catalogue().find(name) for name in (asked, answered)]
@@ -150,5 +157,5 @@ def is_other_model(asked: str, answered: str) -> bool:
 
 
 def find_model(name: str, *, plain: bool = False) -> ModelRow:
-    """Return what is known of a model. `plain`: an unknown one gets what the conversation API gives it."""
+    """Return the row of a model. `plain`: return for an unknown model the row that the conversation API gives it."""
     return bundled_catalogue().find(name) or (PLAIN if plain else UNKNOWN)

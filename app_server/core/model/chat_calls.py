@@ -1,7 +1,7 @@
-"""Calls of an answer over Chat Completions, which come in pieces. Pure.
+"""Assembles the calls of a Chat Completions answer, which arrive in pieces. Pure.
 
-A piece belongs to the call with its id, to the one at its index, or to the one begun last. A piece with a new id and a
-name begins a call, also at an index that is used: some servers number all calls alike.
+A piece belongs to the call with its id, to the call at its index, or to the call that was begun last. A piece with a
+new id and a name begins a call, even at an index that is used: some servers give all calls the same index.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app_server_protocol.structs import Json
 
 
 class ChatCall(Struct):
-    """A call as far as it has come."""
+    """A call, as far as its pieces have arrived."""
 
     id: str = ""
     name: str = ""
@@ -33,7 +33,7 @@ class ChatCall(Struct):
 
 
 class CallPieces:
-    """Puts the calls of one answer together."""
+    """Assembles the calls of one answer."""
 
     def __init__(self, size: payload.ReplySize) -> None:
         self.calls: list[ChatCall] = []
@@ -42,11 +42,11 @@ class CallPieces:
         self._by_index: dict[int, ChatCall] = {}
 
     def take(self, piece: dict[str, Json]) -> None:
-        """Take a piece of a call."""
+        """Add a piece of a call."""
         function = payload.mapping(piece.get("function"))
         name = payload.text_of(function.get("name"))
         call = self._call_of(piece, name)
-        # Some servers repeat the name in every piece, none cuts it.
+        # Some servers repeat the name in every piece; no server splits it.
         if name is not None and not call.name:
             self._size.piece(name)
             call.name = name
@@ -60,14 +60,14 @@ class CallPieces:
             call.extra = extra
 
     def _call_of(self, piece: dict[str, Json], name: str | None) -> ChatCall:
-        """Return the call that a piece belongs to: by its id, by its index, or the call begun last."""
+        """Return the call that a piece belongs to: by its id, by its index, or else the call that was begun last."""
         id, index = payload.text_of(piece.get("id")), _index(piece.get("index"))
         if id is not None and id in self._by_id:
             return self._by_id[id]
         at_index = None if index is None else self._by_index.get(index)
         last = self.calls[-1] if self.calls else None
         if id is not None:
-            # A new id with a name begins a call, also at an index that is used.
+            # A new id with a name begins a call, even at an index that is used.
             known = at_index if index is not None else last
             if known is not None and not known.id and (name is None or not known.name):
                 known.id = id
@@ -90,7 +90,9 @@ class CallPieces:
         return call
 
     def in_order(self) -> list[ChatCall]:
-        """Return the calls by their indices, if each has one of its own; else in the order in which they began."""
+        """Return the calls, ordered by their indices if each call has an index of its own, else in the order in which
+        they began.
+        """
         indices = {call.index for call in self.calls}
         if None in indices or len(indices) < len(self.calls):
             return self.calls

@@ -1,9 +1,10 @@
-"""The stream of the Chat Completions API, as servers really write it, as the events that all APIs have. Pure.
+"""Decodes the stream of the Chat Completions API, in all variants that servers write, into the events that all APIs
+share. Pure.
 
 Chunks contain pieces of reasoning, of text, and of tool calls, which may interleave. The reader assembles them into
 items: reasoning ends when the text begins, the text ends with the response, and the calls follow in the order in which
 they began. Reasoning after the start of the text becomes a separate item after the text. Each item has the origin of
-the answer, with what the provider wants back: the name by which thoughts came, signatures of calls.
+the answer, with the data that the provider expects back: the name of the field of the thoughts, signatures of calls.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ FILTERED: Final = frozenset({"content_filter", "safety", "sensitive", "refusal",
 BROKEN: Final = frozenset(
     {"error", "network_error", "malformed_function_call", "insufficient_system_resource", "abort"}
 )
-"""Finish reasons of an answer that is no answer; another attempt may end differently."""
+"""Finish reasons of an answer that failed; a retry may end differently."""
 
 THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-"""Names by which servers send thoughts; the first that is not empty counts."""
+"""Names of the fields in which servers send thoughts; the first field that is not empty counts."""
 
 
 class ChatDecoder:
@@ -59,8 +60,8 @@ class ChatDecoder:
     def __init__(
         self, *, live: bool, origin: ItemOrigin | None = None, sieve: TextSieve | None = None
     ) -> None:
-        """`origin`: of the answer, whose id is completed by the provider's. `sieve`: reads thoughts and calls that
-        stand in the text; None: text is text.
+        """`origin`: origin of the answer; the provider's id is added to it. `sieve`: extracts thoughts and calls from
+        the text; None if the text is shown as it is.
         """
         self.completed = False
         self._live, self._origin = live, origin
@@ -100,9 +101,7 @@ class ChatDecoder:
         self._finish = payload.text_of(choice.get("finish_reason")) or self._finish
 
     def end(self, out: list[ModelEvent]) -> None:
-        """Handle the end of the stream. A response with a finish reason needs no `[DONE]` marker, nor does one whose
-        tokens were counted.
-        """
+        """Handle the end of the stream. `[DONE]` may be missing if the response has a finish reason or token counts."""
         if self.completed:
             return
         if self._finish is None and (self._usage is None or not (self._text or self._calls.calls)):
@@ -131,7 +130,7 @@ class ChatDecoder:
             self._calls.take({"index": 0, "function": old})
 
     def _add_details(self, details: list[Json], out: list[ModelEvent]) -> None:
-        """Keep what a gateway wants back as a list; neighbouring pieces of text are joined."""
+        """Store the list of details that a gateway expects back; neighbouring pieces of text are joined."""
         for each in map(payload.mapping, details):
             last = self._details[-1] if self._details else {}
             text = each.get("text")
@@ -199,14 +198,14 @@ class ChatDecoder:
         if self._afterthought:
             out.append(OutputItemDone(self._from(_reasoning("".join(self._afterthought)))))
         for n, call in enumerate(calls):
-            # The limit may have cut the last call even where its arguments can be read.
+            # The limit may have cut the last call even if its arguments can be parsed.
             cut = is_cut and (call is calls[-1] or not call.has_whole_arguments())
             out.append(OutputItemDone(self._function_call(call, n), is_cut=cut))
         self.completed = True
         out.append(Completed(self._usage if self._live else None, cut_by=finish if is_cut else None))
 
     def _end_text(self, out: list[ModelEvent]) -> list[ChatCall]:
-        """Show what the sieve still holds, as calls or as text."""
+        """Emit the rest that the sieve holds, as calls or as text."""
         if self._sieve is None:
             return []
         pieces, calls = self._sieve.end(structured=bool(self._calls.calls))
@@ -233,7 +232,7 @@ class ChatDecoder:
             self._reasoning.clear()
 
     def _from(self, item: T, kept: Json = None, *, details: bool = False) -> T:
-        """Return an item with the origin of this answer."""
+        """Return the item with the origin of this answer."""
         if self._origin is None:
             return item
         values = {**(kept or {}), **({DETAILS: self._details} if details and self._details else {})}
@@ -242,7 +241,9 @@ class ChatDecoder:
 
 
 def _content(value: Json) -> Iterator[tuple[bool, str]]:
-    """Yield the pieces of a content, each with whether it is a thought. A content is text, or a list of parts."""
+    """Yield the pieces of a content; the flag says whether the piece is a thought. A content is text, or a list of
+    parts.
+    """
     if isinstance(value, str):
         if value:
             yield False, value
@@ -260,7 +261,7 @@ def _content(value: Json) -> Iterator[tuple[bool, str]]:
 
 
 def _flat(value: Json) -> str:
-    """Return the text of a text, or of a list of texts and parts."""
+    """Return the text of a value: a text, or a list of texts and parts."""
     if isinstance(value, list):
         return "".join(
             _flat(payload.mapping(each).get("text") if isinstance(each, dict) else each) for each in value
@@ -269,7 +270,7 @@ def _flat(value: Json) -> str:
 
 
 def _usage(chunk: dict[str, Json], choice: dict[str, Json]) -> TokenUsage | None:
-    """Return the tokens that a chunk counts, wherever the server writes them."""
+    """Return the token counts of a chunk, from whichever field the server writes them to."""
     places = (chunk.get("usage"), choice.get("usage"), payload.mapping(chunk.get("x_groq")).get("usage"))
     for raw in places:
         usage = payload.token_usage(raw, "prompt", "completion")

@@ -1,9 +1,9 @@
-"""The body of a request to the Chat Completions API. Pure.
+"""Writes the body of a request to the Chat Completions API. Pure.
 
 One `system` message comes first: the instructions, with all developer messages that stand before the conversation.
-Later developer messages are text of the user's message that follows, in `<instructions>` tags, since most templates of
-local models drop or refuse the role. Neighbouring messages of the user are one; an answer is one message with all its
-calls, and its outputs follow in their order. No message is blank.
+Later developer messages become text of the user's message that follows, in `<instructions>` tags, since most templates
+of local models drop or refuse the role. Neighbouring messages of the user are one; an answer is one message with all
+its calls, and its outputs follow in their order. No message is blank.
 """
 
 from __future__ import annotations
@@ -49,25 +49,27 @@ WIRE: Final = "chat"
 UNSEEN: Final = "(a picture, which this model cannot see)"
 FOLLOWS: Final = "(the picture follows)"
 GOES_ON: Final = "I go on with the user's new message."
-"""Message of the assistant between outputs of tools and the user's words, for templates that demand one."""
+"""Text of the assistant message between outputs of tools and the user's message, for templates that demand one."""
 
 FIELD: Final = "field"
-"""Key of an origin's `kept` for the name by which thoughts came."""
+"""Key of an origin's `kept` for the name of the field that the thoughts came in."""
 DETAILS: Final = "reasoning_details"
 EXTRA: Final = "extra_content"
 
 NO_SIGNATURE: Final = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-"""What Gemini takes in place of the signature of a call that it did not make."""
+"""Placeholder that Gemini accepts instead of the signature of a call that it did not make."""
 
 
 class ChatWriter:
-    """Writes the requests of one conversation. What a request repeats of the last one is not written again."""
+    """Writes the requests of one conversation. The part that a request shares with the last one is not
+    written again.
+    """
 
     def __init__(self) -> None:
         self._exchanges = Exchanges()
 
     def body(self, prompt: Prompt, settings: RequestSettings, quirks: Quirks, provider: str) -> bytes:
-        """Return the body. `provider`: id of the provider, which gets its own thoughts back only."""
+        """Return the body. `provider`: id of the provider, which gets back only thoughts of its own."""
         sees_images = settings.row.sees_images
         form = (quirks, provider, settings.model, sees_images)
         exchanges = self._exchanges.of(prompt.input, quirks.tool_ids, form)
@@ -92,7 +94,9 @@ class _Writing(Struct, frozen=True):
         pictures: list[Json] = []
         after_tool = False
         said = ""
-        """Words of answers that another answer follows directly: one message of the assistant has all of them."""
+        """Text of answers that are directly followed by another answer: one message of the assistant has the text of
+        all.
+        """
         if exchanges and isinstance(exchanges[0], ModelAnswer):
             yield from self._user([{"type": "text", "text": BEGINS}], after_tool=False)
         for n, each in enumerate(exchanges):
@@ -111,7 +115,7 @@ class _Writing(Struct, frozen=True):
         yield from self._user(pictures, after_tool=after_tool)
 
     def _said(self, input: UserInput, pictures: Sequence[Json], *, after_tool: bool) -> Sequence[bytes]:
-        """Return the message of the user, written once unless images of tools go before it."""
+        """Return the user's message. It is cached unless images of tools go before it."""
         match input.written:
             case (bool() as same, list() as written) if same == after_tool and not pictures:
                 return written
@@ -121,7 +125,7 @@ class _Writing(Struct, frozen=True):
         return new
 
     def _user(self, parts: Sequence[Json], *, after_tool: bool) -> Iterator[bytes]:
-        """Yield the message of the user that has these parts; nothing without any."""
+        """Yield the user's message with these parts; nothing if there are no parts."""
         if not parts:
             return
         if after_tool and self.quirks.after_tool == "assistant":
@@ -153,15 +157,15 @@ class _Writing(Struct, frozen=True):
         return {"type": "image_url", "image_url": {"url": image.image_url}}
 
     def _pictures(self, answer: ModelAnswer) -> list[Json]:
-        """Return the images of an answer's outputs that go into a message of the user."""
+        """Return the images of an answer's outputs that are sent in a message of the user."""
         if self.quirks.tool_pictures == "part" or not self.sees_images:
             return []
         outputs = (call.output for call in answer.calls if call.output is not None)
         return [self._image(image) for output in outputs for image in output_images(output)]
 
     def _kept(self, answer: ModelAnswer, said: str, *, in_turn: bool) -> tuple[list[bytes], list[Json]]:
-        """Return the messages of an answer, and the images of its outputs for the user's next one; written once.
-        `said`: words before its own.
+        """Return the messages of an answer, and the images of its outputs for the user's next message. Both are cached.
+        `said`: text of the answers before it.
         """
         back = self.quirks.thoughts_back
         with_thoughts = back == "always" or (back == "turn" and in_turn)
@@ -215,7 +219,7 @@ class _Writing(Struct, frozen=True):
         return made
 
     def _is_own(self, item: responses.CallItem) -> bool:
-        """Return whether the provider made an item itself."""
+        """Return whether the provider made the item itself."""
         origin = item.origin
         return origin is not None and origin.provider == self.provider and origin.wire == WIRE
 
@@ -233,7 +237,7 @@ class _Writing(Struct, frozen=True):
         return f"{text}\n{note}" if text else note
 
     def _thoughts(self, answer: ModelAnswer) -> dict[str, Json]:
-        """Return the fields by which an answer's thoughts go back to the provider that made them."""
+        """Return the fields in which an answer's thoughts are sent back to the provider that made them."""
         origin = answer.origin
         if origin is not None and (origin.provider != self.provider or origin.wire != WIRE):
             return self._no_thoughts()
@@ -251,7 +255,7 @@ class _Writing(Struct, frozen=True):
         if name is None or name == EXTRA:
             kept = "reasoning" if origin is None else origin.kept.get(FIELD)
             if not isinstance(kept, str):
-                return fields  # they came inside of the text, and have no field in which they could go back
+                return fields  # these thoughts came inside of the text, and have no field to be sent back in
             name = kept
         return {name: text, **fields}
 
@@ -261,7 +265,9 @@ class _Writing(Struct, frozen=True):
 
 
 def _is_followed_by_answer(exchanges: Sequence[Exchange], n: int) -> bool:
-    """Return whether another answer follows one without calls, such as one that was broken off."""
+    """Return whether the exchange is an answer without calls, such as an interrupted one, that another answer
+    follows.
+    """
     following = exchanges[n + 1] if n + 1 < len(exchanges) else None
     answer = exchanges[n]
     return isinstance(following, ModelAnswer) and isinstance(answer, ModelAnswer) and not answer.calls
@@ -310,7 +316,7 @@ def _tool(tool: ToolSpec, quirks: Quirks) -> Json:
 
 
 def _effort(settings: RequestSettings, quirks: Quirks) -> dict[str, Json]:
-    """Return the fields by which a reasoning effort is said; none if nobody chose one and the model has none."""
+    """Return the fields of the reasoning effort; empty if neither the user nor the model's row sets an effort."""
     chosen = settings.effort or settings.row.default_reasoning_level
     if chosen is None:
         return {}

@@ -1,7 +1,7 @@
 """Asks a provider which models it has, with limits. A failure is a result, not an exception.
 
-Each kind of server is asked in its own way (`served_models` reads the answers); one that does not answer the question
-of its kind is asked for the list that all have.
+Each kind of server has an endpoint of its own (`served_models` reads the answers). A server that does not answer there
+is asked for the list that all servers have.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from app_server.core.model.served_models import ModelsUnknown, ServedModel, Serv
 from app_server_protocol.structs import Json, json_bytes, replace
 
 TOTAL_SECONDS = 10.0
-"""Longest time that all questions to one provider may take."""
+"""Longest time that all requests to one provider may take together, in seconds."""
 
 BODY_LIMIT = 4 * 1024 * 1024
-"""Bytes of an answer, at most."""
+"""Maximum size of an answer, in bytes."""
 
 MOST_SHOWN = 8
-"""Models of an Ollama whose capabilities are asked for one by one, where its list does not say them."""
+"""Maximum number of Ollama models whose capabilities are requested one by one, if its list does not have them."""
 
 
 class _Answer(Struct, frozen=True):
-    """An object that a provider answered with."""
+    """The JSON object of a provider's answer."""
 
     body: Mapping[str, Json]
     headers: Mapping[str, str]
 
 
 class Discovery:
-    """One round of questions to a provider."""
+    """One round of requests to a provider."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Discovery:
         self._quirks = quirks_of(provider, "")
 
     async def ask(self, model: str = "") -> ServedModels | ModelsUnknown:
-        """Return the provider's models. `model` is the one that somebody means to use, which is asked about first."""
+        """Return the provider's models. `model` is the one that the user means to use, which is asked about first."""
         try:
             with anyio.fail_after(TOTAL_SECONDS):
                 return await self._ask(model)
@@ -68,7 +68,9 @@ class Discovery:
             return ModelsUnknown("no answer in time", unreachable=True)
 
     async def names(self) -> ServedModels | ModelsUnknown:
-        """Return the provider's models as one question names them; of an Ollama, not whether they call tools."""
+        """Return the provider's models from a single request. Of an Ollama, it is not known then whether they call
+        tools.
+        """
         if self._quirks.list != "ollama":
             return await self.ask()
         tags = await self._get("api/tags", root=True)
@@ -107,7 +109,7 @@ class Discovery:
     async def _listed(
         self, kind: str, query: Mapping[str, str], headers: Mapping[str, str]
     ) -> ServedModels | ModelsUnknown:
-        """Ask for the list at `models`, which is of a known kind."""
+        """Request the list at `models`; the kind of the list is known."""
         found = await self._get("models", query=query, headers=headers)
         if isinstance(found, ModelsUnknown):
             return found
@@ -118,7 +120,7 @@ class Discovery:
         return ServedModels(kind=kind, models=reading.READERS[kind](entries), etag=etag)
 
     async def _plain(self, model: str) -> ServedModels | ModelsUnknown:
-        """Ask for the list that all servers have, and by that find out what else this one can be asked."""
+        """Request the list that all servers have, and detect from it which other requests this server answers."""
         found = await self._get("models")
         if isinstance(found, ModelsUnknown):
             return found
@@ -142,7 +144,7 @@ class Discovery:
                 return served
 
     async def _llamacpp(self, served: ServedModels, model: str) -> ServedModels:
-        """Ask a llama.cpp server about one model whose window its list lacks."""
+        """Ask a llama.cpp server about one model whose context window its list lacks."""
         wanted = served.find(model) if model else None
         if wanted is None or wanted.row.context_window is not None:
             return served
@@ -153,7 +155,7 @@ class Discovery:
         return replace(served, models=tuple(more if each is wanted else each for each in served.models))
 
     async def _ollama(self, model: str) -> ServedModels | None:
-        """Ask an Ollama in its own words; return None if it does not take them."""
+        """Ask an Ollama by its own API; return None if the server does not have it."""
         tags = await self._get("api/tags", root=True)
         if isinstance(tags, ModelsUnknown) or (entries := reading.entries_of(tags.body)) is None:
             return None
@@ -169,7 +171,7 @@ class Discovery:
         return replace(served, models=tuple(shown.get(each.name, each) for each in served.models))
 
     async def _lmstudio(self) -> ServedModels | None:
-        """Ask an LM Studio in its own words; return None if it does not take them."""
+        """Ask an LM Studio by its own API; return None if the server does not have it."""
         for path in ("api/v1/models", "api/v0/models"):
             found = await self._get(path, root=True)
             if not isinstance(found, ModelsUnknown) and (entries := reading.entries_of(found.body)):
@@ -187,7 +189,9 @@ class Discovery:
         headers: Mapping[str, str] | None = None,
         body: Json = None,
     ) -> _Answer | ModelsUnknown:
-        """Ask one question. `root`: the path is below the server's root instead of its `/v1`. `body`: it is a POST."""
+        """Send one request. `root`: the path is below the server's root instead of its `/v1`. `body`: send it
+        by POST.
+        """
         asked = _at_root(self._provider) if root else self._provider
         if query:
             asked = replace(asked, query_params={**asked.query_params, **query})
@@ -230,7 +234,7 @@ class Discovery:
 
 
 def _candidates(served: ServedModels) -> list[ServedModel]:
-    """Return models that may be a default and of which nobody knows whether they call tools: loaded ones first."""
+    """Return the models that may become the default and whose support of tools is unknown, loaded ones first."""
     unknown = [each for each in served.models if each.tools is None]
     return sorted(unknown, key=lambda each: not each.loaded)[:MOST_SHOWN]
 

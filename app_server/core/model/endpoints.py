@@ -21,7 +21,7 @@ CHATGPT_URL = "https://chatgpt.com/backend-api/codex"
 AZURE_HOSTS = ("openai.azure.", "cognitiveservices.azure.", "aoai.azure.", "azure-api.", "azurefd.")
 
 ANTHROPIC_VERSION = "2023-06-01"
-"""Version of the Messages API that is spoken."""
+"""Version of the Messages API that requests name."""
 
 AMAZON = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 VERTEX = "aiplatform.googleapis.com"
@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 
 
 class CredentialSource(Protocol):
-    """The login of whoever uses the server; both may raise AuthError."""
+    """The login of the server's user; both methods may raise AuthError."""
 
     async def credentials(self) -> Credentials | None: ...
 
     async def refresh(self, refused: Credentials | None = None) -> Credentials | None:
-        """Return other credentials than the refused ones; None where there are none."""
+        """Return credentials that differ from the refused ones; None if there are none."""
         ...
 
 
@@ -50,9 +50,9 @@ class Endpoint(Discreet, frozen=True):
 
     url: str
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Headers, with names in lower case."""
     secret: str | None = None
-    """The credential, to be redacted if a response quotes it."""
+    """The credential, which is redacted if a response quotes it; None if none is sent."""
 
 
 def endpoint(
@@ -63,7 +63,7 @@ def endpoint(
     identity: ClientIdentity,
     login: Credentials | None,
 ) -> Endpoint:
-    """`login` counts where the provider has no key of its own. Raises ModelError."""
+    """Return the endpoint. `login` is used if the provider has no key of its own. Raises ModelError."""
     headers = {"originator": identity.originator, "user-agent": identity.user_agent}
     if provider.wire_api is WireApi.MESSAGES:
         headers["anthropic-version"] = ANTHROPIC_VERSION
@@ -87,7 +87,7 @@ def endpoint(
 
 
 def own_key(provider: ProviderConfig, env: Mapping[str, str], login: Credentials | None) -> str | None:
-    """Return the provider's own key: the configured one, or else the one in its variable. None: it has none."""
+    """Return the provider's own key: the configured one, or else the one in its variable. None if it has none."""
     if provider.experimental_bearer_token:
         return provider.experimental_bearer_token.strip()
     if provider.env_key is None:
@@ -99,7 +99,7 @@ def own_key(provider: ProviderConfig, env: Mapping[str, str], login: Credentials
 
 
 def key_source(provider: ProviderConfig, env: Mapping[str, str], login: Credentials | None) -> str | None:
-    """Tell people where the credential of a request comes from: `in SOME_VARIABLE`. None: none is sent."""
+    """Describe for the user where the credential of a request comes from: `in SOME_VARIABLE`. None if none is sent."""
     if provider.experimental_bearer_token:
         return "in `experimental_bearer_token`"
     if provider.env_key is not None and env.get(provider.env_key, "").strip():
@@ -113,7 +113,9 @@ def key_source(provider: ProviderConfig, env: Mapping[str, str], login: Credenti
 
 
 def is_azure(provider: ProviderConfig) -> bool:
-    """Tell whether it is Azure's Responses API, which keeps conversations, and wants the ids of its items back."""
+    """Return whether the provider is Azure's Responses API, which stores conversations and wants the ids of its items
+    back.
+    """
     if provider.wire_api is not WireApi.RESPONSES:
         return False
     url = (provider.base_url or "").lower()
@@ -133,7 +135,7 @@ def _url(provider: ProviderConfig, path: str, *, chatgpt: bool) -> str:
 
 
 def _wants_signature(url: str) -> bool:
-    """Return whether a host is one of the clouds that take signed requests only."""
+    """Return whether the host belongs to a cloud that accepts signed requests only."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -142,14 +144,14 @@ def _wants_signature(url: str) -> bool:
 
 
 def _sends_api_key(provider: ProviderConfig) -> bool:
-    """Return whether the key goes into the header `x-api-key`, as the Messages API has it."""
+    """Return whether the key is sent in the header `x-api-key`, which the Messages API uses."""
     if provider.auth is None:
         return provider.wire_api is WireApi.MESSAGES
     return provider.auth == "x-api-key"
 
 
 def _carried(secret: str, source: str | None) -> str:
-    """Return a key as a header carries it. Raises ModelError for one that no header can carry."""
+    """Return a key in the form that a header carries. Raises ModelError for a key that no header can carry."""
     if not (secret.isascii() and secret.isprintable() and " " not in secret):
         raise ModelError(
             f"The key {source or 'of the provider'} holds a blank, a line end or a character beyond ASCII, with which"
@@ -159,7 +161,7 @@ def _carried(secret: str, source: str | None) -> str:
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
-    """Remove what HTTP cannot carry: a line end within a value would begin another header."""
+    """Remove characters that HTTP cannot carry: a line end within a value would begin another header."""
     fit = {}
     for name, value in headers.items():
         value = value.strip()

@@ -1,5 +1,5 @@
-"""Words for refusals of a provider that its user can do something about: where the key comes from, which models there
-are instead, what is wrong with an address.
+"""Advice for refusals of a provider that the user can act on: where the key comes from, which models can be used
+instead, what is wrong with an address.
 """
 
 from __future__ import annotations
@@ -19,41 +19,43 @@ from app_server.core.model.model_errors import Unauthorized, UnexpectedStatus
 
 NOT_FOUND = 404
 AZURE_WORDS = "Resource not found"
-"""Message of Azure about a path that it does not serve."""
+"""Message of Azure for a path that it does not serve."""
 
 PATHS: Final = ("chat/completions", "responses", "messages")
-"""Paths of the APIs below a provider's address."""
+"""Paths of the APIs, below a provider's address."""
 
 _NO_PATH: Final = (
     r"(?i)\b(?:file|page|route|path|url|endpoint|resource)\b.{0,40}(?:not found|unknown|not exist)"
     r"|unknown (?:request )?url|cannot post|\"(?:detail|message|error)\"\s*:\s*\"not found\""
     r"|^\W*(?:404\W+)?not found\W*$"
 )
-"""Words of servers that do not serve a path."""
+"""Pattern of the messages of servers that do not serve a path."""
 
 
 class KnownProvider(Protocol):
     """Knowledge of a provider beside its configuration."""
 
     async def offer(self, model: str) -> str:
-        """Return a sentence about the models that there are in place of one that is gone; empty if nobody knows."""
+        """Return a sentence about the models that the provider offers instead of one that is gone; empty if they are
+        not known.
+        """
         ...
 
     async def elsewhere(self) -> str:
-        """Return sentences about other providers that could be used at once, for a user without a key; empty if there
+        """Return sentences about other providers that a user without a key could use at once; empty if there
         are none.
         """
         ...
 
     def saw_list(self, etag: str) -> None:
-        """Take the version of the list of models that an answer named."""
+        """Handle the version of the list of models that an answer named."""
         ...
 
 
 async def explained(
     error: ModelError, provider: ProviderConfig, model: str, target: Endpoint, known: KnownProvider | None
 ) -> ModelError:
-    """Return the error with advice where there is some."""
+    """Return the error, with advice if there is some."""
     if not isinstance(error, UnexpectedStatus) or error.status is None:
         return error
     if error.model_unknown:
@@ -87,13 +89,13 @@ async def unauthorized(
     *,
     needs_login: bool,
 ) -> Unauthorized:
-    """Return the error of credentials that were refused, or of a request that had none. `needs_login`: the provider
-    takes the OpenAI login.
+    """Return the error of refused credentials, or of a request without any. `needs_login`: the provider uses the OpenAI
+    login.
     """
     source = key_source(provider, env, login)
     if source is not None:
         return Unauthorized(remedies.key_refused(provider.id, source))
     if needs_login:
         return Unauthorized(remedies.nobody_logged_in("" if known is None else await known.elsewhere()))
-    # Clients of the conversation API compare the text of this case.
+    # Clients of the conversation API compare the text of this error.
     return Unauthorized(details=remedies.key_not_sent(provider.id))

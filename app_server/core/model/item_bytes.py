@@ -1,8 +1,8 @@
-"""The items of a request as bytes: a cache of their JSON, since the next request repeats nearly all of it, and the form
+"""The items of a request as bytes: a cache of their JSON, since the next request repeats nearly all of it; and the form
 in which some models expect the outputs of commands.
 
-Models trained on free-form patches are used to plain outputs. History keeps an output as a JSON text; for them it
-becomes lines: exit code, wall time, output.
+Models that were trained on free-form patches are used to plain outputs. History stores an output as a JSON text; for
+these models it becomes lines: exit code, wall time, output.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from app_server_protocol.responses import (
 
 
 class LastInput:
-    """The items of the last request. Most requests begin with them, and only what follows is new."""
+    """The items of the last request. Most requests begin with the same items, and only the rest is new."""
 
     def __init__(self) -> None:
         self._form: object = None
         self._items: list[ResponseItem] = []
 
     def known(self, items: Sequence[ResponseItem], form: object) -> int:
-        """Return how many of these items the last request had; 0 if they do not begin with it, or if `form`, which
-        has all values that their written form depends on, is another one.
+        """Return how many of these items the last request had. The number is 0 if the items do not begin with those of
+        the last request, or if `form` differs; `form` holds all values that their written form depends on.
         """
         known = len(self._items)
         if form != self._form or len(items) < known or any(map(is_not, self._items, items)):
@@ -53,19 +53,19 @@ class ItemBytes:
         self._form: Hashable = None
         self._items: list[ResponseItem] = []
         self._bytes: list[bytes] = []
-        """Of the last request."""
+        """JSON of each item of the last request."""
 
     def of(
         self, items: Sequence[ResponseItem], form: Hashable, write: Callable[[ResponseItem], bytes]
     ) -> list[bytes]:
-        """`write(item)` for each item. `form` has all values that the result depends on besides the item."""
+        """Return `write(item)` for each item. `form` holds all values that the result depends on besides the item."""
         if form != self._form:
             self._kept, self._items, self._bytes = {}, [], []
             self._form = form
         known = len(self._items)
         if any(map(is_not, self._items, items)) or len(items) < known:
             return self._rebuild(items, write)
-        # Most requests are the last one and a little more.
+        # Most requests repeat the last one and add a little.
         for item in items[known:]:
             data = write(item)
             self._kept[id(item)] = (item, data)
@@ -76,8 +76,8 @@ class ItemBytes:
     def envelope(
         self, what: tuple[object, ...], write: Callable[[], tuple[bytes, bytes]]
     ) -> tuple[bytes, bytes]:
-        """Return the result of `write()`, the JSON before the items and after them. `what` has all values that it
-        depends on, compared by identity, too: equal values may differ in JSON, such as 1 and true.
+        """Return the result of `write()`: the JSON before the items and after them. `what` holds all values that it
+        depends on. They are compared by identity, too: equal values may differ in JSON, such as 1 and true.
         """
         if len(what) != len(self._what) or any(map(is_not, what, self._what)):
             self._what, self._envelope = what, write()
@@ -95,7 +95,7 @@ class ItemBytes:
 
 
 SCHEMA_NAME = "codex_output_schema"
-"""What a request calls the schema of its answer."""
+"""Name of the answer's schema in a request."""
 
 APPLY_PATCH = "apply_patch"
 COMMAND_FUNCTIONS = ("shell", "container.exec", APPLY_PATCH)
@@ -103,7 +103,7 @@ TOTAL_LINES = "Total output lines: "
 
 
 def wants_plain_outputs(prompt: Prompt) -> bool:
-    """Tell whether the request offers the free-form patch tool."""
+    """Return whether the request offers the free-form patch tool."""
     return any(isinstance(tool, FreeformTool) and tool.name == APPLY_PATCH for tool in prompt.tools)
 
 
@@ -111,14 +111,14 @@ _OURS = frozenset((GhostSnapshot, OtherItem))
 
 
 class InputBytes:
-    """The input of the requests of one conversation as bytes. What a request repeats of the last one is neither looked
-    at nor written again.
+    """Writes the input of the requests of one conversation as bytes. The part that a request shares with the last one
+    is neither checked nor written again.
     """
 
     def __init__(self) -> None:
         self._last, self._cache = LastInput(), ItemBytes()
         self._sent: list[ResponseItem] = []
-        """Items of the last request that were sent."""
+        """Items that the last request sent."""
         self._commands: set[str] = set()
         """Ids of the calls among them that ran a command or a patch."""
 
@@ -129,8 +129,8 @@ class InputBytes:
         is_sent: Callable[[ResponseItem], bool],
         write: Callable[[ResponseItem], bytes],
     ) -> list[bytes]:
-        """Write the items that are sent, in the form that the prompt wants; snapshots and unknown items are not. `form`
-        has what the two functions depend on.
+        """Return the JSON of the items that are sent, in the form that the prompt wants. Snapshots and unknown items
+        are not sent. `form` holds all values that the two functions depend on.
         """
         known = self._last.known(prompt.input, form)
         if not known:
@@ -144,7 +144,7 @@ class InputBytes:
 
 
 def _plainly(item: ResponseItem, commands: Set[str]) -> ResponseItem:
-    """`item`, with its output in plain form where it is a command's."""
+    """Return the item; the output of a command in plain form."""
     match item:
         case FunctionCallOutput() if item.call_id in commands and item.output.content_items is None:
             output = item.output.model_copy(update={"content": plain_output(item.output.content)})
@@ -172,7 +172,7 @@ def command_calls(items: Iterable[ResponseItem]) -> frozenset[str]:
 
 
 def plain_output(stored: str) -> str:
-    """`stored` as lines; anything that is no command's output stays as it is."""
+    """Return a stored output as lines; a text that is no output of a command is returned unchanged."""
     if not stored.startswith('{"output":'):
         return stored
     try:

@@ -1,8 +1,8 @@
-"""What providers have said of their models: in memory, and in a file of the home for the next server; and when a
-provider is asked again.
+"""Caches the lists of models of the providers, in memory and in a file of the home for the next server, and decides
+when a provider is asked again.
 
-Nobody waits for a provider but within the bounds that a caller says. One question at a time goes to a provider; one
-that failed is not asked again for a while, and its failure is nobody's error.
+A caller waits for a provider no longer than the limit that it passes. Only one request at a time goes to a provider.
+After a failure, the provider is not asked again for a while, and no caller gets an error.
 """
 
 from __future__ import annotations
@@ -34,56 +34,56 @@ log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "app_server_models.json"
 FILE_LIMIT: Final = 8 * 1024 * 1024
-"""Bytes of the file that are read."""
+"""Maximum size of the file that is read, in bytes."""
 MOST_LISTS: Final = 50
-"""Lists that the file holds: the newest ones."""
+"""Maximum number of lists in the file; the newest ones are stored."""
 
 LASTS_SECONDS: Final = 24 * 3600.0
-"""Age up to which a stored list counts."""
+"""Age up to which a stored list is used, in seconds."""
 FRESH_SECONDS: Final = 300.0
-"""Age from which `model/list` has the provider asked again."""
+"""Age of a list from which `model/list` refreshes it, in seconds."""
 FAILED_SECONDS: Final = 60.0
-"""Time for which a provider that did not answer is not asked again."""
+"""Time after a failed request during which the provider is not asked again, in seconds."""
 
 LIST_SECONDS: Final = 0.3
-"""Longest wait of `model/list` for a provider of which nothing is known."""
+"""Longest wait of `model/list` for a provider without a known list, in seconds."""
 LOCAL_LIST_SECONDS: Final = 1.0
-"""The same for a server on the user's machine."""
+"""Longest wait of `model/list` for a server on the user's machine without a known list, in seconds."""
 OPEN_SECONDS: Final = 0.2
-"""Longest wait of a conversation that opens for the window of a local model."""
+"""Longest wait for the context window of a local model when a conversation opens, in seconds."""
 CHOICE_SECONDS: Final = 1.0
-"""Longest wait for a list by which a model is chosen, or an error is worded."""
+"""Longest wait for a list that is needed to choose a model or to word an error, in seconds."""
 
 AskProvider = Callable[[Config, CurrentCaller], Awaitable[ServedModels | ModelsUnknown]]
-"""Asks the provider of a configuration; the model of the configuration is asked about first."""
+"""Asks the provider of a configuration for its models, about the model of the configuration first."""
 
 
 class _Stored(Struct, frozen=True):
-    """The file."""
+    """The content of the file."""
 
     lists: dict[str, ServedModels]
     version: int = 1
 
 
 class _Provider(Struct):
-    """The list of one provider under one account, and the question that is under way."""
+    """The list of one provider under one account, and the pending request."""
 
     served: ServedModels | None = None
     is_stored: bool = False
-    """Whether it comes from the file and was not asked for by this server."""
+    """Whether the list comes from the file, and this server did not request it."""
     failed: float | None = None
-    """Time of the last question that failed, on the clock of this process; None if the last one did not."""
+    """Time of the last request if it failed, on the clock of this process; None if it did not fail."""
     reason: str = ""
-    """The last failure in words."""
+    """Reason of the last failure."""
     answered: anyio.Event | None = None
-    """Set once the question that is under way has ended; None if none is."""
+    """Event that is set when the pending request has ended; None if no request is pending."""
     asked_after_turn: bool = False
     etag: str = ""
-    """Version of the list that the last answer named and for which the provider was asked again."""
+    """Version of the list that the last answer named and for which the list was refreshed."""
 
 
 class KnownModels:
-    """The lists of one server's providers."""
+    """The lists of the providers of one server."""
 
     def __init__(
         self,
@@ -94,19 +94,21 @@ class KnownModels:
         wall_clock: Callable[[], float],
         lessons: Lessons | None = None,
     ) -> None:
-        """`account` names the login that a provider is asked with. `lessons`: what refusals have taught."""
+        """`account`: returns the name of the login that a provider is asked with. `lessons`: facts learnt from
+        refusals.
+        """
         self._path, self._ask, self._account = home / FILE_NAME, ask, account
         self._background, self._wall_clock, self._lessons = background, wall_clock, lessons
         self._providers: dict[str, _Provider] = {}
         self._stored: dict[str, ServedModels] | None = None
 
-    # --- what is known
+    # --- known facts
     def facts(self, config: Config, caller: CurrentCaller) -> ModelFacts:
-        """Return what is known of the models of a configuration now. Raises ConfigError."""
+        """Return the facts that are known now about the models of a configuration. Raises ConfigError."""
         return ModelFacts(config, self._provider(config, caller).served, self._lessons)
 
     async def listed(self, config: Config, caller: CurrentCaller) -> ModelFacts:
-        """Return what a list shows: what is known; the provider is waited for a moment if that is nothing."""
+        """Return the facts that `model/list` shows. If none are known, wait for the provider for a moment."""
         known = self._provider(config, caller)
         local = quirks_of(config.provider, "").local
         if known.served is None:
@@ -116,7 +118,7 @@ class KnownModels:
         return self.facts(config, caller)
 
     async def asked(self, config: Config, caller: CurrentCaller, seconds: float) -> ModelFacts:
-        """Have the provider asked, wait for its answer so long, and return what is known then."""
+        """Start a refresh, wait for it for up to `seconds`, and return the facts that are known then."""
         known = self._provider(config, caller)
         if known.answered is None and not self._failed_lately(known):
             self._begin_refresh(config, caller, known)
@@ -127,7 +129,7 @@ class KnownModels:
 
     # --- when a conversation opens, and after a turn
     async def with_model(self, config: Config, caller: CurrentCaller) -> Config:
-        """Return a configuration with its model and its API chosen. Raises ConfigError where no model can be chosen."""
+        """Return the configuration with its model and its API chosen. Raises ConfigError if no model can be chosen."""
         config = replace(config, provider=wire_settled(config.provider))
         facts = self.facts(config, caller)
         kind = facts.quirks
@@ -152,7 +154,9 @@ class KnownModels:
         return without_model(facts, address)
 
     def turn_ended(self, config: Config, caller: CurrentCaller) -> None:
-        """Have the provider asked after its first turn: nobody waits, and a local server has the model loaded."""
+        """Refresh the list after the provider's first turn: no caller waits, and a local server has the model
+        loaded.
+        """
         known = self._provider(config, caller)
         if not known.asked_after_turn and known.answered is None:
             known.asked_after_turn = True
@@ -160,7 +164,7 @@ class KnownModels:
             self._begin_refresh(config, caller, known)
 
     def learn_window(self, config: Config, model: str, tokens: int, *, is_guess: bool = False) -> None:
-        """Note the window in tokens that a provider has turned out to have, or may have."""
+        """Store the context window that a provider has turned out to have, or may have, in tokens."""
         if self._lessons is not None:
             log.info("the provider %s reads %d tokens of a request to %s", config.provider.id, tokens, model)
             self._lessons.learn_window(config.provider, model, tokens, is_guess=is_guess)
@@ -169,12 +173,12 @@ class KnownModels:
         return self._lessons is not None and self._lessons.window_is_guess(config.provider, model)
 
     def forget_guess(self, config: Config, model: str) -> None:
-        """Forget a guessed window, as a larger request was answered."""
+        """Forget a guessed context window, after a larger request was answered."""
         if self._lessons is not None:
             self._lessons.forget_guess(config.provider, model)
 
     def saw_list(self, config: Config, caller: CurrentCaller, etag: str) -> None:
-        """Have the provider asked again where an answer names another version of its list than the known one."""
+        """Refresh the list if an answer names another version of it than the known one."""
         known = self._provider(config, caller)
         if known.served is None or not known.served.etag or etag in (known.served.etag, known.etag):
             return
@@ -183,8 +187,8 @@ class KnownModels:
             self._begin_refresh(config, caller, known)
 
     async def offer(self, config: Config, caller: CurrentCaller, model: str) -> str:
-        """Return a sentence for somebody whose model is gone: what the provider offers, or a successor. Empty if
-        neither is known.
+        """Return a sentence for a user whose model is gone: the models that the provider offers, or a successor. Empty
+        if neither is known.
         """
         facts = await self.asked(config, caller, CHOICE_SECONDS)
         names = [name for name in facts.names() if name != model]
@@ -198,7 +202,7 @@ class KnownModels:
         return known.failed is not None and anyio.current_time() - known.failed < FAILED_SECONDS
 
     def _begin_refresh(self, config: Config, caller: CurrentCaller, known: _Provider) -> None:
-        """Ask the provider in the background. No other question to it may be under way."""
+        """Send the request in the background. No other request to the provider may be pending."""
         known.answered = anyio.Event()
         self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
 
@@ -213,7 +217,7 @@ class KnownModels:
                     self._lessons.forget_windows(config.provider, answer.is_loaded)
         except CoreError as error:
             answer = ModelsUnknown(str(error))
-        except Exception:  # it costs this list, and not the server
+        except Exception:  # a failed refresh costs this list, and must not end the server
             log.exception("asking the provider %s for its models", config.provider.id)
             answer = ModelsUnknown("the question failed")
         if isinstance(answer, ModelsUnknown):
@@ -237,7 +241,7 @@ class KnownModels:
     def _key(self, config: Config, caller: CurrentCaller) -> str:
         provider = config.provider
         account = self._account(config, caller) if provider.requires_openai_auth else ""
-        # The address may hold a secret, and the file none.
+        # The address may contain a secret, which must not get into the file.
         address = hashlib.sha256((provider.base_url or "").encode()).hexdigest()[:12]
         return f"{provider.id} {address} {account}".strip()
 

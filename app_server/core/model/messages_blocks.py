@@ -1,7 +1,7 @@
-"""The blocks of one answer of the Messages API, which become items in their order. Pure.
+"""Turns the blocks of one Messages API answer into items, in their order. Pure.
 
-Blocks are shown one after the other, also where a server lets them interleave. A call that stands last waits for the
-end of the answer: one that the provider cut off is not run.
+Blocks are shown one after the other, even if a server interleaves them. A call that stands last is held until the end
+of the answer: a call that the provider cut off is not run.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ DELTAS: Final = {
     "thinking_delta": ("thinking", "thinking"),
     "input_json_delta": ("tool_use", "partial_json"),
 }
-"""Kinds of pieces, with the kind of their block and the field that has the text."""
+"""Kinds of pieces, with the kind of their block and the name of the field that has the text."""
 
 
 class ReadBlock(Struct):
-    """A block as far as it has come."""
+    """A block, as far as it has arrived."""
 
     kind: str
     pieces: list[str] = msgspec.field(default_factory=list)
     id: str = ""
     name: str = ""
     input: Json = None
-    """Arguments that came with the beginning of a call."""
+    """Arguments that came with the start of a call."""
     kept: dict[str, Json] = msgspec.field(default_factory=dict)
-    """Values that the provider wants back."""
+    """Data that the provider expects back."""
     is_whole: bool = False
     is_begun: bool = False
-    """Whether its item was announced."""
+    """Whether the start of its item was emitted."""
 
     @property
     def text(self) -> str:
@@ -66,15 +66,15 @@ class ReadBlock(Struct):
 
 
 class AnswerBlocks:
-    """The blocks of one answer as they come, and the events that they stand for."""
+    """The blocks of one answer as they arrive, and their events."""
 
     def __init__(self, origin: ItemOrigin) -> None:
         self.origin = origin
-        """Of the answer; it gets the provider's id once that has come."""
+        """Origin of the answer; the provider's id is added once it has arrived."""
         self._size = payload.ReplySize()
         self._blocks: dict[int, ReadBlock] = {}
         self._waiting: deque[ReadBlock] = deque()
-        """Blocks that are not shown to their end yet, in their order."""
+        """Blocks that are not completely shown yet, in their order."""
         self._calls = 0
         self._ignored = False
 
@@ -85,8 +85,8 @@ class AnswerBlocks:
             self._advance(out)
 
     def end(self, out: list[ModelEvent], *, is_cut: bool, drops_call: bool = False) -> bool:
-        """End all blocks. `is_cut`: the provider cut the answer off, so that its last call is not run; `drops_call`:
-        nor shown. Return whether there is a call that was cut off.
+        """End all blocks, and return whether one of them is a call that was cut off. `is_cut`: the provider cut the
+        answer off, so its last call is not run. `drops_call`: the call is not shown, either.
         """
         ends_in_call = bool(self._waiting) and self._waiting[-1].kind == "tool_use"
         cut = self._waiting.pop() if is_cut and ends_in_call else None
@@ -99,7 +99,7 @@ class AnswerBlocks:
         return True
 
     def start(self, index: int, raw: dict[str, Json], out: list[ModelEvent]) -> None:
-        """Begin a block, which may have content already."""
+        """Begin a block, which may already have content."""
         kind = payload.text_of(raw.get("type")) or ""
         if kind not in ("text", "thinking", "redacted_thinking", "tool_use"):
             if not self._ignored:
@@ -127,7 +127,7 @@ class AnswerBlocks:
         return block
 
     def delta(self, index: int, delta: dict[str, Json], out: list[ModelEvent]) -> None:
-        """Take a piece of a block; its beginning may be missing."""
+        """Add a piece of a block; the start of the block may be missing."""
         block = self._blocks.get(index)
         kind = delta.get("type")
         if kind == "signature_delta":
@@ -158,7 +158,7 @@ class AnswerBlocks:
             self._show(block, text, out)
 
     def _show(self, block: ReadBlock, text: str, out: list[ModelEvent]) -> None:
-        """Show a piece of the first block that waits."""
+        """Emit a piece of the first waiting block."""
         if block.kind == "thinking":
             if not block.is_begun:
                 block.is_begun = True
@@ -172,7 +172,7 @@ class AnswerBlocks:
             out.append(OutputTextDelta(text))
 
     def _advance(self, out: list[ModelEvent], *, at_end: bool = False) -> None:
-        """Emit the items of blocks that are whole and have no other before them."""
+        """Emit the items of complete blocks that have no incomplete one before them."""
         while self._waiting:
             block = self._waiting[0]
             is_last_call = block.kind == "tool_use" and len(self._waiting) == 1
@@ -186,7 +186,7 @@ class AnswerBlocks:
                 self._show(following, following.text, out)
 
     def _item(self, block: ReadBlock) -> MessageItem | ReasoningResponseItem | FunctionCall | None:
-        """Return the item of a block; None for a text of nothing."""
+        """Return the item of a block; None for an empty text."""
         text = block.text
         match block.kind:
             case "tool_use":
@@ -203,6 +203,6 @@ class AnswerBlocks:
                 return self._from(ReasoningResponseItem(summary=summary), block.kept)
 
     def _from(self, item: T, kept: dict[str, Json] | None = None) -> T:
-        """Return an item with the origin of this answer."""
+        """Return the item with the origin of this answer."""
         origin = replace(self.origin, kept=kept) if kept else self.origin
         return item.model_copy(update={"origin": origin})

@@ -1,7 +1,8 @@
-"""Messages of the Messages API as JSON, joined once: each request of a conversation repeats nearly all of the last one.
+"""Joins the messages of the Messages API as JSON once, since each request of a conversation repeats nearly all of the
+last one.
 
-Marks of the prompt cache move with each request, and words may still be added at the end. So the messages before the
-last four stay as they are, and only what follows is joined anew.
+The marks of the prompt cache move with each request, and text may still be added at the end. So the messages before the
+last four are not changed, and only the rest is joined again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from app_server.core.model.answers import Exchange
 from app_server_protocol.structs import Json, json_bytes
 
 MARKED: Final = 2
-"""Messages of the user that have a mark, the last ones of a request."""
+"""Number of messages of the user that have a cache mark: the last ones of a request."""
 
 
 class Block(Struct, frozen=True):
@@ -25,7 +26,7 @@ class Block(Struct, frozen=True):
 
     json: bytes
     size: int
-    """Bytes for estimates."""
+    """Size that counts in estimates, in bytes."""
     is_thought: bool = False
 
 
@@ -35,10 +36,12 @@ class Message(Struct):
     role: str
     blocks: list[Block] = msgspec.field(default_factory=list)
     begun_by: int = 0
-    """Index of the exchange that its first block is from, among those that were written."""
+    """Index of the exchange that its first block comes from, among the exchanges that were written together."""
 
     def joined(self, mark: bytes = b"") -> bytes:
-        """Return the message as JSON. `mark`: what its last block ends with in place of its brace, if anything."""
+        """Return the message as JSON. `mark`: text that replaces the closing brace of its last block, if it is not
+        empty.
+        """
         blocks = [block.json for block in self.blocks]
         if mark:
             blocks[-1] = blocks[-1][:-1] + mark
@@ -46,24 +49,24 @@ class Message(Struct):
 
 
 WriteMessages = Callable[[Sequence[Exchange], bool], list[Message]]
-"""Writes the messages of exchanges; whether the conversation begins with them."""
+"""Returns the messages of exchanges; the flag says whether the conversation begins with them."""
 
 
 class JoinedMessages:
-    """The messages of the last request, of which those that no later one changes are joined."""
+    """The messages of the last request. Messages that no later request changes are stored joined."""
 
     def __init__(self) -> None:
         self._forms: list[object] = []
-        """Written forms of the exchanges that are joined: whatever changes an exchange gives it another one."""
+        """Written forms of the joined exchanges: an exchange that changes gets another form."""
         self._json: list[bytes] = []
-        """One text of all joined messages; none if there are none."""
+        """JSON of all joined messages, in one piece; empty if there are none."""
         self._size = 0
-        """Bytes of their blocks, for estimates."""
+        """Size of the blocks of the joined messages, for estimates, in bytes."""
         self._open: list[Message] = []
         """Messages that are not joined yet."""
 
     def take(self, exchanges: Sequence[Exchange], write: WriteMessages) -> None:
-        """Take the exchanges of a request."""
+        """Set the exchanges of a request."""
         count = len(self._forms)
         if len(exchanges) < count or any(map(is_not, self._forms, (each.written for each in exchanges))):
             count = 0
@@ -75,8 +78,8 @@ class JoinedMessages:
         self._size += self._settle(exchanges, count)
 
     def _settle(self, exchanges: Sequence[Exchange], count: int) -> int:
-        """Join the messages before the answer that stands before the marked ones; returns the bytes of their blocks.
-        `count` exchanges are joined already.
+        """Join the messages before the answer that precedes the marked messages, and return the size of their blocks in
+        bytes. `count` exchanges are joined already.
         """
         of_user = [n for n, each in enumerate(self._open) if each.role == "user"]
         end = of_user[-MARKED] - 1 if len(of_user) >= MARKED else 0
@@ -92,12 +95,12 @@ class JoinedMessages:
 
     @property
     def last(self) -> Sequence[Message]:
-        """The last messages: at least two, where there are so many."""
+        """The last messages: at least two, if there are two."""
         return self._open
 
     @property
     def size(self) -> int:
-        """Bytes of all blocks, for estimates."""
+        """Size of all blocks, for estimates, in bytes."""
         return self._size + sum(block.size for each in self._open for block in each.blocks)
 
     def json(self, mark: Json | None) -> bytes:

@@ -1,5 +1,5 @@
-"""The fields of a request to the Messages API besides its messages: how long the answer may be, and how the model is to
-think. Pure.
+"""The fields of a Messages API request besides its messages: the length of the answer, and how the model
+thinks. Pure.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from app_server.core.model.schema_forms import in_form
 from app_server_protocol.structs import Json
 
 ANSWER_TOKENS: Final = 32_000
-"""Most tokens of an answer of a model of which nothing is known."""
+"""Maximum number of tokens in an answer of an unknown model."""
 LEAST_TOKENS: Final = 1024
 
 INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
-"""Name of the API's extension by which a model thinks between calls."""
+"""Name of the API extension that lets a model think between calls."""
 
 BUDGETS: Final[Mapping[str, int]] = {"minimal": 4096, "low": 4096, "medium": 10_240}
-"""Tokens of thought by effort, for models that take a number; more for every higher effort."""
+"""Budget of thoughts by effort, in tokens, for models that take a number; a higher effort has a larger budget."""
 LARGEST_BUDGET: Final = 16_384
 
 
 def max_tokens(settings: RequestSettings, size: int) -> int:
-    """Return the most tokens of the answer: the user's number or the model's, as far as the window has room."""
+    """Return the maximum number of tokens in the answer: the user's setting or the model's limit, reduced to the room
+    in the context window.
+    """
     if settings.max_output_tokens is not None:
         return settings.max_output_tokens
     row = settings.row
@@ -45,8 +47,8 @@ def max_tokens(settings: RequestSettings, size: int) -> int:
 def options_of(
     prompt: Prompt, settings: RequestSettings, quirks: Quirks, limit: int, *, may_think: bool
 ) -> dict[str, Json]:
-    """Return the fields of a request behind its messages. `limit`: most tokens of the answer. `may_think`: whether a
-    model with a budget of thoughts may think.
+    """Return the fields that follow the messages of a request. `limit`: maximum number of tokens in the answer.
+    `may_think`: whether a model with a budget of thoughts may think.
     """
     options: dict[str, Json] = {"max_tokens": limit, "stream": True}
     thinking, effort = thinking_of(settings.row, settings.effort, limit)
@@ -61,7 +63,7 @@ def options_of(
 
 
 def thinking_of(row: ModelRow, chosen: str | None, limit: int) -> tuple[Json | None, str | None]:
-    """Return how a model is to think, and the effort that is said; None: nothing is said of it."""
+    """Return the thinking option and the effort that are sent; None if the field is left out."""
     adaptive: Json = {"type": "adaptive", "display": "summarized"}
     word = None if chosen is None else _effort(row, chosen)
     match row.thinking:
@@ -79,18 +81,20 @@ def thinking_of(row: ModelRow, chosen: str | None, limit: int) -> tuple[Json | N
 
 
 def _effort(row: ModelRow, chosen: str) -> str:
-    """Return the word that is sent for a chosen effort: one that the model takes, the highest for an unknown word."""
+    """Return the effort that is sent for a chosen one: one that the model accepts, and the highest for an unknown
+    effort.
+    """
     word = "low" if chosen == "minimal" else row.nearest_effort(chosen)
     return word if not row.efforts or word in row.efforts else row.efforts[-1]
 
 
 def headers_of(settings: RequestSettings) -> Mapping[str, str]:
-    """Return the headers that announce thoughts between calls, for models with a budget of thoughts."""
+    """Return the headers that enable thoughts between calls, for models with a budget of thoughts."""
     thinks = settings.row.thinking == "budget" and settings.effort not in (None, "none")
     return {"anthropic-beta": INTERLEAVED} if thinks else {}
 
 
 def tool_of(tool: FunctionTool | FreeformTool, quirks: Quirks) -> Json:
-    """Return a tool as the API describes one; a tool of free text is a function with one text."""
+    """Return a tool in the API's form; a tool of free text becomes a function with one text argument."""
     schema = TEXT_ARGUMENT if isinstance(tool, FreeformTool) else in_form(tool.parameters, quirks.schema)
     return {"name": tool.name, "description": tool.description, "input_schema": schema}

@@ -1,5 +1,5 @@
-"""The stream of the Anthropic Messages API as the events that all APIs have: its ends, its errors, its token counts.
-Pure.
+"""Decodes the stream of the Anthropic Messages API into the events that all APIs share: the end of the answer, errors,
+token counts. Pure.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ STATUSES: Final = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""Statuses that kinds of errors have outside of a stream."""
+"""HTTP statuses that kinds of errors have outside of a stream."""
 
 
 class MessagesDecoder:
     """Decodes one response."""
 
     def __init__(self, origin: ItemOrigin) -> None:
-        """`origin`: of the answer, whose id is completed by the provider's."""
+        """`origin`: origin of the answer; the provider's id is added to it."""
         self.completed = False
         self._events, self._blocks = payload.EventReader(), AnswerBlocks(origin)
         self._usage: dict[str, Json] = {}
@@ -90,7 +90,7 @@ class MessagesDecoder:
             raise StreamDisconnected(CLOSED_EARLY)
 
     def _whole(self, message: dict[str, Json], out: list[ModelEvent]) -> None:
-        """Take an answer that was not streamed."""
+        """Handle an answer that was not streamed."""
         self._begin(message, out)
         content = message.get("content")
         for n, block in enumerate(content if isinstance(content, list) else ()):
@@ -114,7 +114,7 @@ class MessagesDecoder:
         self._count(usage)
 
     def _count(self, usage: Json) -> None:
-        """Take token counts; a later null changes nothing."""
+        """Add token counts; a later null changes nothing."""
         self._usage |= {key: value for key, value in payload.mapping(usage).items() if value is not None}
 
     def _complete(self, out: list[ModelEvent]) -> None:
@@ -141,7 +141,7 @@ def _index(event: dict[str, Json]) -> int:
 
 
 def _usage(raw: dict[str, Json]) -> TokenUsage | None:
-    """Return the tokens that the provider counted; None where it counted none."""
+    """Return the token counts of the provider; None if it sent none."""
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     given, written, cached = (payload.count(raw.get(name)) for name in names)
     answered = payload.count(raw.get("output_tokens"))
@@ -159,7 +159,7 @@ def _usage(raw: dict[str, Json]) -> TokenUsage | None:
 
 
 def _failure(error: Json) -> ModelError:
-    """Return the error of a stream, as the status that it would have outside of one says."""
+    """Return the error of a stream; its kind is that of the status which the error has outside of a stream."""
     details = payload.mapping(error)
     status = STATUSES.get(payload.text_of(details.get("type")) or "")
     return reported_failure({**details, "code": status} if status is not None else error)

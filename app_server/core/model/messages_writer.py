@@ -1,12 +1,12 @@
-"""The body of a request to the Anthropic Messages API. Pure.
+"""Writes the body of a request to the Anthropic Messages API. Pure.
 
 The instructions, with all developer messages that stand before the conversation, are the system text. Messages of the
 user and of the assistant alternate: an answer is one message with its blocks in the model's order, and its outputs
-begin the user's next one, in the order of the calls. Later developer messages are texts of the user in `<instructions>`
-tags. Thoughts go back unchanged, to the provider that made them.
+begin the user's next message, in the order of the calls. Later developer messages become texts of the user in
+`<instructions>` tags. Thoughts are sent back unchanged, to the provider that made them.
 
-Marks of the prompt cache are on the system text, on the last block of the request, and on that of the request before:
-a long answer may have more blocks than the provider looks back.
+The marks of the prompt cache are on the system text, on the last block of the request, and on the last block of the
+request before: a long answer may have more blocks than the provider looks back.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WIRE: Final = "messages"
 SIGNATURE: Final = "signature"
 """Key of an origin's `kept` for the signature of a thought."""
 REDACTED: Final = "redacted"
-"""Key of an origin's `kept` for a thought that only the provider can read."""
+"""Key of an origin's `kept` for a thought that only the provider can decrypt."""
 
 UNSEEN: Final = "(a picture, which this model cannot see)"
 NOT_TAKEN: Final = "(a picture in a form that this API does not take)"
@@ -53,18 +53,20 @@ NO_OUTPUT: Final = "(no output)"
 
 IMAGE_KINDS: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_SIZE: Final = 6000
-"""Bytes that an image counts as in estimates, instead of those of its data."""
+"""Size that an image counts in estimates instead of the size of its data, in bytes."""
 
 
 class MessagesWriter:
-    """Writes the requests of one conversation. What a request repeats of the last one is not written again."""
+    """Writes the requests of one conversation. The part that a request shares with the last one is not
+    written again.
+    """
 
     def __init__(self) -> None:
         self._exchanges, self._messages = Exchanges(), JoinedMessages()
         self._first: tuple[object, int, tuple[list[str], Sequence[Exchange]]] | None = None
-        """The first exchange of the last request, the number of its messages, and what it was split into."""
+        """First exchange of the last request, the number of its messages, and the parts that it was split into."""
         self._tools: list[Json] = []
-        """Tools of the last request that offered some."""
+        """Tools of the last request that offered any."""
 
     def body(
         self,
@@ -74,7 +76,7 @@ class MessagesWriter:
         provider: str,
         cache_ttl: str | None = None,
     ) -> bytes:
-        """Return the body. `provider`: id of the provider, which gets its own thoughts back only."""
+        """Return the body. `provider`: id of the provider, which gets back only thoughts of its own."""
         row = settings.row
         form = (quirks, provider, row.sees_images, row.thoughts == "none")
         exchanges = self._exchanges.of(prompt.input, quirks.tool_ids, form)
@@ -99,8 +101,8 @@ class MessagesWriter:
         )
 
     def _split(self, exchanges: Sequence[Exchange]) -> tuple[list[str], Sequence[Exchange]]:
-        """Return the developer messages before the conversation, and the exchanges without them: the first one is the
-        same in each request that begins as the last one.
+        """Return the developer messages before the conversation, and the exchanges without them. The first exchange is
+        the same object in all requests that begin like the last one.
         """
         first = exchanges[0] if exchanges else None
         count = len(first.messages) if isinstance(first, UserInput) else 0
@@ -111,8 +113,8 @@ class MessagesWriter:
         return leading, [*begin, *exchanges[1:]]
 
     def _offered(self, prompt: Prompt, quirks: Quirks, exchanges: Sequence[Exchange]) -> list[Json]:
-        """Return the tools. A request that offers none keeps those of the one before: what the provider has cached
-        begins with them, and a history with calls is refused without.
+        """Return the tools. A request that offers none sends those of the last request: the provider's cache begins
+        with them, and the provider refuses a history with calls but without tools.
         """
         tools = [
             tool_of(each, quirks) for each in prompt.tools if isinstance(each, FunctionTool | FreeformTool)
@@ -135,7 +137,9 @@ class MessageWriting(Struct, frozen=True):
     with_thoughts: bool
 
     def messages(self, exchanges: Sequence[Exchange], begins: bool = True) -> list[Message]:
-        """Return messages whose roles alternate; the first one is of the user if the conversation `begins` so."""
+        """Return the messages; their roles alternate. `begins`: the conversation begins with the first one, so it is
+        the user's.
+        """
         out: list[Message] = []
         for n, each in enumerate(exchanges):
             if isinstance(each, UserInput):
@@ -162,7 +166,7 @@ class MessageWriting(Struct, frozen=True):
                     yield _text(part.text if is_user else f"<instructions>\n{part.text}\n</instructions>")
 
     def _answer(self, answer: ModelAnswer) -> tuple[list[Block], list[Block]]:
-        """Return the blocks of an answer, and those of its outputs; none for one without text and calls."""
+        """Return the blocks of an answer and the blocks of its outputs; both are empty without text and calls."""
         blocks: list[Block] = []
         calls = iter(answer.calls)
         for item in answer.items:
@@ -176,7 +180,7 @@ class MessageWriting(Struct, frozen=True):
                 case _:
                     blocks.append(_call(next(calls)))
         while blocks and blocks[-1].is_thought:
-            # The provider refuses a message that ends in a thought: its answer was cut off.
+            # The provider refuses a message that ends with a thought, as that of an interrupted answer does.
             del blocks[-1]
         return blocks, [self._result(call) for call in answer.calls]
 
@@ -197,7 +201,7 @@ class MessageWriting(Struct, frozen=True):
         return [_block(thought, is_thought=True)]
 
     def _result(self, call: AnsweredCall) -> Block:
-        """Return the output of a call, with its images in it."""
+        """Return the output of a call, including its images."""
         output = call.output
         text = "aborted" if output is None else output_text(output)
         images = [] if output is None else output_images(output)
@@ -260,7 +264,7 @@ def _call(call: AnsweredCall) -> Block:
 
 
 def _image_source(url: str) -> Json | None:
-    """Return where an image is; None for one that the API does not take."""
+    """Return the source of an image; None if the API does not accept it."""
     if url.startswith(("https://", "http://")):
         return {"type": "url", "url": url}
     head, comma, data = url.partition(",")
@@ -276,8 +280,8 @@ def _mark(ttl: str | None) -> Json:
 
 
 def _may_think(messages: Sequence[Message]) -> bool:
-    """Return whether a model with a budget of thoughts may think: it must have begun the answer that it goes on with,
-    one whose outputs it has not been asked with, by a thought.
+    """Return whether a model with a budget of thoughts may think. The answer that it continues, whose outputs were not
+    sent yet, must have begun with a thought.
     """
     last = messages[-1]
     if (

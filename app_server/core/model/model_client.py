@@ -3,8 +3,8 @@
 The client retries requests until a response begins. If a stream breaks later, the turn retries, because only the turn
 knows which events it has processed. Cancellation ends any wait at once.
 
-Who shares a provider with other conversations, or with other servers, says by a gate when each request may be sent, and
-learns what came of it. A server that was given no gate sends every request at once.
+A gate decides when each request is sent, and learns its outcome: it is for a provider that other conversations or other
+servers use, too. A server without a gate sends every request at once.
 """
 
 from __future__ import annotations
@@ -49,72 +49,75 @@ from app_server_protocol.structs import replace
 log = logging.getLogger(__name__)
 
 MODEL = "openai-model"
-"""Header with the model that answers."""
+"""Header with the name of the model that answers."""
 ETAG = "x-models-etag"
 """Header with the version of the provider's list of models."""
 
 DRAIN_SECONDS = 0.02
-"""A whole answer is followed by the end of the response; waiting for it this long lets the connection be used
-again.
-"""
+"""Longest wait for the end of the response after a complete answer, in seconds; the connection can be reused then."""
 
 BODY_LIMIT = 64 * 1024
-"""Of a response that is no answer."""
+"""Maximum size of the body of an error response that is read, in bytes."""
 
 BODY_SECONDS = 10.0
 
 LISTED_HEADERS = frozenset({"anthropic-beta"})
-"""Headers whose value is a list: a configured one is joined with that of the request."""
+"""Headers whose value is a list: the configured value is joined with the value of the request."""
 
 SHORTEST_SECRET = 4
-"""Characters of a credential that is looked for in responses: shorter ones are in too many words."""
+"""Minimum length of a credential that is redacted in responses, in characters: a shorter one occurs in too many words.
+"""
 
 
 OnAttempt = Callable[[int, float, int | None, str | None], None]
-"""Receives each attempt of a request: its number from 0, its duration in seconds, the response status, the error."""
+"""Receives each attempt of a request: its number, counted from 0, its duration in seconds, the response status, the
+error.
+"""
 
 
 class GatedRequest(Struct):
-    """One request: who sends it, how large it is, and what came of it."""
+    """One request: its sender, its size, and its outcome."""
 
     conversation_id: str
     model: str
     size: int
-    """Bytes of its body."""
+    """Size of its body, in bytes."""
     status: int | None = None
-    """Of the answer that refused it."""
+    """HTTP status of the refusal; None if the request was not refused."""
     retry_after: float | None = None
-    """Seconds that the provider asks to wait."""
+    """Wait that the provider requests, in seconds; None if it requests none."""
     limited: bool = False
-    """The provider asks for fewer requests. It is sent again once the gate lets it pass, and that is no retry."""
+    """Whether the provider asks for fewer requests. The request is then sent again when the gate lets it pass, which
+    does not count as a retry.
+    """
     usage: TokenUsage | None = None
-    """What the answer cost, once it is complete."""
+    """Token usage of the complete answer; None until then."""
 
     def refused(self, failure: RequestFailure, longest_pause: float) -> None:
-        """Take why the request was refused, and how many seconds one waits for the provider."""
+        """Record why the request was refused. `longest_pause`: longest wait for the provider, in seconds."""
         self.status, self.retry_after = failure.status, failure.delay
         waits = failure.delay is not None and failure.delay <= longest_pause
         self.limited = failure.status == TOO_MANY_REQUESTS and (failure.again or waits)
 
 
 class RequestGate(Protocol):
-    """Lets requests pass."""
+    """Decides when requests are sent."""
 
     longest_pause: float
-    """Seconds that it waits where a provider asks for fewer requests; who asks for more fails the request."""
+    """Longest wait when a provider asks for fewer requests, in seconds; a request that would wait longer fails."""
 
     def passing(self, request: GatedRequest) -> AbstractAsyncContextManager[None]:
-        """Wait until the request may be sent; while the block runs it is under way. What came of it is in `request`
-        when the block is left.
+        """Wait until the request may be sent; while the block runs, it is under way. `request` has the outcome when the
+        block is left.
         """
         ...
 
 
 class Pacing(Struct, frozen=True):
-    """When requests of a conversation are sent."""
+    """The pacing of a conversation's requests."""
 
     rng: Callable[[], float]
-    """Random numbers from 0 to 1, for the waits between attempts."""
+    """Random numbers from 0 up to 1, for the jitter of the waits between attempts."""
     gate: RequestGate | None = None
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
 
@@ -138,14 +141,16 @@ class ModelClient:
         self._http, self._env, self._identity = http, env, identity
         self._rng, self._gate, self._sleep = pacing.rng, pacing.gate, pacing.sleep
         self._login = login if provider.requires_openai_auth else None
-        """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
+        """OpenAI login; None if the provider does not require it, so that other providers never receive its
+        credentials.
+        """
         self._watch = watch
         self._form = RequestForm(provider, lessons or Lessons())
         self.known: KnownProvider | None = None
-        """What is known of the provider; None if nobody knows it."""
+        """Knowledge about the provider; None if there is none."""
 
     def retry_delay(self, attempt: int) -> float:
-        """Return the seconds to wait before that retry, the first being 1."""
+        """Return the wait before a retry, in seconds. The first retry has number 1."""
         return backoff(attempt, self._rng)
 
     @asynccontextmanager
@@ -187,7 +192,8 @@ class ModelClient:
         body = self._form.wire.body(asked)
         login = await self._credentials()
         if self._login is not None and key_source(self.provider, self._env, login) is None:
-            # What the provider would say, after all retries where it cannot be reached.
+            # The provider would refuse the request, too, and a provider that cannot be reached would cost all retries
+            # first.
             raise await self._refused(login)
         renewed = reconnected = False
         attempt = lessons = 0
@@ -230,7 +236,7 @@ class ModelClient:
         return await unauthorized(self.provider, self._env, login, self.known, needs_login=needs_login)
 
     def _about_models(self, answer: HttpResponse, model: str) -> list[ModelEvent]:
-        """Read what the headers of an answer say of models: which one answers, and the version of the list."""
+        """Read the headers of an answer about models: which model answers, and the version of the list of models."""
         if self.known is not None and (etag := answer.headers.get(ETAG)):
             self.known.saw_list(etag)
         served = answer.headers.get(MODEL) if self.provider.id == OPENAI else None
@@ -264,7 +270,7 @@ class ModelClient:
     async def _send(
         self, stack: AsyncExitStack, settings: RequestSettings, target: Endpoint, body: bytes, attempt: int
     ) -> tuple[HttpResponse | RequestFailure | HttpFailure, GatedRequest]:
-        """Send the request once the gate lets it pass, and again where the provider only asks for fewer."""
+        """Send the request when the gate lets it pass. Send it again if the provider only asks for fewer requests."""
         while True:
             sent = GatedRequest(settings.conversation_id, settings.model, len(body))
             async with AsyncExitStack() as opened:
@@ -308,7 +314,7 @@ class ModelClient:
         return replace(failed, status=answer.status)
 
     async def _credentials(self, refused: Credentials | None = None) -> Credentials | None:
-        """Return the present credentials, or others than the refused ones."""
+        """Return the present credentials, or credentials that differ from the refused ones."""
         if self._login is None:
             return None
         try:
@@ -319,7 +325,7 @@ class ModelClient:
 
 def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFailure:
     if failure.fault is Fault.HEADERS_LATE:
-        # It took as long as a stream may be idle: whether to wait so long again is for the turn to say.
+        # The request took as long as a stream may be idle. The turn decides whether to wait that long again.
         late = "the provider took the request and did not begin to answer in time"
         return RequestFailure(StreamDisconnected(late))
     useless = failure.fault is Fault.UNTRUSTED
@@ -333,7 +339,7 @@ _MASKING = Lazy(lambda: import_module("app_server.masking"))
 
 
 def _without_secrets(answer: bytes, target: Endpoint) -> bytes:
-    """Return an answer without the credentials of the request that it may quote."""
+    """Return an answer with the credentials of the request redacted."""
     masking = _MASKING.get()
     text = answer.decode("utf-8", "replace")
     query = parse_qsl(urlsplit(target.url).query)
@@ -349,7 +355,7 @@ def _content_type(answer: HttpResponse) -> str:
 
 
 async def _beginning(answer: HttpResponse) -> bytes:
-    """Read as much of a body as is worth it; what has come when it breaks off or takes too long."""
+    """Read the useful part of a body; return what has arrived if it breaks off or takes too long."""
     body = bytearray()
     try:
         with anyio.move_on_after(BODY_SECONDS):

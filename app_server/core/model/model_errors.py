@@ -1,8 +1,8 @@
-"""The errors of requests to a model, with texts for the user, and how long to wait before the next attempt.
+"""The errors of requests to a model, with texts for the user, and the back-off before a retry.
 
 Clients match some of these texts, which must not change. `retryable` is for the turn loop: whether another attempt may
-succeed. `model_client` has retried the request before it raises any of these; who retries, and how often, is decided
-there and in the loop.
+succeed. `model_client` has retried the request before it raises any of these errors; the client and the turn loop
+decide who retries, and how often.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from http import HTTPStatus
 
 LONGEST_EXCERPT = 800
-"""Maximum length of quoted provider texts: enough for a JSON error, but less than an HTML page."""
+"""Maximum length of quoted provider texts, in characters: enough for a JSON error, but less than an HTML page."""
 
 DISCONNECTED = "Transport error: Error while reading the server response: error decoding response body"
 CLOSED_EARLY = "stream closed before response.completed"
 IDLE = "idle timeout waiting for SSE (`stream_idle_timeout_ms` of the provider)"
 OVERLOADED = "server_is_overloaded"
-"""The code of a provider's error."""
+"""Code of the error by which a provider reports that it is overloaded."""
 
 LIMITED = ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS
 USED_UP = ErrorClass.USAGE_LIMIT_EXCEEDED
@@ -38,7 +38,7 @@ TOO_MANY_REQUESTS: Final = 429
 _STATUS: Lazy[type[HTTPStatus]] = Lazy(lambda: import_module("http").HTTPStatus)
 
 _CLASSES: Final[Mapping[int, ErrorClass]] = {400: ErrorClass.BAD_REQUEST, 401: ErrorClass.UNAUTHORIZED}
-"""Other statuses are named by their number."""
+"""Error classes of statuses; the errors of other statuses name the status by its number."""
 
 
 class UnexpectedStatus(ModelError):
@@ -59,11 +59,11 @@ RETRIED: Final = "exceeded retry limit, last status: {}"
 
 
 class Unauthorized(ModelError):
-    """The credentials were refused, also after they were renewed; or there were none."""
+    """The credentials were refused, even after they were renewed; or there were none."""
 
     def __init__(self, problem: Problem | None = None, details: Problem | None = None) -> None:
         status = status_line(401)
-        # Clients of the conversation API compare the text of a refusal that nobody can explain.
+        # Clients of the conversation API compare the text of a refusal that has no explanation.
         text = f"unexpected status {status}: {problem}" if problem else RETRIED.format(status)
         super().__init__(text, ErrorClass.UNAUTHORIZED, details=None if details is None else str(details))
 
@@ -91,8 +91,8 @@ class ResponseTooLarge(ModelError):
 def retry_limit_reached(
     status: int, request_id: str | None = None, words: str = "", *, overloaded: bool = False
 ) -> ModelError:
-    """Tell of a provider that was overloaded or rate limited on every attempt, with its own words if there are any.
-    `overloaded`: it said so by a code.
+    """Return the error of a provider that was overloaded or rate limited on every attempt. `words`: the provider's own
+    message, if there is one. `overloaded`: it reported this by a code.
     """
     suffix = f", request id: {request_id[:100]}" if request_id else ""
     said = f": {excerpt(words)}" if words else ""
@@ -103,13 +103,15 @@ def retry_limit_reached(
 
 
 def wait_too_long(status: int, seconds: float) -> ModelError:
-    """Tell of a provider that requests a longer wait than a turn accepts."""
+    """Return the error of a provider that requests a longer wait than a turn accepts."""
     asked = f"The provider asks to wait {seconds:.0f} seconds."
     return ModelError(f"exceeded retry limit, last status: {status_line(status)}. {asked}", LIMITED)
 
 
 def provider_failing(words: str) -> ModelError:
-    """Tell of a provider that returned status 500 on every attempt, with its own words if there are any."""
+    """Return the error of a provider that returned status 500 on every attempt. `words`: the provider's own message, if
+    there is one.
+    """
     text = "The model's provider is failing or overloaded at the moment (500 Internal Server Error)."
     if words:
         text = f"{text} It says: {excerpt(words)}"
@@ -117,7 +119,7 @@ def provider_failing(words: str) -> ModelError:
 
 
 def access_blocked(status: int) -> ModelError:
-    """Tell of a gateway in front of the provider that turned the request away."""
+    """Return the error of a request that a gateway in front of the provider rejected."""
     text = f"Cloudflare turned the request away ({status_line(status)}); it does not let in every network."
     return ModelError(text)
 
@@ -127,11 +129,13 @@ INCOMPLETE = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), ErrorClass.OUTPUT_LIMIT),
     **dict.fromkeys(("content_filter", "safety", "sensitive", "refusal", "recitation"), ErrorClass.REFUSED),
 }
-"""Why a provider stopped in the middle of an answer, in its own words."""
+"""Error classes of an answer that the provider stopped in the middle, by the provider's name of the reason."""
 
 
 def incomplete_response(reason: str, words: str = "") -> ModelError:
-    """Tell of a provider that stopped in the middle, and why, with its own words if there are any."""
+    """Return the error of an answer that the provider stopped in the middle. `words`: the provider's own message, if
+    there is one.
+    """
     text = (
         f"The model's answer is incomplete, reason: {excerpt(reason)}{f': {excerpt(words)}' if words else ''}"
     )
@@ -139,12 +143,12 @@ def incomplete_response(reason: str, words: str = "") -> ModelError:
 
 
 def answer_broken(reason: str) -> ModelError:
-    """Tell of an answer that its provider gave up in the middle; another attempt may end differently."""
+    """Return the error of an answer that the provider aborted in the middle; a retry may end differently."""
     return StreamDisconnected(f"the provider ended its answer with the reason {excerpt(reason)}")
 
 
 def connection_failed(provider: str, origin: str, reason: str, *, retryable: bool = True) -> ModelError:
-    """Tell of a provider that cannot be reached, or does not respond."""
+    """Return the error of a provider that cannot be reached, or does not respond."""
     text = str(remedies.provider_unreachable(provider, origin, reason))
     return ModelError(text, ErrorClass.HTTP_CONNECTION_FAILED, retryable=retryable)
 
@@ -158,22 +162,22 @@ _REPORTED = {
 
 
 def response_failed(reason: str, code: object, retry_after: float | None = None) -> ModelError:
-    """Tell of a response that the provider ended with an error which it may not repeat. The text is that of a broken
-    stream, which clients of the conversation API match.
+    """Return the error of a response that the provider ended with an error which may not occur again. The text is that
+    of a broken stream, which clients of the conversation API match.
     """
     error_class = _REPORTED.get(code, ErrorClass.OTHER) if isinstance(code, str) else ErrorClass.OTHER
     return StreamDisconnected(reason, retry_after, error_class)
 
 
 def missing_variable(name: str, instructions: str | None) -> ModelError:
-    """Tell of a variable that a provider's key is to be read from, and that is not set."""
+    """Return the error of an environment variable that holds a provider's key and is not set."""
     problem = remedies.key_missing(name)
     text = f"{problem.what}. {instructions}" if instructions else str(problem)
     return ModelError(text, ErrorClass.UNAUTHORIZED)
 
 
 def status_line(status: int) -> str:
-    """`404 Not Found`."""
+    """Return a status with its reason: `404 Not Found`."""
     try:
         return f"{status} {_STATUS.get()(status).phrase}"
     except ValueError:
@@ -195,14 +199,19 @@ def _utc(seconds: int | None) -> str | None:
 
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 60.0
-"""Doubling stops here; otherwise a dozen attempts would take a quarter of an hour."""
+"""Maximum back-off, in seconds, at which doubling stops; without it, a dozen attempts would take a quarter of an hour.
+"""
 
 JITTER = 0.1
-"""Up to so much is added or taken away, so that many clients do not come back at the same moment."""
+"""Largest part of a back-off that is randomly added or subtracted, so that many clients do not retry at the same
+moment.
+"""
 
 
 def backoff(attempt: int, rng: Callable[[], float]) -> float:
-    """Return the seconds before attempt number `attempt`, counted from 1; `rng` gives numbers from 0 up to 1."""
+    """Return the back-off before attempt number `attempt`, counted from 1, in seconds; `rng` gives numbers from 0 up to
+    1.
+    """
     doublings = min(max(attempt, 1) - 1, 16)
     delay = min(FIRST_DELAY * 2.0**doublings, LONGEST_DELAY)
     return delay * (1.0 - JITTER + 2.0 * JITTER * rng())

@@ -1,5 +1,6 @@
-"""What is known of the models of one configuration, from all sources: the user's `[models]` tables are laid over what
-the provider says, and that over the catalogue. And which models are offered, and which one is the default. Pure.
+"""The facts about the models of one configuration, merged from all sources: the user's `[models]` tables override the
+provider's list, and the list overrides the catalogue. Also decides which models are offered, and which one is the
+default. Pure.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from app_server_protocol.policy import DEFAULT_TIER
 from app_server_protocol.structs import Json, replace
 
 LOCAL_WINDOW: Final = 32_768
-"""Context window in tokens that is assumed of a model on the user's machine whose server does not say it."""
+"""Context window that is assumed of a model on the user's machine, in tokens, if its server does not name one."""
 
 USUAL_EFFORTS: Final = ("low", "medium", "high")
-"""Reasoning efforts that are offered for a configured model of which nothing is known."""
+"""Reasoning efforts that are offered for a configured model that is otherwise unknown."""
 
 NO_MODELS: Final = ServedModels()
-"""Nothing is known of what the provider serves."""
+"""Empty list, for a provider whose models are not known."""
 
 
 def catalogue_of(tables: ModelTables) -> Catalogue:
@@ -41,7 +42,7 @@ def _users_catalogue(content: bytes) -> Catalogue:
 
 
 def catalogue_date() -> date:
-    """Return the day of the facts in the bundled catalogue."""
+    """Return the date of the facts in the bundled catalogue."""
     return date.fromisoformat(bundled().date)
 
 
@@ -51,7 +52,7 @@ class ModelFacts:
     def __init__(
         self, config: Config, served: ServedModels | None = None, lessons: Lessons | None = None
     ) -> None:
-        """`served` is what the provider says; None if it was not asked. `lessons`: what its refusals have taught."""
+        """`served`: the provider's list; None if it was not asked. `lessons`: facts learnt from its refusals."""
         self._config, self._served, self._lessons = config, served or NO_MODELS, lessons
         self._catalogue = catalogue_of(config.models)
         self.provider = config.provider
@@ -67,7 +68,9 @@ class ModelFacts:
         return bool(self._served.models)
 
     def row(self, name: str, *, plain: bool = False) -> ModelRow:
-        """Return what is known of a model. `plain`: an unknown one gets what the conversation API gives it."""
+        """Return the row of a model. `plain`: return for an unknown model the row that the conversation API
+        gives it.
+        """
         if (found := self._found.get((name, plain))) is None:
             found = self._found[name, plain] = self._joined(name, plain=plain)
         return found
@@ -75,7 +78,8 @@ class ModelFacts:
     def _joined(self, name: str, *, plain: bool) -> ModelRow:
         row = self._catalogue.find(name) or (PLAIN if plain else UNKNOWN)
         if self.assumed_window is not None:
-            # The catalogue's is that of the model; a local server runs it with a smaller one, and may cut silently.
+            # The catalogue has the model's own window. A local server runs it with a smaller one, and may truncate
+            # silently.
             row = replace(row, context_window=None)
         served, own = self._served.find(name), _table_of(name, self._config.models.tables)
         if served is not None:
@@ -86,33 +90,35 @@ class ModelFacts:
         return row if window is None else replace(row, context_window=window, max_context_window=window)
 
     def is_unknown(self, name: str) -> bool:
-        """Return whether no source says anything of a model."""
+        """Return whether no source knows the model."""
         return self.row(name).slug == UNKNOWN.slug
 
     @property
     def assumed_window(self) -> int | None:
-        """Return the window in tokens of models of which nobody says it; None: as of any other model."""
+        """Context window that is assumed of models without a known one, in tokens; None if it is that of any other
+        model.
+        """
         return LOCAL_WINDOW if self._served.kind in ("ollama", "lmstudio", "llamacpp") else None
 
     @property
     def is_own_server(self) -> bool:
-        """Whether the server runs on the user's machine, or is none that the bundled file knows."""
+        """Whether the server runs on the user's machine, or is not in the bundled file."""
         return self.quirks.local or provider_row(self.provider) is None
 
     @property
     def cuts_silently(self) -> bool:
-        """Whether the provider cuts a request that does not fit, and answers what is left."""
+        """Whether the provider truncates a request that exceeds the context window, and answers the rest."""
         return "ollama" in (self._served.kind, self.quirks.list)
 
     def is_served(self, name: str) -> bool | None:
-        """Return whether the provider serves a model; None if it does not say what it serves."""
+        """Return whether the provider serves a model; None if it does not list its models."""
         if not self.is_known:
             return None
         answers = self._served.find if self._served.kind == "llamacpp" else self._served.named
         return answers(name) is not None
 
     def listed(self) -> list[ModelRow]:
-        """Return the models that can be chosen, the default first, and hidden ones behind the others."""
+        """Return the models that can be chosen: the default first, hidden ones last."""
         rows = {row.slug: row for row in self._offered()}
         name = self._config.model.name
         if name and not any(name.lower() == slug.lower() for slug in rows):
@@ -138,14 +144,14 @@ class ModelFacts:
 
     @property
     def _is_gateway(self) -> bool:
-        """Return whether the provider speaks the Responses API and answered with an empty list: most of these forward
-        to OpenAI, and editors need more than one model to choose from.
+        """Whether the provider speaks the Responses API and answered with an empty list: most of these forward to
+        OpenAI, and editors need more than one model to choose from.
         """
         asked = bool(self._served.asked) and self._served.kind in ("any", "openai")
         return asked and self.provider.wire_api is WireApi.RESPONSES
 
     def _of_catalogue(self, begins: str = "") -> Iterable[ModelRow]:
-        """Yield rows of the catalogue, in order; those that a login is served in their place."""
+        """Yield rows of the catalogue, in order. The rows that a login is served replace them."""
         if self._served.kind == "chatgpt":
             rows = [replace(self.row(each.name), slug=each.name) for each in self._served.models]
             yield from sorted(rows, key=lambda row: row.order)
@@ -157,7 +163,7 @@ class ModelFacts:
                 yield replace(found, visibility="hide") if is_gone else found
 
     def _shown(self, served: ServedModel) -> ModelRow:
-        """Return the row of a model that the provider names, under that name."""
+        """Return the row of a model in the provider's list, under the name in that list."""
         row = self.row(served.name)
         name = served.row.display_name or served.name
         hidden = "hide" if served.tools is False else served.row.visibility
@@ -165,7 +171,7 @@ class ModelFacts:
         return replace(row, slug=served.name, display_name=name, description=texts, visibility=hidden)
 
     def default(self) -> str | None:
-        """Return the model of conversations that name none; None if there is none to choose by rule."""
+        """Return the default model of conversations that name none; None if no rule chooses one."""
         if self._config.model.name:
             return self._config.model.name
         if self.provider.id in (OPENAI, ANTHROPIC):
@@ -182,7 +188,7 @@ class ModelFacts:
 
 
 def _over(row: ModelRow, said: ModelRow) -> ModelRow:
-    """Lay what a row says over another one."""
+    """Return a row overridden by the values that another row has."""
     fields = {
         name: value for name in ModelRow.__struct_fields__ if (value := getattr(said, name)) is not None
     }
@@ -194,7 +200,7 @@ def _over(row: ModelRow, said: ModelRow) -> ModelRow:
 
 
 def _table_of(name: str, tables: Mapping[str, Mapping[str, Json]]) -> Mapping[str, Json] | None:
-    """Return the user's table of a model: that of its name, or else of the longest beginning."""
+    """Return the user's table for a model: the table of its name, or else of the longest prefix."""
     wanted = name.lower()
     fitting = [
         key
@@ -205,13 +211,13 @@ def _table_of(name: str, tables: Mapping[str, Mapping[str, Json]]) -> Mapping[st
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names of a list in words, and how many there are besides."""
+    """Return a text with the first names of a list, and the number of the others."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def without_model(facts: ModelFacts, address: str) -> str:
-    """Return the words of the error where nobody chose a model and there is none to choose by rule."""
+    """Return the message of the error that the user chose no model and no rule chooses one."""
     id, names = facts.provider.id, facts.names()
     if facts.quirks.list == "ollama":
         why = f"Ollama at {address} has no model that calls tools"
@@ -224,14 +230,16 @@ def without_model(facts: ModelFacts, address: str) -> str:
 
 
 def wire_settled(provider: ProviderConfig) -> ProviderConfig:
-    """Return a provider with the API that its row names, where the user chose none."""
+    """Return the provider with the API that its row names, if the user chose none."""
     wanted = None if provider.says_wire else quirks_of(provider, "").wire
     fitting = [api for api in WireApi if api.value == wanted]
     return replace(provider, wire_api=fitting[0]) if fitting else provider
 
 
 def sent_tier(tier: str | None, provider: ProviderConfig, row: ModelRow) -> str | None:
-    """Return the service tier of requests: the chosen one, if the model or the provider has it. `default` is none."""
+    """Return the service tier of requests: the chosen tier, if the model or the provider has it. `default` is sent as
+    None.
+    """
     wanted = SAME_TIERS.get(tier or "", tier)
     listed = any(each.id == wanted for each in row.service_tiers or ())
     return wanted if listed or (wanted == FLEX and provider.id == OPENAI) else None
@@ -240,9 +248,7 @@ def sent_tier(tier: str | None, provider: ProviderConfig, row: ModelRow) -> str 
 def tier_in_force(
     tier: str | None, model: str, facts: Callable[[], ModelFacts]
 ) -> tuple[str | None, str | None]:
-    """Return the chosen service tier as it holds for a model, None for one that the model lacks; and the warning about
-    that, None if there is nothing to say.
-    """
+    """Return the chosen service tier, None if the model lacks it; and a warning about that, None if there is none."""
     if tier in (None, DEFAULT_TIER):
         return tier, None
     known = facts()
@@ -254,4 +260,4 @@ FLEX: Final = "flex"
 """Service tier that OpenAI has for every model."""
 
 SAME_TIERS: Final = {"fast": "priority"}
-"""Other words for service tiers."""
+"""Aliases of service tiers."""

@@ -1,5 +1,5 @@
-"""Other providers that a user without a key could use at once: local servers that run, a key of another provider in the
-environment. Asked only once nobody is logged in, and for a moment.
+"""Finds other providers that a user without a key could use at once: local servers that run, or a key of another
+provider in the environment. It is used only if there is no login, and waits only briefly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app_server.core.model.discovery import Discovery
 from app_server.core.model.served_models import ServedModels
 
 WAIT_SECONDS: Final = 0.2
-"""Longest wait for all local servers together."""
+"""Longest wait for all local servers together, in seconds."""
 
 LOCAL_NAMES: Final[Mapping[str, str]] = {"ollama": "Ollama", "lmstudio": "LM Studio"}
 """Names of the local servers that are asked, by the ids of their providers."""

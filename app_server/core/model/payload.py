@@ -1,5 +1,4 @@
-"""What is read of one answer of a model: the JSON of its events, leniently, and no more than a limit of all of it.
-Pure.
+"""Parses the JSON in the events of one answer of a model, leniently, up to a size limit for the whole answer. Pure.
 
 Complete items stay in memory until the answer ends, because only then is it certain that the turn keeps them. So the
 memory for an endless answer must be limited.
@@ -21,15 +20,15 @@ log = logging.getLogger(__name__)
 
 
 class EventReader:
-    """The objects in the events of one answer. What holds none is skipped; only the first of those is logged, since a
-    server may send millions.
+    """Parses the objects in the events of one answer. Events without an object are skipped. Only the first of these is
+    logged, since a server may send millions.
     """
 
     def __init__(self) -> None:
         self._warned = False
 
     def read_object(self, data: bytes) -> dict[str, Json] | None:
-        """Raises ResponseTooLarge for more than is parsed."""
+        """Return the object of an event, or None. Raises ResponseTooLarge for an event with too many values."""
         value = parse_object(data)
         if value is None and too_many_values(data) and _begins_object(data):
             raise ResponseTooLarge(f"an event of more than {MAX_VALUES} values")
@@ -40,13 +39,13 @@ class EventReader:
 
 
 def parse_object(data: bytes) -> dict[str, Json] | None:
-    """Parse the object in `data`; None where there is none that can be read, or one beyond all bounds."""
+    """Parse the object in `data`; return None if there is none, if it cannot be read, or if it exceeds all limits."""
     if not _begins_object(data) or too_many_values(data):
         return None
     try:
         value = from_json(data)
     except ValueError:
-        # The slow way takes what the fast one refuses: broken UTF-8 and lone surrogates.
+        # The slow parser accepts what the fast one refuses: broken UTF-8 and lone surrogates.
         try:
             value = json.loads(data.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
@@ -61,23 +60,23 @@ def _begins_object(data: bytes) -> bool:
 
 
 def text_of(value: Json) -> str | None:
-    """`value` if it is text with something in it."""
+    """Return the value if it is a text that is not empty."""
     return value if isinstance(value, str) and value else None
 
 
 def mapping(value: Json) -> dict[str, Json]:
-    """`value` if it is an object, an empty one otherwise."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def count(value: Json) -> int | None:
-    """`value` if it is a plausible number of something."""
+    """Return the value if it is a plausible count."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def token_usage(raw: Json, sent: str, answered: str) -> TokenUsage | None:
-    """Return the tokens that a provider counted, under its names for what was sent and answered; None where there are
-    none, or none that make sense.
+    """Return the token counts of a provider; None if there are none, or if they are implausible. `sent` and `answered`
+    are the provider's names of the two counts.
     """
     usage = mapping(raw)
     into, out = count(usage.get(f"{sent}_tokens")), count(usage.get(f"{answered}_tokens"))
@@ -96,22 +95,24 @@ def token_usage(raw: Json, sent: str, answered: str) -> TokenUsage | None:
 
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
-"""Of one answer, all its events together. A model writes some hundred thousand tokens at most, with about 300 bytes of
-stream for each, and its provider repeats the text once or twice.
+"""Maximum size of one answer, all its events together, in bytes. A model writes some hundred thousand tokens at most,
+with about 300 bytes of stream for each, and its provider repeats the text once or twice.
 """
 
 MAX_ITEMS = 10_000
-"""Messages, thoughts and calls of one answer. Models make a handful; more than a hundred is unheard of."""
+"""Maximum number of messages, thoughts and calls in one answer. Models make a handful; more than a hundred is unheard
+of.
+"""
 
 MAX_ITEM_BYTES = 64 * 1024 * 1024
-"""Of all items of one answer: as much as one event may hold."""
+"""Maximum size of all items of one answer, in bytes: as much as one event may hold."""
 
 PIECE_OVERHEAD = 64
-"""What Python adds to a piece of text that is kept by itself."""
+"""Overhead of Python for a piece of text that is stored by itself, in bytes."""
 
 
 class ReplySize:
-    """Counts what of an answer is kept. Every method raises ResponseTooLarge."""
+    """Counts the size of the parts of an answer that stay in memory. Every method raises ResponseTooLarge."""
 
     __slots__ = ("_bytes", "_items")
 
@@ -119,14 +120,14 @@ class ReplySize:
         self._bytes = self._items = 0
 
     def item(self, size: int) -> None:
-        """Count one more item, of so many bytes."""
+        """Count one more item of `size` bytes."""
         self._items += 1
         if self._items > MAX_ITEMS:
             raise ResponseTooLarge(f"more than {MAX_ITEMS} items in one answer")
         self._add(size)
 
     def piece(self, text: str) -> None:
-        """Count a piece of an item that is put together here."""
+        """Count a piece of an item that is assembled in this process."""
         self._add(len(text) + PIECE_OVERHEAD)
 
     def _add(self, size: int) -> None:

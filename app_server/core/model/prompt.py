@@ -1,5 +1,5 @@
-"""One request to the model: its content (instructions, the history, the tools that may be called), its settings, who
-sends it; and the events of its response, the same for all APIs.
+"""One request to the model: its content (instructions, the history, the tools that may be called), its settings and its
+sender; and the events of its response, which are the same for all APIs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEXT_ARGUMENT: Final[Json] = {
     "properties": {"input": {"type": "string", "description": "The text itself."}},
     "required": ["input"],
 }
-"""Arguments of a function that stands for a tool of plain text, for providers that take functions only."""
+"""Arguments of a function that replaces a tool of plain text, for providers that accept functions only."""
 
 
 class WebSearchTool(Struct, frozen=True):
@@ -66,21 +66,21 @@ class RequestSettings(Struct, frozen=True, kw_only=True):
 
     model: str
     row: ModelRow
-    """What is known of the model."""
+    """Facts about the model."""
     conversation_id: str
     effort: str | None = None
     summary: ReasoningSummary = ReasoningSummary.AUTO
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None
-    """The user's setting; None for what the model's row says."""
+    """The user's setting; None if the model's row decides."""
     sends_chosen_effort: bool = False
-    """An effort that was chosen is sent whatever is known of the model."""
+    """Whether an effort that the user chose is sent regardless of the model's row."""
     wants_answer: bool = False
     """Whether an answer without text and calls is a failure."""
     max_output_tokens: int | None = None
-    """Most tokens of an answer, as the user set them; None if the provider decides."""
+    """Maximum number of tokens in an answer, as the user set it; None if the provider decides."""
     live_chat: bool = False
-    """Whether a Chat Completions answer comes in deltas and with its token counts, or in whole items."""
+    """Whether a Chat Completions answer comes in deltas and with its token counts, instead of in whole items."""
     service_tier: str | None = None
     """Speed or price class of the request; None if the provider decides."""
 
@@ -100,7 +100,7 @@ class OutputItemDone(Struct, frozen=True):
 
     item: ResponseItem
     is_cut: bool = False
-    """Whether the limit of the answer cut the item, a call, off. Such a call is not run."""
+    """Whether the limit of the answer cut the item off. The item is a call, and is not run."""
 
 
 class OutputTextDelta(Struct, frozen=True):
@@ -128,7 +128,7 @@ class RateLimits(Struct, frozen=True):
 
 
 class Rerouted(Struct, frozen=True):
-    """Another model answers than the one that was asked for."""
+    """The model that answers is not the one that was asked for."""
 
     model: str
 
@@ -138,9 +138,9 @@ class Completed(Struct, frozen=True):
 
     usage: TokenUsage | None
     paused: bool = False
-    """Whether the provider asks to be asked on with what it has said so far."""
+    """Whether the provider asks for another request, with the answer so far, to continue it."""
     cut_by: str | None = None
-    """The provider's word for the limit that cut off the answer's last call; None if the answer is whole."""
+    """The provider's name of the limit that cut off the answer's last call; None if the answer is whole."""
 
 
 ModelEvent = (

@@ -1,8 +1,12 @@
-"""Quirks of providers: what a server takes, and what it wants otherwise than OpenAI's. Pure.
+"""Quirks of providers: the features that a server accepts, and where it differs from OpenAI's. Pure.
 
-They come from three places, each laid over the one before: rows of `models.json`, found by the provider's id, name,
-host or port, or by the model; refusals that taught something (`Lessons`); the user's table
-`[model_providers.X.quirks]`. No code outside of this module and that file names a provider.
+They come from three places, each of which overrides the one before:
+
+1. rows of `models.json`, found by the provider's id, name, host or port, or by the model;
+2. lessons from refusals (`Lessons`);
+3. the user's table `[model_providers.X.quirks]`.
+
+No code outside of this module and that file names a provider.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ OPTIONAL: Final = (
     *("prompt_cache_key", "service_tier", "include", "tool_choice", "cache_control", "max_completion_tokens"),
     *("response_format", "thinking", "output_config"),
 )
-"""Fields of a request that may be left out if a provider refuses them."""
+"""Fields of a request that are left out if a provider refuses them."""
 
 LOOPBACK_HOSTS: Final = frozenset(
     {"localhost", "127.0.0.1", "::1", "0.0.0.0", "[::1]", "host.docker.internal"}
@@ -41,13 +45,13 @@ LOOPBACK_HOSTS: Final = frozenset(
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Forms of requests to a provider and of its answers."""
+    """The forms of requests to a provider and of its answers."""
 
     optional: tuple[str, ...] = OPTIONAL
     omit: tuple[str, ...] = ()
     """Fields that are never sent."""
     wire: str | None = None
-    """The API that the provider is asked over unless the user says another one."""
+    """API of requests to the provider unless the user chooses another one; None if the row names none."""
     list: str = "any"
     """The kind of the provider's list of models."""
     local: bool = False
@@ -55,34 +59,38 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     role: str = "developer"
     """Role of developer messages over the Responses API: `developer` or `system`."""
     after_tool: str = "user"
-    """What may follow outputs of tools: `user`, or `assistant` if a message of the assistant has to stand between."""
+    """Role of the message that may follow outputs of tools: `user`, or `assistant` if a message of the assistant must
+    stand between.
+    """
     tool_ids: str = "plain"
     """Form of call ids: `plain`, `nine` letters and digits, `forty` characters at most."""
     null_content: bool = True
     """Whether a message with calls may have `content: null`."""
     tool_pictures: str = "user"
-    """Where images of tools go: into a `user` message, or as a `part` of the tool's output."""
+    """Place of images of tools: in a `user` message, or as a `part` of the tool's output."""
     single_calls: bool = False
-    """Whether a message may have one call only over Chat Completions: calls of one answer are written one by one."""
+    """Whether a message may have only one call over Chat Completions: the calls of one answer are written one by one.
+    """
     text_parts: bool = True
     """Whether a message may have parts."""
     thoughts_field: str | None = None
-    """Name under which thoughts go back over Chat Completions; None: the one they came by."""
+    """Name of the field in which thoughts are sent back over Chat Completions; None if it is the field they came in."""
     thoughts_back: str = "always"
-    """When thoughts go back: `always`, `turn` (since the user's last message), `never`."""
+    """Time for which thoughts are sent back: `always`, `turn` (since the user's last message), `never`."""
     empty_thoughts: bool = False
-    """Whether an assistant message without thoughts gets empty ones."""
+    """Whether an assistant message without thoughts gets an empty field for them."""
     content_thoughts: bool = False
-    """Whether thoughts without encrypted content go back as text over the Responses API."""
+    """Whether thoughts without encrypted content are sent back as text over the Responses API."""
     effort: str = "reasoning_effort"
-    """How a reasoning effort is said: `reasoning_effort`, `openrouter`, `deepseek`, `zai`, `qwen`, `together`,
-    `template`, `none`."""
+    """Form in which a reasoning effort is sent: `reasoning_effort`, `openrouter`, `deepseek`, `zai`, `qwen`,
+    `together`, `template`, `none`.
+    """
     schema: str = "plain"
     """Form of JSON Schemas of tools: `full`, `plain`, `gemini`."""
     arguments: str = "text"
     """Form of call arguments that are sent back: `text` as they came, or `object` for always a JSON object."""
     max_tokens: str = "max_completion_tokens"
-    """Name of the limit of an answer over Chat Completions."""
+    """Name of the field that limits an answer over Chat Completions."""
     cache_control: bool = False
     """Whether marks of Claude's prompt cache are sent over Chat Completions."""
     cache_key: bool = False
@@ -94,35 +102,35 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     think_tags: str = "none"
     """Whether thoughts stand in `<think>` tags: `none`, `closed`, `open`."""
     custom_tools: bool = True
-    """Whether the Responses API of the provider takes tools of free text."""
+    """Whether the Responses API of the provider accepts tools of free text."""
     web_search: bool = True
-    """Whether the provider searches the web by itself, where the user has switched that on."""
+    """Whether the provider searches the web by itself, if the user has enabled that."""
     store_items: bool = False
-    """Whether the provider keeps the items of a conversation and wants their ids back."""
+    """Whether the provider stores the items of a conversation and wants their ids back."""
     responses_only: bool = False
-    """Whether the model calls tools over the Responses API only."""
+    """Whether the model calls tools only over the Responses API."""
     blank_overflow: bool = False
-    """Whether a status 400 without a body says that the conversation is too long."""
+    """Whether a status 400 without a body means that the conversation is too long."""
     reasoning_context: str | None = None
     """Value of `reasoning.context` that the provider demands; None if it demands none."""
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):
-    """A row of `providers` in models.json: which servers and models it holds for, and the quirks."""
+    """A row of `providers` in models.json: the servers and models that it applies to, and the quirks."""
 
     id: str = ""
     names: tuple[str, ...] = ()
     """Other ids and names of the same provider, in lower case."""
     hosts: tuple[str, ...] = ()
-    """Ends of host names."""
+    """Suffixes of host names."""
     host_parts: tuple[str, ...] = ()
-    """Texts that stand somewhere in a host name."""
+    """Texts that occur somewhere in a host name."""
     ports: tuple[int, ...] = ()
     """Ports on the loopback."""
     models: str | None = None
-    """Pattern of model names; None: every model."""
+    """Pattern of model names; None if the row applies to every model."""
     quirks: Mapping[str, Json] = {}
-    """Values of quirks. A text in place of a flag is a pattern of the models for which it holds."""
+    """Values of quirks. A text in place of a flag is a pattern of the models for which the flag is set."""
 
 
 _FLAGS: Final = frozenset(
@@ -155,7 +163,7 @@ def _named_row(id: str, name: str, host: str, port: int | None) -> ProviderRow |
 
 
 def provider_row(provider: ProviderConfig) -> ProviderRow | None:
-    """Return the row of a provider; None if nothing is known of it."""
+    """Return the row of a provider; None if the provider is unknown."""
     try:
         parts = urlsplit(provider.base_url or "")
         host, port = parts.hostname or "", parts.port
@@ -165,7 +173,7 @@ def provider_row(provider: ProviderConfig) -> ProviderRow | None:
 
 
 def quirks_of(provider: ProviderConfig, model: str, learnt: Mapping[str, Json] | None = None) -> Quirks:
-    """Return the quirks of a model at a provider. `learnt` is laid over the rows, the user's table over all of it."""
+    """Return the quirks of a model at a provider. `learnt` overrides the rows, and the user's table overrides both."""
     values: dict[str, Json] = {}
     row = provider_row(provider)
     for each in (row, *(each for each in provider_rows() if each.models is not None)):
@@ -185,24 +193,24 @@ def _for_model(quirks: Mapping[str, Json], model: str) -> dict[str, Json]:
 
 
 class Lessons:
-    """Quirks and context windows that refusals of providers have taught, for the life of the server and for all its
-    conversations.
+    """Quirks and context windows that were learnt from refusals of providers, for the life of the server and for all
+    its conversations.
     """
 
     def __init__(self) -> None:
         self._learnt: dict[tuple[str, str, str], dict[str, Json]] = {}
         self._responses: set[tuple[str, str, str]] = set()
-        """Providers that serve the Responses API and no Chat Completions."""
+        """Providers that serve the Responses API, but not Chat Completions."""
         self._windows: dict[tuple[str, str, str], int] = {}
         self._guesses: set[tuple[str, str, str]] = set()
-        """Those whose window no refusal named."""
+        """Models whose context window is a guess, because no refusal named it."""
 
     def of(self, provider: ProviderConfig, model: str) -> Mapping[str, Json]:
-        """Return the quirks that were learnt of a model at a provider."""
+        """Return the quirks that were learnt for a model at a provider."""
         return self._learnt.get(_key(provider, model), {})
 
     def learn(self, provider: ProviderConfig, model: str, quirks: Mapping[str, Json]) -> None:
-        """Add quirks. Fields to omit are added to those that are omitted already."""
+        """Add quirks. Fields to omit are added to those that are already omitted."""
         known = self._learnt.setdefault(_key(provider, model), {})
         omit = (*_texts(known.get("omit")), *_texts(quirks.get("omit")))
         known.update(quirks)
@@ -210,20 +218,22 @@ class Lessons:
             known["omit"] = tuple(dict.fromkeys(omit))
 
     def speaks_responses(self, provider: ProviderConfig) -> bool:
-        """Return whether a provider whose API nobody chose has turned out to serve the Responses API only."""
+        """Return whether a provider whose API the user did not choose has turned out to serve only the
+        Responses API.
+        """
         return _key(provider, "") in self._responses
 
     def learn_responses(self, provider: ProviderConfig) -> None:
         self._responses.add(_key(provider, ""))
 
     def window(self, provider: ProviderConfig, model: str) -> int | None:
-        """Return the context window in tokens that was learnt; None if none was."""
+        """Return the context window that was learnt, in tokens; None if none was."""
         return self._windows.get(_key(provider, model))
 
     def learn_window(
         self, provider: ProviderConfig, model: str, tokens: int, *, is_guess: bool = False
     ) -> None:
-        """Note the context window that a refusal named, or that is guessed as a request got no answer."""
+        """Store the context window that a refusal named, or that is guessed because a request got no answer."""
         key = _key(provider, model)
         self._windows[key] = tokens
         if is_guess:
@@ -242,7 +252,7 @@ class Lessons:
             del self._windows[key]
 
     def forget_windows(self, provider: ProviderConfig, is_said: Callable[[str], bool]) -> None:
-        """Forget the windows of models of which the provider says the window itself by now."""
+        """Forget the context windows of the models whose window the provider's list names by now."""
         id, address, _ = _key(provider, "")
         self._windows = {
             key: window

@@ -1,4 +1,4 @@
-"""What the refusal of a request teaches: the request is sent again otherwise, and every later one as well. Pure.
+"""Lessons from a refused request: the request is sent again in another form, and so is every later one. Pure.
 
 A provider that refuses a field, a role, a form of ids or of schemas says so with a status 400 or 422. A lesson is a
 change of the quirks, or that thoughts or images of the history are not sent any more.
@@ -19,11 +19,11 @@ from app_server.core.model.schema_forms import DROPPED
 from app_server_protocol.structs import Json
 
 READ: Final = 4000
-"""Characters of a refusal that are looked at."""
+"""Length of the part of a refusal that is read, in characters."""
 
 
 class Lesson(Struct, frozen=True):
-    """A change that may make a provider take the request."""
+    """A change after which a provider may accept the request."""
 
     quirks: Mapping[str, Json] = {}
     forgets_thoughts: bool = False
@@ -36,7 +36,7 @@ class Lesson(Struct, frozen=True):
 
 
 def lesson_of(status: int, body: str, request: bytes, quirks: Quirks) -> Lesson | None:
-    """Return what a refusal teaches; None if nothing. `request` is the body that was refused."""
+    """Return the lesson of a refusal; None if there is none. `request` is the body that was refused."""
     if status not in (400, 404, 422, 500):
         return None
     error = error_object(body.encode("utf-8", "replace"))
@@ -45,7 +45,7 @@ def lesson_of(status: int, body: str, request: bytes, quirks: Quirks) -> Lesson 
     if status == 404:
         return _images(text)
     if status == 500:
-        # Local servers answer so if the template of the model refuses the messages.
+        # Local servers answer like this if the template of the model refuses the messages.
         return _form(text) if re.search(r"(?i)template|jinja", text) else None
     for read in (_missing_thoughts, _thoughts, _images, _form):
         lesson = read(text)
@@ -56,7 +56,7 @@ def lesson_of(status: int, body: str, request: bytes, quirks: Quirks) -> Lesson 
 
 
 def _place(detail: Json) -> str:
-    """Return the field that a list of validation errors names, as FastAPI servers write it: `[{"loc": [...]}]`."""
+    """Return the field that a list of validation errors names, in the form of FastAPI servers: `[{"loc": [...]}]`."""
     first = mapping(detail[0]) if isinstance(detail, list) and detail else {}
     places = first.get("loc")
     return ".".join(str(each) for each in places if each != "body") if isinstance(places, list) else ""
@@ -86,7 +86,7 @@ _MISSING_THOUGHTS: Final = (
 
 
 def _missing_thoughts(text: str) -> Lesson | None:
-    """Return the lesson of a provider that wants thoughts with each message of the assistant, as DeepSeek does."""
+    """Return the lesson of a provider that requires thoughts with each message of the assistant, as DeepSeek does."""
     if not re.search(_MISSING_THOUGHTS, text):
         return None
     return Lesson({"thoughts_field": "reasoning_content", "empty_thoughts": True})
@@ -139,7 +139,7 @@ _FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
         {"arguments": "object"},
     ),
 )
-"""Words of refusals, with what they teach."""
+"""Patterns of messages in refusals, with the quirks that they teach."""
 
 
 def _form(text: str) -> Lesson | None:
@@ -156,7 +156,9 @@ _REFUSES: Final = (
 
 
 def _field(text: str, param: str, request: bytes, quirks: Quirks) -> Mapping[str, Json] | None:
-    """Return the lesson of a refused field of the request: it is left out; or of a schema: it is written plainly."""
+    """Return the lesson of a refused field of the request, which is omitted, or of a refused schema, which is written
+    in its plain form.
+    """
     if param or re.search(_REFUSES, text):
         for name in quirks.optional:
             is_new = name not in quirks.omit and f'"{name}"'.encode() in request

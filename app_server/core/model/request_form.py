@@ -1,4 +1,4 @@
-"""Requests in the form that a provider takes: its wire and its quirks, and what its refusals have taught."""
+"""Builds requests in the form that a provider accepts, from its wire, its quirks, and the lessons of its refusals."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from app_server_protocol.structs import replace
 log = logging.getLogger(__name__)
 
 MOST_LESSONS = 3
-"""Refusals of one request from which something is learnt."""
+"""Maximum number of lessons from the refusals of one request."""
 
 MOST_HISTORIES = 3
-"""Histories whose instructions and tools are remembered: that of the conversation, and of its last reviews."""
+"""Number of histories whose instructions and tools are remembered: that of the conversation, and those of its last
+reviews.
+"""
 
 NO_PATH = (404, 405, 501)
 """Statuses of a path that a server does not serve."""
 
 
 def _may_change(provider: ProviderConfig) -> bool:
-    """Return whether nobody chose the API of a provider."""
+    """Return whether the user left the API of the provider open."""
     return provider.wire_api is WireApi.CHAT and not provider.says_wire
 
 
@@ -51,19 +53,20 @@ class RequestForm:
         self.wire: Wire = make_wire(provider.wire_api)
         self._provider, self._lessons = provider, lessons
         self._before: tuple[Wire, ProviderConfig, RequestFailure] | None = None
-        """Chat Completions and its refusal, while the Responses API is tried in its place; None if it is not."""
+        """Chat Completions and its refusal, while the Responses API is tried instead; None if it is not being tried."""
         self._sent = SentItems()
         self._answers = 0
         self._heads: dict[int, tuple[ResponseItem, tuple[object, ...]]] = {}
         """Instructions and tools of the last request that offered tools, by the identity of the first item of its
-        history: a review has a history of its own."""
+        history: a review has a history of its own.
+        """
 
     def begin_answer(self) -> None:
-        """Count another answer: its items are told apart from those of others by its number."""
+        """Count another answer: its number distinguishes its items from those of other answers."""
         self._answers += 1
 
     def request(self, prompt: Prompt, settings: RequestSettings) -> ModelRequest:
-        """Return the request as this provider wants it, by all that was learnt until now."""
+        """Return the request in the form that this provider accepts, as far as it was learnt."""
         if settings.row.checks_head and prompt.tools and prompt.input:
             self._check_head(prompt, prompt.input[0])
         sent = self._sent.of(prompt.input)
@@ -79,7 +82,7 @@ class RequestForm:
         )
 
     def _check_head(self, prompt: Prompt, first: ResponseItem) -> None:
-        """Forget the thoughts that were made behind other instructions or tools: the provider refuses or drops them."""
+        """Forget the thoughts that were made with other instructions or tools: the provider refuses or drops them."""
         head = (prompt.instructions, *prompt.tools)
         before = self._heads.pop(id(first), None)
         if before is not None and head != before[1]:
@@ -89,8 +92,8 @@ class RequestForm:
             del self._heads[next(iter(self._heads))]
 
     def changes_wire(self, failure: RequestFailure) -> bool:
-        """Return whether the request is to be sent over the Responses API: the provider does not serve the path of Chat
-        Completions, and nobody chose that API.
+        """Return whether to send the request over the Responses API: the provider does not serve the path of Chat
+        Completions, and the user did not choose that API.
         """
         if not _is_no_path(failure) or self._before is not None or not _may_change(self._provider):
             return False
@@ -101,7 +104,7 @@ class RequestForm:
         return True
 
     def wire_refused(self, failure: RequestFailure) -> RequestFailure:
-        """Return the failure to report: the first one, where the provider does not serve the Responses API either."""
+        """Return the failure to report: the first one, if the provider does not serve the Responses API either."""
         if self._before is None or not _is_no_path(failure):
             return failure
         self.wire, self._provider, first = self._before
@@ -109,13 +112,13 @@ class RequestForm:
         return first
 
     def wire_taken(self) -> None:
-        """Remember the API that a request was answered over, where it was tried in place of the other."""
+        """Remember the API over which a request was answered, if it was tried instead of the other."""
         if self._before is not None:
             self._lessons.learn_responses(self._provider)
             self._before = None
 
     def learn_window(self, error: ModelError, model: str) -> None:
-        """Note the context window that a refusal names; it counts from the next turn on."""
+        """Store the context window that a refusal names; it applies from the next turn on."""
         if isinstance(error, ContextWindowExceeded) and error.window is not None:
             log.info(
                 "the provider %s says that %s has a window of %d", self._provider.id, model, error.window
@@ -123,7 +126,7 @@ class RequestForm:
             self._lessons.learn_window(self._provider, model, error.window)
 
     def read(self, failure: RequestFailure, asked: ModelRequest) -> RequestFailure:
-        """Return a failure as this provider means it."""
+        """Return a failure with the meaning that it has at this provider."""
         error = failure.error
         is_blank = isinstance(error, UnexpectedStatus) and error.status == 400 and not error.body.strip()
         if is_blank and asked.quirks.blank_overflow:
@@ -131,7 +134,7 @@ class RequestForm:
         return failure
 
     def learns(self, failure: RequestFailure, asked: ModelRequest, body: bytes) -> bool:
-        """Return whether a refusal teaches how the request would be taken; it counts from now on."""
+        """Return whether a refusal has a lesson; the lesson applies from now on."""
         if not isinstance(failure.error, UnexpectedStatus) or failure.status is None:
             return False
         lesson = _REFUSALS.get().lesson_of(failure.status, failure.error.body, body, asked.quirks)
@@ -140,7 +143,7 @@ class RequestForm:
         if lesson.forgets_thoughts:
             learnt = self._sent.forget_thoughts(asked.prompt.input)
         elif lesson.hides_images:
-            # Whoever has just sent an image is told that it was refused; what follows goes on without it.
+            # A user who has just sent an image gets the refusal; later requests go on without the image.
             is_new = has_new_image(asked.prompt.input)
             learnt = self._sent.hide_images(asked.prompt.input) and not is_new
         else:

@@ -1,5 +1,5 @@
-"""The Responses API: its stream, a frame of which becomes at most one event or an error, and the body of a request.
-Pure.
+"""The Responses API: a decoder of its stream, which makes at most one event or an error of a frame, and a writer of
+request bodies. Pure.
 
 The decoder skips unreadable frames and unknown events; a response over the size limits is an error. Frames after
 `response.completed` are ignored. The cost of a body is linear in the new items.
@@ -65,12 +65,12 @@ Payload = dict[str, Json]
 
 
 ENDS: Final = frozenset({"response.completed", "response.done", "response.incomplete"})
-"""Events that end an answer, with all of its items."""
+"""Types of the events that end an answer and have all of its items."""
 
 
 class ResponsesDecoder:
-    """Decodes one answer. Servers that leave out events are understood by those that they send: an item counts as
-    complete by its own event, by the end of its text, or by the end of the answer, which names all items.
+    """Decodes one answer. Some servers leave out events. So an item counts as complete by its own event, by the end of
+    its text, or by the end of the answer, which names all items.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class ResponsesDecoder:
         self._count = 0
         """Number of complete items."""
         self._open: ResponseItem | None = None
-        """The message that was begun and is not complete."""
+        """The message that has begun and is not complete; None if there is none."""
         self._text: list[str] = []
-        """Deltas of its text."""
+        """Deltas of the open message's text."""
 
     def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
         """Append the events of a frame. Raises ModelError if it reports a failure."""
@@ -137,7 +137,7 @@ class ResponsesDecoder:
             self._open, self._text = None, []
 
     def _finish_text(self, out: list[ModelEvent]) -> None:
-        """Complete a message whose text came in deltas alone."""
+        """Complete a message whose text came only in deltas."""
         text = "".join(self._text)
         if text:
             id = self._open.id if isinstance(self._open, MessageItem) else None
@@ -146,7 +146,7 @@ class ResponsesDecoder:
             out.append(OutputItemDone(item))
 
     def _end(self, payload: Payload, frame: SseFrame, out: list[ModelEvent]) -> None:
-        """Complete the items that only the end of the answer names, and the answer."""
+        """Complete the items that only the event at the end of the answer has, and the answer."""
         response = mapping(payload.get("response"))
         output = response.get("output")
         named = [
@@ -180,10 +180,10 @@ def _item(payload: Payload) -> ResponseItem | None:
     if not isinstance(raw, dict):
         return None
     if raw.get("type") in ("function_call", "custom_tool_call") and not isinstance(raw.get("call_id"), str):
-        # A call that nobody can answer is still a call: let the turn give it an id.
+        # A call without an id is still a call: the turn gives it an id.
         raw = {**raw, "call_id": text_of(raw.get("id")) or ""}
     if raw.get("type") == "web_search_call" and not isinstance(raw.get("action"), dict):
-        raw = {**raw, "action": {"type": "other"}}  # said when the search is done, if at all
+        raw = {**raw, "action": {"type": "other"}}  # the action comes only when the search is done, if at all
     return parse_response_item(raw)
 
 
@@ -227,7 +227,9 @@ _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
 
 
 class ResponsesWriter:
-    """Writes the requests of one conversation. What a request repeats of the last one is not written again."""
+    """Writes the requests of one conversation. The part that a request shares with the last one is not
+    written again.
+    """
 
     def __init__(self) -> None:
         self._around, self._input = ItemBytes(), InputBytes()
@@ -249,7 +251,7 @@ class ResponsesWriter:
 
 
 def _is_unsent(item: ResponseItem, quirks: Quirks) -> bool:
-    """Return whether an item is left out: what is blank, and thoughts of another provider."""
+    """Return whether an item is left out: a blank one, or a thought of another provider."""
     match item:
         case MessageItem():
             is_model = item.role == "assistant"
@@ -330,7 +332,7 @@ def reasoning_options(settings: RequestSettings) -> dict[str, Json] | None:
             }
         return None
     effort = settings.effort or row.default_reasoning_level
-    # The API has no word for no summary.
+    # The API has no value for "no summary".
     summary = None if settings.summary is ReasoningSummary.NONE else settings.summary.value
     return {
         **({"effort": row.sent_effort(effort)} if effort else {}),
@@ -354,7 +356,7 @@ def text_options(prompt: Prompt, settings: RequestSettings) -> dict[str, Json]:
 
 
 def tool_json(tool: ToolSpec, quirks: Quirks) -> dict[str, Json]:
-    """Return a tool as a request describes it."""
+    """Return a tool in the form of a request."""
     if isinstance(tool, FreeformTool) and not quirks.custom_tools:
         tool = FunctionTool(tool.name, tool.description, TEXT_ARGUMENT)
     match tool:

@@ -1,4 +1,4 @@
-"""JSON Schemas of tools in the forms that providers take. Pure.
+"""JSON Schemas of tools in the forms that providers accept. Pure.
 
 `full` is the schema as it is. `plain` has no references, no `const`, no alternatives with null, no annotations that
 some servers refuse, and an object at the root. `gemini` lacks `additionalProperties`, too.
@@ -24,13 +24,13 @@ DROPPED: Final = frozenset(
         "default",
     }
 )
-"""Keywords that some provider refuses and none needs."""
+"""Keywords that some provider refuses and no provider needs."""
 
 NAMED: Final = frozenset({"properties", "dependentSchemas"})
-"""Keywords whose values map names of the user's to schemas."""
+"""Keywords whose values map names of the schema's author to schemas."""
 
 DEEPEST: Final = 60
-"""Levels of a schema that are written; a deeper part allows everything."""
+"""Maximum depth of a schema that is sent, in levels; a deeper part allows everything."""
 
 
 def in_form(schema: Json, form: str) -> Json:
@@ -80,7 +80,7 @@ def _plain(
 
 
 def _without_null(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """Return a schema whose alternatives do not name null: an absent value stands for it."""
+    """Return the schema with null removed from its alternatives: an absent value stands for it."""
     out = dict(schema)
     for key in ("anyOf", "oneOf"):
         branches = out.get(key)
@@ -109,7 +109,7 @@ def _without_null(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _resolved(reference: str, root: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return the schema that a reference within the document names; empty for any other."""
+    """Return the schema that a reference within the document names; an empty schema for any other reference."""
     if not reference.startswith("#"):
         return {}
     found: Json = root

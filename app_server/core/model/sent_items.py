@@ -1,7 +1,7 @@
-"""Items of the history as a provider is sent them: without what it has refused, and without what is blank.
+"""Filters the items of the history for a provider: without items that it has refused, and without blank items.
 
-The history keeps everything. Thoughts that a provider has refused are left out from then on, all that there were: to
-remove one from the middle breaks the checks of those behind it. Images become a sentence.
+The history keeps everything. After a provider has refused a thought, all thoughts until then are left out of later
+requests: to remove one from the middle breaks the checks of the thoughts behind it. Images become a sentence.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class SentItems:
 
     def __init__(self) -> None:
         self._forgotten: dict[int, ResponseItem] = {}
-        """Thoughts that are not sent any more, by identity; the references prevent a reuse of identities."""
+        """Thoughts that are no longer sent, by identity; the references prevent a reuse of identities."""
         self._shown: dict[int, tuple[ResponseItem, ResponseItem]] = {}
         """Items that are sent in another form, by identity, with that form."""
         self._hides_images = False
 
     def forget_thoughts(self, items: Sequence[ResponseItem]) -> bool:
-        """Send none of the present thoughts any more. Return whether any was sent until now."""
+        """Stop sending the present thoughts. Return whether any of them was sent until now."""
         new = [
             each
             for each in items
@@ -44,7 +44,7 @@ class SentItems:
         return bool(new)
 
     def hide_images(self, items: Sequence[ResponseItem]) -> bool:
-        """Send a sentence in place of every image. Return whether any was sent until now."""
+        """Send a sentence in place of every image. Return whether any image was sent until now."""
         had = not self._hides_images and any(map(_has_image, items))
         self._hides_images |= had
         return had
@@ -75,7 +75,9 @@ def _has_image(item: ResponseItem) -> bool:
 
 
 def has_new_image(items: Sequence[ResponseItem]) -> bool:
-    """Return whether the user's last message has an image. What a tool shows follows its output, without words."""
+    """Return whether the user's last message has an image. An image that a tool shows follows the tool's output, in a
+    message without text.
+    """
     at = next(
         (
             n

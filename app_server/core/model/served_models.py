@@ -1,7 +1,7 @@
-"""What the lists of providers say of their models: one reader for each kind of server. Pure.
+"""Readers of the lists of models that providers answer with, one for each kind of server. Pure.
 
-A reader takes the parsed answer of a server and returns rows that hold only what the server says. A window counts only
-where it is that of the model as it runs: the length that a model was trained on is none.
+A reader takes the parsed answer of a server and returns rows that hold only the server's own statements. A context
+window counts only if it is that of the running model: the length that a model was trained on does not count.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from app_server.core.model.payload import mapping, text_of
 from app_server_protocol.structs import Json, replace
 
 LONGEST_NAME: Final = 300
-"""Characters of a model's name that is taken from a list."""
+"""Maximum length of a model's name that is accepted from a list, in characters."""
 
 MOST_MODELS: Final = 2_000
-"""Models that are taken from one list."""
+"""Maximum number of models that are accepted from one list."""
 
 
 class ServedModel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A model as its provider lists it."""
 
     row: ModelRow
-    """What the provider says of the model; None in a field of which it says nothing."""
+    """The provider's facts about the model; a field that the provider does not state is None."""
     loaded: bool = False
     """Whether a local server has the model in memory."""
     tools: bool | None = None
@@ -42,12 +42,12 @@ class ServedModels(Struct, frozen=True, kw_only=True):
     """The models of a provider."""
 
     kind: str = "any"
-    """The kind of server, by the name of its reader."""
+    """Kind of server, which is the name of its reader."""
     models: tuple[ServedModel, ...] = ()
     asked: float = 0.0
     """Time of the answer, in seconds since 1970."""
     etag: str = ""
-    """Version of the list, which later answers of the provider name; empty if it has none."""
+    """Version of the list, which later answers of the provider repeat; empty if it has none."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,21 +59,21 @@ class ServedModels(Struct, frozen=True, kw_only=True):
         return next((each for each in self.models if each.name.lower() in wanted), None)
 
     def find(self, name: str) -> ServedModel | None:
-        """Return the model that answers to a name. A list of one model is taken for any name: servers that are started
-        for one model answer to all.
+        """Return the model that a name selects. If a list has one model, any name selects it: servers that are started
+        for one model accept any name.
         """
         if (found := self.named(name)) is not None:
             return found
         return self.models[0] if len(self.models) == 1 and self.kind in ONE_MODEL_KINDS else None
 
     def is_loaded(self, name: str) -> bool:
-        """Return whether a local server runs a model and says with which window."""
+        """Return whether a local server runs the model and states its context window."""
         found = self.find(name)
         return found is not None and found.loaded and found.row.context_window is not None
 
 
 class ModelsUnknown(Struct, frozen=True):
-    """The provider could not be asked, or did not say."""
+    """The provider could not be asked, or did not answer."""
 
     reason: str
     status: int | None = None
@@ -83,7 +83,7 @@ class ModelsUnknown(Struct, frozen=True):
 
 
 ONE_MODEL_KINDS: Final = frozenset({"any", "llamacpp", "vllm"})
-"""Kinds of servers that may be started for one model, whose name they do not compare."""
+"""Kinds of servers that may be started for one model, and then accept any name."""
 
 Entries = Sequence[Mapping[str, Json]]
 
@@ -95,7 +95,7 @@ def entries_of(answer: Mapping[str, Json]) -> Entries | None:
 
 
 def kind_of(entries: Entries, headers: Mapping[str, str], kind: str) -> str:
-    """Return the kind of server by its list and headers, where its row does not say it."""
+    """Return the kind of server, derived from its list and headers if its row does not name it."""
     if "x-litellm-version" in headers:
         return "litellm"
     owners = {each.get("owned_by") for each in entries}
@@ -109,7 +109,7 @@ def kind_of(entries: Entries, headers: Mapping[str, str], kind: str) -> str:
 
 
 def read_plain(entries: Entries) -> tuple[ServedModel, ...]:
-    """Read a list in the form of OpenAI's, with any of the fields that servers add to it."""
+    """Read a list in OpenAI's form, with any of the fields that servers add to it."""
     return _unique(map(_plain, entries))
 
 
@@ -126,7 +126,7 @@ def _plain(entry: Mapping[str, Json]) -> ServedModel | None:
 
 
 def read_openrouter(entries: Entries) -> tuple[ServedModel, ...]:
-    """Read OpenRouter's list. A model that takes no tools is hidden."""
+    """Read OpenRouter's list. A model that does not support tools is hidden."""
 
     def read(entry: Mapping[str, Json]) -> ServedModel | None:
         parameters = entry.get("supported_parameters")
@@ -161,7 +161,9 @@ def read_anthropic(entries: Entries) -> tuple[ServedModel, ...]:
 
 
 def _efforts(effort: Json) -> tuple[str, ...] | None:
-    """Return the efforts of a capability, which is a table of words with `supported` flags, or a list of words."""
+    """Return the efforts of a capability, which is an object of efforts with `supported` flags, or a list of
+    efforts.
+    """
     if isinstance(effort, list):
         return tuple(each for each in effort if isinstance(each, str)) or None
     words = [
@@ -190,7 +192,7 @@ def read_litellm(entries: Entries) -> tuple[ServedModel, ...]:
 
 
 def read_lmstudio(entries: Entries) -> tuple[ServedModel, ...]:
-    """Read LM Studio's list, of its API v1 or v0. The window is that of a loaded model."""
+    """Read LM Studio's list, of its API v1 or v0. The context window is that of a loaded model."""
     return _unique(map(_lmstudio, entries))
 
 
@@ -203,7 +205,7 @@ def _lmstudio(entry: Mapping[str, Json]) -> ServedModel | None:
     capabilities = entry.get("capabilities")
     sees: Json
     tools: Json
-    if isinstance(capabilities, list):  # of API v0
+    if isinstance(capabilities, list):  # the form of API v0
         sees, tools = entry.get("type") == "vlm", "tool_use" in capabilities
     else:
         sees = mapping(capabilities).get("vision") if capabilities else None
@@ -225,7 +227,7 @@ def _lmstudio(entry: Mapping[str, Json]) -> ServedModel | None:
 
 
 def read_ollama(tags: Entries, running: Entries) -> tuple[ServedModel, ...]:
-    """Read Ollama's pulled models, the newest first. The window is that of a model that is loaded."""
+    """Read Ollama's pulled models, the newest first. The context window is that of a loaded model."""
     lengths = {_ollama_name(each): _size(each.get("context_length")) for each in running}
     newest = sorted(tags, key=lambda each: str(each.get("modified_at") or ""), reverse=True)
 
@@ -244,7 +246,9 @@ def _ollama_name(entry: Mapping[str, Json]) -> str | None:
 
 
 def with_shown(model: ServedModel, shown: Mapping[str, Json]) -> ServedModel:
-    """Return a model of Ollama with what `/api/show` says of it. The length of its architecture is no window."""
+    """Return an Ollama model with the facts of `/api/show`. The length of its architecture is not its context
+    window.
+    """
     capabilities = shown.get("capabilities")
     row = with_capabilities(model.row, capabilities)
     tools = _calls_tools(capabilities)
@@ -254,7 +258,7 @@ def with_shown(model: ServedModel, shown: Mapping[str, Json]) -> ServedModel:
 
 
 def _parameter(parameters: Json, name: str) -> int | None:
-    """Return a whole number of a model's parameters, which Ollama writes one a line."""
+    """Return a whole number from a model's parameters, which Ollama writes one per line."""
     for line in (text_of(parameters) or "").splitlines():
         match line.split():
             case [key, value] if key == name and value.isascii() and value.isdigit():
@@ -274,7 +278,7 @@ def _calls_tools(capabilities: Json) -> bool | None:
 
 
 def with_props(model: ServedModel, props: Mapping[str, Json]) -> ServedModel:
-    """Return a model with what `/props` of llama.cpp says of it. A window of 0 is a router's placeholder."""
+    """Return a model with the facts of llama.cpp's `/props`. A context window of 0 is a router's placeholder."""
     settings = mapping(props.get("default_generation_settings"))
     modalities = mapping(props.get("modalities"))
     vision = modalities.get("vision")
@@ -287,7 +291,9 @@ def with_props(model: ServedModel, props: Mapping[str, Json]) -> ServedModel:
 
 
 def read_catalogue(entries: Entries) -> tuple[ServedModel, ...]:
-    """Read rows in the shape of the catalogue, which a ChatGPT login is served. One that cannot be read is left out."""
+    """Read rows in the shape of the catalogue, which a ChatGPT login is served. A row that cannot be read is
+    skipped.
+    """
 
     def read(entry: Mapping[str, Json]) -> ServedModel | None:
         try:
@@ -331,7 +337,7 @@ def _unique(models: Iterable[ServedModel | None]) -> tuple[ServedModel, ...]:
 
 
 def _size(value: Json) -> int | None:
-    """Return a number of tokens; None for anything that is none."""
+    """Return a number of tokens; None if the value is not one."""
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     return whole if isinstance(whole, int) and not isinstance(whole, bool) and 0 < whole < 2**40 else None
 

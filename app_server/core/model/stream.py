@@ -1,4 +1,4 @@
-"""One response as batches of events: one batch per network chunk, unless the chunk is large.
+"""Yields one response as batches of events: one batch per network chunk, unless the chunk is large.
 
 Large chunks are decoded in pieces of bounded size, between which other tasks run.
 """
@@ -30,7 +30,7 @@ class WireDecoder(Protocol):
 
 
 class EventStream:
-    """Non-empty batches in order. Ends after `Completed`, or raises after all events before the failure."""
+    """Yields non-empty batches in order. It ends after `Completed`, or raises after all events before the failure."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class EventStream:
         *,
         is_document: bool = False,
     ) -> None:
-        """`is_document`: the answer is one JSON document instead of events, as servers write it that do not stream."""
+        """`is_document`: the answer is one JSON document instead of events, from a server that does not stream."""
         self._chunks, self._decoder = chunks, decoder
         self._document = bytearray() if is_document else None
         self._first = first
@@ -52,7 +52,7 @@ class EventStream:
         self._failure: ModelError | None = None
         self._closed = self._ended = self._broke = False
         self.usage: TokenUsage | None = None
-        """What the answer cost, once it is complete."""
+        """Token usage of the complete answer; None until then."""
 
     @property
     def completed(self) -> bool:
@@ -60,7 +60,7 @@ class EventStream:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the answer has ended, or its connection has, before its first byte."""
+        """Whether the answer or its connection has ended before the first byte."""
         return self._size == 0 and (self._closed or self._broke)
 
     def __aiter__(self) -> AsyncIterator[list[ModelEvent]]:
@@ -79,7 +79,7 @@ class EventStream:
             try:
                 await self._next(events)
             except ModelError as error:
-                # Events before the failure come first.
+                # The events before the failure are returned first.
                 self._failure = error
             if events:
                 if isinstance(events[-1], Completed):
@@ -87,7 +87,7 @@ class EventStream:
                 return events
 
     async def _next(self, events: list[ModelEvent]) -> None:
-        """Return a bounded number of frames. Other tasks run first where much was done since they last did."""
+        """Decode a bounded number of frames. Other tasks run first if much was decoded since they last ran."""
         frames = list(islice(self._frames, PIECE_STEPS))
         if not frames and not self._closed:
             await self._feed()
@@ -108,7 +108,7 @@ class EventStream:
                 raise ModelError(text) from error
 
     async def _feed(self) -> None:
-        """Make frames of the next piece of the answer, or of its end."""
+        """Split the next piece of the answer, or its end, into frames."""
         piece = next(self._pieces, None) or await self._read()
         if self._document is not None:
             self._document += piece or b""
@@ -121,7 +121,7 @@ class EventStream:
         await self._budget.spend(len(piece or b""))
 
     async def _read(self) -> bytes | None:
-        """Read the first piece of the next chunk; None at the end."""
+        """Return the first piece of the next chunk; None at the end."""
         try:
             chunk = await anext(self._chunks, None)
         except HttpFailure as failure:
@@ -137,7 +137,7 @@ class EventStream:
         return chunk[:PIECE_BYTES]
 
     async def drain(self) -> None:
-        """Reads and discards the rest of the response."""
+        """Read and discard the rest of the response."""
         try:
             async for _ in self._chunks:
                 pass
@@ -146,7 +146,7 @@ class EventStream:
 
 
 def _stream_failure(failure: HttpFailure) -> ModelError:
-    """Return the failure. Another attempt may end differently, unless the server itself sends what is not taken."""
+    """Return the error of a failure. A retry may help, unless the server itself sends data that is not accepted."""
     match failure.fault:
         case Fault.IDLE:
             return StreamDisconnected(IDLE)

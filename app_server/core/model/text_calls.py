@@ -1,9 +1,9 @@
-"""Thoughts and calls that stand in the text of an answer, as small models on local servers write them. Pure.
+"""Finds thoughts and calls in the text of an answer, where small models on local servers write them. Pure.
 
-`TextSieve` takes the text in pieces and gives back what can be shown. Thoughts stand in `<think>` tags at the start.
-A text that begins as a block of calls is held back until it is decided: if all of it is such blocks, each naming an
-offered tool with all required arguments, they are calls; else it is shown as text. Nothing is read as a call behind
-other words, but for one line before it.
+`TextSieve` takes the text in pieces and returns the part that can be shown. Thoughts stand in `<think>` tags at the
+start. A text that begins as a block of calls is held back until it is decided: if all of it is such blocks, each naming
+an offered tool with all required arguments, they are calls; else it is shown as text. A call is found only at the
+beginning, or after a single line of other text.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MARKS: Final = ("<tool_call>", "<function=", "[TOOL_CALLS]", "```", "{", "[")
 """Beginnings of a block of calls."""
 
 LONGEST_LINE: Final = 200
-"""Characters of the one line that may stand before a block."""
+"""Maximum length of the single line that may stand before a block, in characters."""
 
 MOST_HELD: Final = 64 * 1024
-"""Characters that are held back; a longer text is text."""
+"""Maximum length of the text that is held back, in characters; a longer text is shown as text."""
 
 
 class NamedCall(Struct, frozen=True):
@@ -38,16 +38,16 @@ class NamedCall(Struct, frozen=True):
 
     name: str
     arguments: str
-    """A JSON object."""
+    """Arguments, as the text of a JSON object."""
 
 
 class Offered(Struct, frozen=True):
-    """Tools that an answer may call, by what is required of their arguments."""
+    """The tools that an answer may call, with the required arguments of each."""
 
     tools: Mapping[str, frozenset[str]]
 
     def call(self, name: Json, arguments: Json) -> NamedCall | None:
-        """Return the call; None if it names no offered tool or lacks arguments."""
+        """Return the call; None if it names no offered tool or lacks a required argument."""
         if isinstance(arguments, str):
             try:
                 arguments = json.loads(arguments)
@@ -60,13 +60,13 @@ class Offered(Struct, frozen=True):
 
 
 def offered_in(tools: Sequence[ToolSpec]) -> Offered:
-    """Return the offered tools with the arguments that each requires."""
+    """Return the offered tools, with the required arguments of each."""
     functions = (tool for tool in tools if isinstance(tool, FunctionTool))
     return Offered({tool.name: frozenset(tool.parameters.get("required") or ()) for tool in functions})
 
 
 def is_quoted(block: str, items: Sequence[ResponseItem]) -> bool:
-    """Return whether an output since the user's last message has this text: the model may quote a file."""
+    """Return whether an output since the user's last message contains this text: the model may quote a file."""
     for item in reversed(items):
         if getattr(item, "role", None) == "user":
             return False
@@ -77,7 +77,7 @@ def is_quoted(block: str, items: Sequence[ResponseItem]) -> bool:
 
 
 def is_written_call(text: str, tools: Sequence[ToolSpec], items: Sequence[ResponseItem]) -> bool:
-    """Return whether a whole answer is a call of an offered tool. `items`: the history before it."""
+    """Return whether a whole answer is a call of an offered tool. `items`: the history before the answer."""
     sieve = TextSieve(
         think_tags="none", offered=offered_in(tools), is_quoted=lambda block: is_quoted(block, items)
     )
@@ -90,15 +90,15 @@ class Phase(Enum):
 
     START = "start"
     LINE = "line"
-    """In the one line before a block."""
+    """The single line before a block."""
     SECOND = "second"
-    """Behind that line."""
+    """The text after that line."""
     TEXT = "text"
-    """Nowhere any more."""
+    """Text in which no block may begin any more."""
 
 
 class TextSieve:
-    """Divides the text of one answer into thoughts, words and calls."""
+    """Divides the text of one answer into thoughts, text and calls."""
 
     def __init__(
         self,
@@ -108,19 +108,19 @@ class TextSieve:
         is_quoted: Callable[[str], bool] = lambda text: False,
     ) -> None:
         """`think_tags`: `none`, `closed`, or `open` for answers that begin inside of their thoughts. `offered`: None if
-        no calls are read. `is_quoted`: tells whether an output of the turn has the same block.
+        no calls are read. `is_quoted`: returns whether an output of the turn contains the same block.
         """
         self._thinking = think_tags == "open"
         self._begun = think_tags != "closed"
-        """Whether it is known if the answer begins with thoughts."""
+        """Whether it is decided if the answer begins with thoughts."""
         self._offered, self._is_quoted = offered, is_quoted
         self._phase = Phase.TEXT if offered is None else Phase.START
         self._held = ""
         self._line = 0
-        """Characters of the line that were shown."""
+        """Number of characters of the current line that were shown."""
 
     def take(self, text: str) -> list[tuple[bool, str]]:
-        """Return the pieces that can be shown, each with whether it is a thought."""
+        """Return the pieces that can be shown; the flag of each says whether it is a thought."""
         self._held += text
         out: list[tuple[bool, str]] = []
         if not self._begun and not self._begins():
@@ -132,7 +132,7 @@ class TextSieve:
         return out
 
     def end(self, *, structured: bool) -> tuple[list[tuple[bool, str]], list[NamedCall]]:
-        """Return what is left, as pieces and as calls. `structured`: the answer has calls in their own fields."""
+        """Return the rest, as pieces and as calls. `structured`: the answer has calls in their own fields."""
         held, self._held = self._held, ""
         if not held:
             return [], []
@@ -163,7 +163,7 @@ class TextSieve:
             out.append((True, thought))
 
     def _words(self) -> str:
-        """Take the words that can be shown from what is held."""
+        """Remove from the held text the part that can be shown, and return it."""
         shown = ""
         while self._held and self._phase is not Phase.TEXT:
             if self._phase is Phase.LINE:
@@ -184,7 +184,7 @@ def _may_begin(text: str) -> bool:
 
 
 def calls_in(text: str, offered: Offered) -> list[NamedCall]:
-    """Return the calls that a text consists of; none if any of it is something else."""
+    """Return the calls that a text consists of; empty if a part of it is something else."""
     block = text.strip()
     for read in (_tagged, _functions, _listed, _fenced, _bare, _pythonic):
         found = read(block, offered)
@@ -194,7 +194,7 @@ def calls_in(text: str, offered: Offered) -> list[NamedCall]:
 
 
 def _objects(value: Json, offered: Offered) -> list[NamedCall]:
-    """Return the calls of one object, or of a list of them; none if one is no call."""
+    """Return the calls of one object, or of a list of objects; empty if one of them is no call."""
     found: list[NamedCall] = []
     for each in value if isinstance(value, list) else [value]:
         fields = each if isinstance(each, dict) else {}
@@ -214,7 +214,7 @@ def _json(text: str, offered: Offered) -> list[NamedCall]:
 
 
 def _blocks(text: str, pattern: str) -> list[re.Match[str]]:
-    """Return the blocks that a text consists of; none if anything stands between them."""
+    """Return the blocks that a text consists of; empty if there is other text between them."""
     found = list(re.finditer(pattern, text, re.DOTALL))
     rest = re.sub(pattern, "", text, flags=re.DOTALL)
     return [] if rest.strip() else found
@@ -238,7 +238,7 @@ def _functions(text: str, offered: Offered) -> list[NamedCall]:
 
 
 def _value(text: str) -> Json:
-    """Return a parameter: JSON where it is a list or an object, else the text itself."""
+    """Return the value of a parameter: JSON if it is a list or an object, else the text itself."""
     if text.lstrip()[:1] in ("[", "{"):
         try:
             return json.loads(text)
@@ -269,7 +269,7 @@ def _bare(text: str, offered: Offered) -> list[NamedCall]:
 
 
 def _pythonic(text: str, offered: Offered) -> list[NamedCall]:
-    """Read `[name(a=1)]`, whose values are literals."""
+    """Parse `[name(a=1)]`, whose values are literals."""
     if not text.startswith("["):
         return []
     try:

@@ -1,7 +1,7 @@
-"""The APIs over which models are asked, and what each needs: its path, its headers, how a request is written and read.
+"""The APIs of models, and the properties of each: its path, its headers, how a request is written and its answer read.
 
-A wire belongs to one conversation, since it keeps what it has written. The module of an API is loaded with its first
-use, but for the Responses API, which nearly every conversation has.
+A wire belongs to one conversation, since it caches what it has written. The module of an API is loaded at its first
+use, except that of the Responses API, which nearly every conversation uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app_server_protocol.item_origin import ItemOrigin
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """One request: what is asked, of whom, and how the provider wants it."""
+    """One request: its content, its receiver, and the form that the provider wants."""
 
     prompt: Prompt
     settings: RequestSettings
@@ -33,7 +33,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     answer: str
     """Id of the answer in the conversation."""
     cache_ttl: str | None = None
-    """How long the provider keeps what it caches; None for its own choice."""
+    """Lifetime of the provider's cache; None if the provider decides."""
 
 
 class Wire(Protocol):
@@ -43,7 +43,7 @@ class Wire(Protocol):
     """Path of requests below the provider's address."""
 
     def headers(self, asked: ModelRequest) -> Mapping[str, str]:
-        """Return headers of a request besides those of every API."""
+        """Return the headers of a request besides those that every API has."""
         ...
 
     def body(self, asked: ModelRequest) -> bytes:
@@ -51,11 +51,11 @@ class Wire(Protocol):
         ...
 
     def decoder(self, asked: ModelRequest) -> WireDecoder:
-        """Return what decodes the answer."""
+        """Return the decoder of the answer."""
         ...
 
     def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:
-        """Return the events that the headers of an answer stand for."""
+        """Return the events that are derived from the headers of an answer."""
         ...
 
 
