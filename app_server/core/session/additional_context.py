@@ -1,7 +1,8 @@
-"""Context that a client adds to what the user says: what the model is sent of it, and when again.
+"""Context that a client adds to the user's input: the form in which it is sent to the model, and when it is sent again.
 
-The client's own words are a message of the developer. Words that it does not vouch for come as the result of a call, as
-everything does that the model reads and must not obey; the call is made up, since providers refuse a result without.
+A text that the client vouches for becomes a developer message. Any other text becomes the output of a call, like
+everything that the model reads and must not obey. The call is invented, since providers refuse an output without a
+call.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from app_server_protocol.responses import (
 
 CALL: Final = "additional_context"
 _CALL_ID: Final = 9
-"""Letters and digits of an id that every provider takes."""
+"""Length of a call id that every provider accepts, in letters and digits."""
 
 
 class ContextEntry(Struct, frozen=True):
     key: str
     value: str
     trusted: bool
-    """Whether they are the client's own words."""
+    """Whether the client vouches for the text."""
 
 
 class AdditionalContext:
-    """The entries of one conversation. An entry that the last turn had as well is not sent again."""
+    """The context entries of one conversation. An entry that the last turn had as well is not sent again."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -43,7 +44,9 @@ class AdditionalContext:
     def items(
         self, entries: Sequence[ContextEntry], history: Iterable[ResponseItem]
     ) -> tuple[ResponseItem, ...]:
-        """Return what the model is sent before the words of a turn. What a compaction dropped is sent again."""
+        """Return the items that are sent to the model before the user's input. An entry that a compaction dropped is
+        sent again.
+        """
         repeated = [entry for entry in entries if entry in self._last]
         kept = _values(history) if repeated else frozenset()
         self._last = frozenset(entries)
@@ -66,7 +69,7 @@ def _told(entry: ContextEntry) -> str:
 
 
 def _values(history: Iterable[ResponseItem]) -> frozenset[str]:
-    """Return the texts of the developer, and of results."""
+    """Return the texts of developer messages and of outputs."""
     found: set[str] = set()
     for item in history:
         match item:

@@ -1,7 +1,7 @@
-"""Everything that can be asked of an open conversation, as one union of values, and what is refused.
+"""All commands of an open conversation, as one union of values, and the errors with which they are refused.
 
-Each API makes these of its own requests. What some clients want and others do not is an option of the command, which
-names the wish and not the API.
+Each API translates its own requests into these commands. Where clients differ in what they want, the command has an
+option, whose name states the wish and not the API.
 """
 
 from __future__ import annotations
@@ -27,65 +27,73 @@ from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json
 
 FORGOTTEN_MS = 60 * 60 * 1000
-"""The time limit of commands that the user can interrupt: it is for what was forgotten."""
+"""Time limit of commands that the user can interrupt, in milliseconds. It only ends commands that the user forgot."""
 
 
 class TurnWishes(Struct, frozen=True, kw_only=True):
     """Wishes of the clients of an API for the turns that they begin."""
 
     names_turn: bool = True
-    """The client is told which turn its words are in: they are answered in it, and it begins and ends whatever happens.
-    Words for a turn that takes none are refused. Without this, words join the turn that asks the model next, a review
-    too, and begin one of their own where there is none; nothing is asked where nothing was said."""
+    """Whether the client learns the id of the turn that its input belongs to. The input is then answered in that turn,
+    which begins and ends in any case, and input for a turn that accepts none is refused. Otherwise input joins the turn
+    that makes the next request to the model, including a review, and begins a new turn if there is none; without input,
+    no request is made.
+    """
     skills: bool = True
-    """The model is sent a list of the skills that are on."""
+    """Whether the model is sent a list of the enabled skills."""
     goals: bool = True
-    """The turn counts for the goal of the conversation, which its tools can read and change."""
+    """Whether the turn counts for the goal of the conversation; the turn's tools can then read and change the goal."""
     compacts_at_begin: bool = True
-    """A full context is compacted at the next turn's begin, and not once the model has answered."""
+    """Whether a full context is compacted at the start of the next turn, instead of after the model's answer."""
     relative_diff: bool = True
-    """The turn's diff names files relative to its working directory."""
+    """Whether the turn's diff names files relative to its working directory."""
     sends_chosen_effort: bool = True
-    """An effort that the user chose is sent to any model."""
+    """Whether an effort that the user chose is sent to any model."""
     checks_pictures: bool = True
-    """Pictures whose checksums are wrong are not sent."""
+    """Whether pictures with wrong checksums are left out."""
     refuses_silent_tools: bool = True
-    """Where nobody is asked, tools of MCP servers that give no hints fail unless the turn has full access."""
+    """Whether, if no user can be asked, tools of MCP servers that give no hints fail unless the turn has full
+    access.
+    """
 
 
 ALL_WISHES: Final = TurnWishes()
 
 
 class StartTurn(Struct, frozen=True, kw_only=True):
-    """Begin a turn with these words. The settings hold for it and for later turns, the schema for it alone."""
+    """Begin a turn with the user's input. The settings hold for this turn and later ones, the schema for this turn
+    only.
+    """
 
     words: UserWords | None
-    """None: nothing was said."""
+    """The user's input; None if there is none."""
     change: SettingsChange = UNCHANGED
     output_schema: Json = None
     wishes: TurnWishes = ALL_WISHES
 
 
 class ContinueGoal(Struct, frozen=True):
-    """Begin a turn for the goal, if there is still one to work for and nothing else to do."""
+    """Begin a turn for the goal, if the goal is still open and the conversation is idle."""
 
 
 class Interrupt(Struct, frozen=True):
-    """End this turn, or whichever runs; nothing happens where it has ended already."""
+    """End the given turn, or the current one; nothing happens if it has already ended."""
 
     turn_id: str | None = None
 
 
 class ChangeSettings(Struct, frozen=True):
-    """Change the settings of the turns to come."""
+    """Change the settings of later turns."""
 
     change: SettingsChange
     now: bool = False
-    """What commands and patches may do changes in the turn that runs, too, from the next one on."""
+    """Whether the permissions of commands and patches change in the current turn, too, from the next command or patch
+    on.
+    """
 
 
 class AddItems(Struct, frozen=True):
-    """Add items to the history, which the model sees with its next request."""
+    """Add items to the history, which the model receives with its next request."""
 
     items: tuple[ResponseItem, ...]
 
@@ -95,7 +103,7 @@ class Compact(Struct, frozen=True):
 
 
 class Undo(Struct, frozen=True):
-    """Take back what the last turn changed in the working tree. Refused while a turn runs, which goes on."""
+    """Revert the changes of the last turn in the working tree. Refused during a turn, which continues."""
 
 
 class Review(Struct, frozen=True):
@@ -105,8 +113,8 @@ class Review(Struct, frozen=True):
 
 
 class RunShell(Struct, frozen=True):
-    """Run a command that the user typed, without the sandbox, within the turn that runs or in one of its own; the model
-    is informed. `confined`: in the sandbox and in a turn of its own, unknown to the model.
+    """Run a command that the user typed, without the sandbox, within the current turn or in a turn of its own; the
+    model is informed. `confined`: run it in the sandbox and in a turn of its own, without informing the model.
     """
 
     command: str
@@ -120,19 +128,19 @@ class Decide(Struct, frozen=True):
     id: str
     decision: ReviewDecision
     also: KeepRule | AllowFiles | None = None
-    """What is allowed beside the request."""
+    """Permission that is granted in addition to the request; None if there is none."""
     tool: Literal["shell", "apply_patch"] = "shell"
 
 
 class Answer(Struct, frozen=True):
-    """Answer the question with this id; None is no answer."""
+    """Answer the question with this id; None if the user gave no answer."""
 
     call_id: str
     answer: ToolCallAnswer | UserInputAnswer | McpCallDecision | None
 
 
 class AnswerElicitation(Struct, frozen=True):
-    """Answer a question of an MCP server."""
+    """Answer an elicitation of an MCP server."""
 
     server: str
     request_id: str
@@ -141,28 +149,28 @@ class AnswerElicitation(Struct, frozen=True):
 
 
 class AddToHistory(Struct, frozen=True):
-    """Keep a line in the user's message history."""
+    """Add a line to the user's message history."""
 
     text: str
 
 
 class LookUpHistory(Struct, frozen=True):
-    """Look up one line of the message history; an event brings it."""
+    """Look up one line of the message history; an event has the result."""
 
     offset: int
     log_id: int
 
 
 class ListTools(Struct, frozen=True):
-    """Ask every MCP server what it offers; an event brings the list."""
+    """List the tools of every MCP server; an event has the list."""
 
 
 class ListPrompts(Struct, frozen=True):
-    """List the prompts that the user keeps as files; an event brings them."""
+    """List the user's custom prompts, which are files; an event has the list."""
 
 
 class Close(Struct, frozen=True):
-    """End the conversation in good order."""
+    """Close the conversation in good order."""
 
 
 Lookup = AddToHistory | LookUpHistory | ListTools | ListPrompts
@@ -185,22 +193,22 @@ Command = (
 )
 
 BEGINS_TURN = StartTurn | Compact | Review | RunShell
-"""Commands by which clients begin turns whose ids they are told."""
+"""Commands with which a client begins a turn and receives its id."""
 
 
 class NoActiveTurn(CoreError):
-    """Nothing runs that could be steered or interrupted."""
+    """There is no current turn to steer or to interrupt."""
 
 
 class OtherTurnActive(CoreError):
-    """Another turn runs than the client expected."""
+    """The current turn is not the one that the client named."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(f"expected active turn id `{expected}` but found `{found}`")
 
 
 class TurnNotSteerable(CoreError):
-    """A turn of this kind takes no words."""
+    """A turn of this kind accepts no input."""
 
     def __init__(self, kind: TurnKind) -> None:
         super().__init__(f"cannot steer a {kind.value} turn")

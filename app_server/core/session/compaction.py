@@ -1,4 +1,4 @@
-"""Replacing the history by a summary of it, within a turn or as a task of its own."""
+"""Compaction: the history is replaced by a summary of it, within a turn or as a task of its own."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ LESS_ACCURATE = (
 
 
 NO_CALLS = "Answer with the summary only."
-"""Output of a call that the model makes in place of a summary."""
+"""Output of a call that the model makes instead of writing a summary."""
 
 MOST_ASKED = 2
-"""How often a summary is asked for if the model calls tools instead."""
+"""Maximum number of requests for a summary if the model calls tools instead."""
 
 
 async def compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]) -> None:
-    """Ask for a summary and put it in the history's place. `specs` are the tools of the turn. Raises ModelError; then
-    nothing has changed.
+    """Request a summary and replace the history by it. `specs`: the tools of the turn. Raises ModelError, and leaves
+    the history unchanged then.
     """
     item = ContextCompaction(turn.services.sources.new_turn_id())
     turn.emitter.start(item)
@@ -74,13 +74,13 @@ async def _compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
     before = list(state.history.items)
     text = await _summary(turn, shape, specs)
     summary = within_tokens(text, shape.bounds.summary)
-    # What was recorded while the model wrote, as the output of a command of the user: the summary knows nothing of it,
-    # nor of the mode.
+    # Items that were recorded while the model wrote, such as the output of a user's command. The summary has neither
+    # these nor the mode.
     meanwhile = [*lasting_mode(turn.settings), *state.history.items[len(before) :]]
     opening = opening_items(conversation, turn.settings, shape.bounds)
     words, kept_tokens = collect_user_messages(before), shape.bounds.kept_words
     rebuilt = build_compacted_history(opening, words, summary, kept_tokens=kept_tokens)
-    # Snapshots are no memory of the model's; an undo still needs them.
+    # The model does not need snapshots, but an undo does.
     rebuilt += [item for item in before if isinstance(item, GhostSnapshot)]
     rebuilt += meanwhile
     state.history.replace(rebuilt)
@@ -93,7 +93,7 @@ async def _compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
 
 
 async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]) -> str:
-    """Return the model's summary; empty if it gave none, or if nothing of the history fits into a request."""
+    """Return the model's summary; empty if the model wrote none, or if no part of the history fits into a request."""
     services = turn.services
     small = shape.bounds.size is PromptSize.TINY
     own = services.conversation.config.instructions.compact_prompt
@@ -120,11 +120,11 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
         except ContextWindowExceeded:
             if len(scratch) <= 1:
                 raise
-            # The oldest goes first: it is what the summary can best do without.
+            # The oldest item is dropped first: the summary needs it least.
             scratch.replace(without_oldest(scratch.items))
             continue
         except ModelError as error:
-            # A summary that the limit of outputs has cut is better than a thread that no compaction makes smaller.
+            # A summary that the output limit has cut is better than a thread that no compaction makes smaller.
             cut = last_assistant_text(scratch.items[size:])
             if error.error_class is not ErrorClass.OUTPUT_LIMIT or not cut:
                 raise
@@ -137,8 +137,8 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
 
 
 def window_guesses(turn: Turn) -> WindowGuesses | None:
-    """Return what keeps the window that is guessed from a request without an answer; None where a provider says what is
-    too long.
+    """Return the store of a context window that is guessed from an unanswered request; None if the provider reports
+    requests that are too long.
     """
     model = turn.services.model
     return model if model.facts().is_own_server else None
@@ -147,9 +147,9 @@ def window_guesses(turn: Turn) -> WindowGuesses | None:
 async def _offered(
     turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]
 ) -> Sequence[ToolSpec]:
-    """Return the tools of the request for a summary: those that all requests have, so that its beginning is what the
-    provider has cached, and since some providers refuse calls in a history without tools. The conversation API keeps
-    to what codex 0.58 sends over Responses.
+    """Return the tools of the request for a summary. They are those of all requests, for two reasons: the start of the
+    request is in the provider's cache then, and some providers refuse calls in a history without tools. The
+    conversation API sends what codex 0.58 sends over Responses.
     """
     if (
         not turn.services.outbox.identity
@@ -161,7 +161,7 @@ async def _offered(
 
 
 class CompactTask(SessionTask):
-    """A compaction that the user asked for."""
+    """A compaction that the user requested."""
 
     kind = TurnKind.COMPACT
 

@@ -1,6 +1,7 @@
-"""The goal of a conversation in its turns: what they use is counted, their ends are noted, and the next one is begun.
+"""Connects the goal of a conversation with its turns: it counts the usage of turns, records their ends, and begins the
+next turn.
 
-Whether one is to begin is decided by `GoalKeeper`; here its changes are emitted, and thereby stored.
+`GoalKeeper` decides whether a turn is to begin. This module emits the changes of the goal, which stores them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def turn_begins(services: Services, *, asked_for: bool) -> None:
 
 
 def count_reply(turn: Turn, *, calls: bool) -> None:
-    """Count a reply for the goal. `calls`: the model called tools, so it is asked again in this turn."""
+    """Count a reply for the goal. `calls`: the model called tools, so another request follows in this turn."""
     sources, goals = turn.services.sources, turn.services.state.goals
     before = goals.goal
     goal = goals.count(
@@ -35,7 +36,7 @@ def count_reply(turn: Turn, *, calls: bool) -> None:
 
 
 def turn_ends(turn: Turn, *, error: TurnError | None = None, interrupted: bool = False) -> None:
-    """Note the end of a turn for the goal, before the turn's own end is emitted."""
+    """Record the end of a turn for the goal, before the turn's own end is emitted."""
     for_goal = turn.operation_id.startswith(GOAL_OPERATION)
     goal = turn.services.state.goals.turn_ends(
         int(turn.services.sources.wall_clock()),
@@ -51,12 +52,12 @@ def turn_ends(turn: Turn, *, error: TurnError | None = None, interrupted: bool =
 
 
 def goal_words(goal: Goal) -> UserWords:
-    """Return what a turn begins with that nobody but the goal asked for."""
+    """Return the input of a turn that only the goal asked for."""
     return UserWords(goal_turn_message(goal), is_shown=False)
 
 
 GOAL_OPERATION = "goal-"
-"""With a number, the id of an operation of which the session is the author."""
+"""Prefix of the id of an operation that the session itself creates; a number follows."""
 
 _NO_PROGRESS = (
     "The goal of this thread is blocked: in its last turns the model only talked and did nothing. "

@@ -1,8 +1,8 @@
-"""The face of an open conversation: all that APIs, and what subscribes for them, ask of a session and read of it.
+"""The interface of an open conversation: everything that APIs and their subscriptions ask of a session or read from it.
 
 A method that takes a command queues it and returns at once with the ids that its events will carry; the events follow
-from another task. So a handler that awaits nothing behind such a call has its result queued for the client ahead of
-them. What has to be waited for, the words, comes before.
+from another task. So if a handler awaits nothing after such a call, its result is queued for the client before the
+events. The part that must be awaited, the conversion of the input, comes before the call.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ if TYPE_CHECKING:
 
 
 class SessionFacts:
-    """Facts of a conversation, as they are at the moment."""
+    """The current facts of a conversation."""
 
     def __init__(self, services: Services) -> None:
         self._services, self._state = services, services.state
 
     @property
     def settings(self) -> Settings:
-        """Return what the next turn starts from."""
+        """The settings that the next turn starts from."""
         return self._state.settings
 
     @property
     def config(self) -> Config:
-        """Return the configuration with which it was opened; its settings may have changed since."""
+        """The configuration with which the conversation was opened; its settings may have changed since."""
         return self._services.conversation.config
 
     @property
     def rollout_path(self) -> Path | None:
-        """Return the file; None: it is not stored."""
+        """The path of the rollout file; None if the conversation is not stored."""
         return self._services.conversation.rollout_path
 
     @property
     def usage(self) -> TokenUsageInfo | None:
-        """Return the tokens used; None: no request has reported any."""
+        """The token usage; None if no request has reported any."""
         return self._state.tokens.info
 
     @property
@@ -74,17 +74,17 @@ class SessionFacts:
 
     @property
     def instruction_sources(self) -> tuple[str, ...]:
-        """Return the files with instructions that the model was sent."""
+        """The files with instructions that the model was sent."""
         return self._services.conversation.instructions.sources
 
     @property
     def first_words(self) -> str:
-        """Return what the user said first; "" before that."""
+        """The first input of the user; empty before it."""
         return next(iter(collect_user_messages(self._state.history.items)), "")
 
     def permitted(self, change: SettingsChange) -> SettingsChange:
-        """Return the change. Raises BeyondClientRights where it gives more than the user leaves to clients, and
-        ConfigError where workspace roots are without the working directory.
+        """Return the change. Raises BeyondClientRights if it grants more than the user leaves to clients, and
+        ConfigError if it has workspace roots without the working directory.
         """
         after = self.settings.changed(change)
         require_working_directory(
@@ -103,7 +103,7 @@ class OperationIds(Struct, frozen=True):
 
     operation: str
     turn: str
-    """Of the turn that it begins or that its words join, if it is about one."""
+    """Id of the turn that the command begins or that its input joins, if it is about a turn."""
 
 
 class SessionHandle:
@@ -127,10 +127,11 @@ class SessionHandle:
         wishes: TurnWishes = ALL_WISHES,
         context: Sequence[ContextEntry] | None = None,
     ) -> UserWords:
-        """Convert inputs into what a turn takes: images are read, and skills found by the settings with `change`.
+        """Convert the client's inputs into the input of a turn: read images, and find skills by the settings with
+        `change`.
 
-        `client_id` is the client's own id of the message, `context` what the model reads ahead of it; None changes
-        nothing of what counts as sent.
+        `client_id` is the client's own id of the message. `context` is the context that the model reads before the
+        message; None leaves the record of the entries already sent unchanged.
         """
         settings = self.facts.settings.changed(change)
         may_read = partial(self._services.commands.may_read, settings.sandbox_policy, settings.cwd)
@@ -150,7 +151,7 @@ class SessionHandle:
         return replace(words, before=items, is_shown=bool(inputs))
 
     async def check_schema(self, schema: Json) -> None:
-        """Raise CoreError where the schema for a turn's answer is no JSON Schema."""
+        """Raise CoreError if the schema for a turn's answer is no JSON Schema."""
         if schema is not None:
             await check_schema(schema)
 
@@ -163,7 +164,7 @@ class SessionHandle:
         *,
         caller: Caller | None = None,
     ) -> OperationIds:
-        """Begin a turn for this client, or join the one that runs or is about to. Raises TurnNotSteerable."""
+        """Begin a turn for this client, or join the current or next turn. Raises TurnNotSteerable."""
         request = StartTurn(words=words, change=change, output_schema=output_schema, wishes=wishes)
         id = self._new_operation_id()
         started = OperationIds(id, self._session.turns.start(id, request, caller))
@@ -171,7 +172,7 @@ class SessionHandle:
         return started
 
     def steer(self, expected_turn_id: str, words: UserWords) -> str:
-        """Add words to the turn that runs, which the client names. Raises NoActiveTurn, OtherTurnActive and
+        """Add input to the current turn, which the client names. Raises NoActiveTurn, OtherTurnActive and
         TurnNotSteerable.
         """
         turn_id = self._session.turns.steer(expected_turn_id, words)
@@ -179,7 +180,7 @@ class SessionHandle:
         return turn_id
 
     def interrupt(self, turn_id: str | None) -> None:
-        """End the turn that runs or one that is to come; None or "" for whichever is first. Raises NoActiveTurn and
+        """End the current turn or a requested one; None or "" selects the first of them. Raises NoActiveTurn and
         OtherTurnActive.
         """
         self._session.turns.interrupt(self._new_operation_id(), turn_id)
@@ -194,66 +195,70 @@ class SessionHandle:
         if words is not None and telemetry is not NO_TELEMETRY:
             telemetry.user_prompt(message_text(words.message))
 
-    # --- what goes on
+    # --- current activity
     @property
     def current_turn(self) -> str | None:
-        """Return the turn that runs, or the first that was requested and has not begun."""
+        """The id of the current turn, or else of the first that was requested and has not begun; None if there is
+        neither.
+        """
         return self._session.turns.current_id
 
     @property
     def running(self) -> bool:
-        """Whether a task runs, also one that is being ended."""
+        """Whether a task runs, including one that is being ended."""
         return self._session.tasks.active is not None
 
     @property
     def busy(self) -> bool:
-        """Whether something runs or is about to, or a command goes on."""
+        """Whether a task or a command runs, or is about to."""
         terminals = self._services.commands.terminals
         return self.running or len(self._session.queue) > 0 or len(terminals) > 0
 
     def goes_on_from(self, before: SessionHandle) -> None:
-        """Number operations after those of the session that it replaces: clients that hear on meet no number twice."""
+        """Continue the numbers of operations after those of the session that this one replaces: a client that stays
+        subscribed sees no number twice.
+        """
         self._new_operation_id = before._new_operation_id
 
     async def settled(self) -> None:
-        """Wait for the end of what runs now."""
+        """Wait for the end of the current work."""
         if (active := self._session.tasks.active) is not None:
             await active.ended.wait()
 
     # --- commands that outlive their calls
     def terminals(self) -> list[Terminal]:
-        """Return those that run between the model's calls, by number."""
+        """Return the terminals that run between the model's calls, by number."""
         return self._services.commands.terminals.running_on()
 
     async def usage_of(self, terminals: Sequence[Terminal]) -> list[TerminalUsage | None]:
-        """Return what the processes of each use; None where nothing is known."""
+        """Return the resource usage of each terminal's processes; None if it is unknown."""
         return await run_in_thread(look_at_terminals, terminals, abandon_on_cancel=True)
 
     def kill_terminals(self, numbers: Collection[int] | None = None) -> bool:
-        """Kill those of these numbers, or all of them; False where there are none."""
+        """Kill the terminals with these numbers, or all terminals. Return whether there was one."""
         return self._services.commands.terminals.kill(numbers)
 
     def warn(self, message: str) -> None:
-        """Tell who follows the conversation something about it."""
+        """Send a warning to the subscribers of the conversation."""
         self._session.warn("", message)
 
     # --- the goal, MCP servers, the editor
     @property
     def goal(self) -> SessionGoal:
-        """Return what can be asked of the goal."""
+        """The interface of the goal."""
         return self._session.goal
 
     @property
     def mcp(self) -> McpRequests:
-        """Return what can be asked of the MCP servers."""
+        """The interface of the MCP servers."""
         return self._services.mcp.requests
 
     def reload_servers(self, servers: Mapping[str, McpServerConfig]) -> None:
-        """End the MCP servers and start these. Calls that run fail."""
+        """Stop the MCP servers and start the given ones. Running calls fail."""
         self._session.servers.reload(servers)
 
     def use_editor(self, files: EditorFiles) -> None:
-        """Let patches take into account what the client's editor has open."""
+        """Let patches use the files that are open in the client's editor."""
         clock = self._services.sources.wall_clock
         changes = DiskChanges(lambda: int(clock() * 1_000_000_000))
         self._services.commands.editor = EditorAccess(files, changes)
@@ -272,11 +277,11 @@ class SessionHandle:
         return await self._services.outbox.take()
 
     def give_back(self, events: Sequence[SessionEvent]) -> None:
-        """Put back events that were taken and that nobody wants any more; they come first the next time."""
+        """Put back events that were taken and that no subscriber wants any more; the next call returns them first."""
         self._services.outbox.give_back(events)
 
     def store(self) -> None:
-        """Write to its file what was emitted so far."""
+        """Write the events emitted so far to the rollout."""
         self._services.outbox.store()
 
     def store_identity(self) -> None:

@@ -1,8 +1,8 @@
-"""The beginning that the requests of a conversation have in common: instructions and tools. Pure.
+"""The common beginning of a conversation's requests: instructions and tools. Pure.
 
-It is made with the first request to a model and stays until a compaction: providers have it cached, and some refuse the
-model's thoughts once it has changed. What the model is told later is appended to the history; a tool that there is only
-later is appended to the tools. A stored history may call tools of another time or program: the model is told once that
+It is made at the first request to a model and stays until a compaction: providers cache it, and some refuse the model's
+thoughts once it has changed. Later information for the model is appended to the history; a tool that is added later is
+appended to the tools. A stored history may call tools of another time or program: one message informs the model that
 these may be gone.
 """
 
@@ -37,8 +37,8 @@ class ConversationHead(Struct):
 
 
 def gone_tools(items: Sequence[ResponseItem], known: Container[str]) -> MessageItem | None:
-    """Return the message about tools that a history calls and that are not `known` any more; None if there are none, or
-    the history has it already.
+    """Return the message about tools that a history calls and that are not `known` any more; None if there are no such
+    tools, or if the history already has the message.
     """
     called = {item.name for item in items if isinstance(item, FunctionCall | CustomToolCall)}
     if all(name in known for name in called):

@@ -1,5 +1,5 @@
-"""What tasks hand to the turn loop and to tools: how a turn asks the model (its row of the catalogue, instructions,
-tools, limits), its calls, and the turn as tools see it.
+"""Parts of a turn that tasks pass to the turn loop and to tools: the shape of a turn's requests (row of the catalogue,
+instructions, tools, limits), the call of the model, and the turn in the form that tools use.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import TurnContextItem
 
 USABLE_PERCENT = 95
-"""Of a context window; the rest is room for the answer. codex 0.58 counts so, too."""
+"""Usable part of a context window, in percent; the rest is room for the answer. codex 0.58 uses the same number."""
 
 LIVE_CHAT = "chat_deltas"
-"""Feature: over the conversation API, too, the text of a Chat Completions answer comes piece by piece, and its tokens
-are counted. Off, clients see what codex 0.58 shows."""
+"""Name of a feature. If it is on, the conversation API, too, shows the text of a Chat Completions answer in deltas and
+counts its tokens. If it is off, clients see what codex 0.58 shows.
+"""
 
 
 class RequestShape(Struct, frozen=True):
@@ -44,9 +45,9 @@ class RequestShape(Struct, frozen=True):
     model: ModelRow
     head: ConversationHead
     instructions: str
-    """Those of the head; a review has its own."""
+    """Instructions of the head; a review has its own."""
     context_window: int | None
-    """As it is shown; None where an API does not show what is assumed."""
+    """Context window in tokens, as clients see it; None if the API does not show an assumed one."""
     compact_limit: int
     bounds: WindowBounds
     settings: RequestSettings
@@ -64,7 +65,7 @@ class RequestShape(Struct, frozen=True):
 
 
 def shape_of(turn: Turn) -> RequestShape:
-    """Work out what all requests of a turn have in common."""
+    """Return the parts that all requests of a turn have in common."""
     config, settings = turn.services.conversation.config, turn.settings
     followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
     facts = turn.services.model.facts()
@@ -102,8 +103,8 @@ def shape_of(turn: Turn) -> RequestShape:
 
 
 def _bounds(turn: Turn, facts: ModelFacts, row: ModelRow, size: PromptSize | None) -> WindowBounds:
-    """Return what fits into the turn's window. The conversation API over Responses has what codex 0.58 sends, unless
-    the user chose a size.
+    """Return the bounds of the turn's context window. Over Responses, the conversation API has those of codex 0.58,
+    unless the user chose a size.
     """
     config = turn.services.conversation.config
     as_codex = not turn.services.outbox.identity and config.provider.wire_api is WireApi.RESPONSES
@@ -113,8 +114,8 @@ def _bounds(turn: Turn, facts: ModelFacts, row: ModelRow, size: PromptSize | Non
 
 
 def renew_head(turn: Turn, shape: RequestShape) -> None:
-    """Choose instructions and tools anew after a compaction. The turn goes on with its own where the size of the prompt
-    has changed; the next one begins with the others.
+    """Choose instructions and tools again after a compaction. If the size of the prompt has changed, the turn keeps its
+    own, and the next turn begins with the new ones.
     """
     state = turn.services.state
     state.heads.clear()
@@ -125,13 +126,13 @@ def renew_head(turn: Turn, shape: RequestShape) -> None:
 
 
 def _effort(config: Config, settings: Settings) -> str | None:
-    """Return the reasoning effort of a turn, which the user may have set for plan mode alone."""
+    """Return the reasoning effort of a turn. The user may have set another one for plan mode."""
     planning = settings.mode.kind is TurnMode.PLAN
     return config.model.plan_effort if planning and config.model.plan_effort else settings.effort
 
 
 def base_instructions(row: ModelRow, size: PromptSize = PromptSize.FULL) -> str:
-    """Return our prompt; models that know patches from training are not taught the format."""
+    """Return the server's own prompt. For models that were trained on patches, it does not explain the format."""
     base, patches = _TEXTS[size]
     text = instruction_text(base)
     return text if row.knows_apply_patch or patches is None else f"{text}\n{instruction_text(patches)}"
@@ -142,11 +143,11 @@ _TEXTS: Final[Mapping[PromptSize, tuple[str, str | None]]] = {
     PromptSize.SMALL: ("base_small", "apply_patch_small"),
     PromptSize.TINY: ("base_tiny", None),
 }
-"""Names of the texts by size: the prompt, and the format of patches where that is apart."""
+"""Names of the texts by size: the prompt, and the format of patches if that is a separate text."""
 
 
 def offered_tools(turn: Turn, shape: RequestShape, *, goals: bool) -> ToolSet:
-    """Choose the tools of a turn. `goals`: the turn is of an API that knows goals, in a conversation that is stored."""
+    """Choose the tools of a turn. `goals`: the turn is of an API that supports goals, in a stored conversation."""
     services, config, bounds = turn.services, turn.services.conversation.config, shape.bounds
     followed = services.outbox.identity
     has_goal = services.state.goals.goal is not None or config.features.enabled("goals")
@@ -174,7 +175,7 @@ def context_line(turn: Turn) -> TurnContextItem:
     outbox = turn.services.outbox
     follows_turns = (
         outbox.identity or outbox.is_paginated
-    )  # lines of the conversation API are those of codex 0.58
+    )  # the lines of the conversation API are those of codex 0.58
     return TurnContextItem(
         turn_id=turn.emitter.turn_id if follows_turns else None,
         cwd=settings.cwd,
@@ -201,7 +202,7 @@ def model_call(
     *,
     show_messages: bool = True,
 ) -> ModelCall:
-    """Make a call of the model. Clients see replies of one that runs tools; `show_messages` False hides its
+    """Create a call of the model. If it runs tools, clients see its replies; `show_messages` False hides their
     messages.
     """
     services, shown_by = turn.services, turn.emitter if isinstance(tools, ToolRuntime) else None
@@ -232,7 +233,9 @@ def model_call(
 
 
 def tool_turn_of(turn: Turn, shape: RequestShape, *, relative_diff: bool = False) -> ToolTurn:
-    """Collect the services of this turn for its tools. `relative_diff`: its diff names files relative to its folder."""
+    """Collect the services of this turn for its tools. `relative_diff`: the diff names files relative to the turn's
+    working directory.
+    """
     services = turn.services
     base = turn.settings.cwd if relative_diff else None
     return ToolTurn(

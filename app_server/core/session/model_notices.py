@@ -1,5 +1,5 @@
-"""What the user is told of the model of a conversation: nothing is known of it, its window is smaller than the settings
-say, or it is another one than before.
+"""Notices for the user about the model of a conversation: it is unknown, its context window is smaller than the
+settings say, or it differs from the one before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def window_notice(config: Config, row: ModelRow) -> str | None:
-    """Return what the user is told of a `model_context_window` that the model does not have; None if it has it."""
+    """Return the notice about a `model_context_window` that the model does not have; None if it has it."""
     own, most = config.model.context_window, row.max_context_window
     if own is None or most is None or own <= most:
         return None
@@ -28,7 +28,7 @@ def window_notice(config: Config, row: ModelRow) -> str | None:
 
 
 def unknown_notice(config: Config, row: ModelRow, window: int, model: str) -> str | None:
-    """Return what the user is told of a model of which no source says anything; None if there is nothing to say."""
+    """Return the notice about a model that no source knows; None if no notice is due."""
     if row.slug != UNKNOWN.slug or known_window(config, row) is not None:
         return None
     return (
@@ -38,7 +38,7 @@ def unknown_notice(config: Config, row: ModelRow, window: int, model: str) -> st
 
 
 def cut_notice(read: int, estimated: int) -> str:
-    """Return what the user is told of a request of which Ollama has read a part."""
+    """Return the notice about a request of which Ollama has read only a part."""
     return (
         f"Ollama read only {read:,} tokens of about {estimated:,}; start it with OLLAMA_CONTEXT_LENGTH=65536 or set "
         "`model_context_window`."
@@ -46,7 +46,7 @@ def cut_notice(read: int, estimated: int) -> str:
 
 
 def silence_notice(estimated: int, window: int) -> str:
-    """Return the error of a request that a server has left without an answer, as some do with what does not fit."""
+    """Return the error of an unanswered request: some servers do not answer a request that exceeds their window."""
     return (
         f"The model's server closed the connection without an answer to a request of about {estimated:,} tokens, more "
         f"than it has answered before. It may exceed the window: {window:,} tokens count as the window from now "
@@ -57,14 +57,14 @@ def silence_notice(estimated: int, window: int) -> str:
 def other_model_notice(
     before: str, provider: str | None, config: Config, facts: Callable[[], ModelFacts]
 ) -> str:
-    """Return what the user is told of a stored conversation that goes on with another model than `before`. It began
-    with `provider`; None if its file does not say it.
+    """Return the notice about a stored conversation that continues with another model than `before`. It began with
+    `provider`; None if its file does not name it.
     """
     now = config.model.name
     elsewhere = facts().is_served(before) is False if provider is None else provider != config.provider.id
     if elsewhere:
         return f"This thread used `{before}` of another provider; it goes on with `{now}` of `{config.provider.id}`."
-    # Clients of the conversation API know this text.
+    # Clients of the conversation API match this text.
     return (
         f"This session was recorded with model `{before}` but is resuming with `{now}`. "
         f"Consider switching back to `{before}` as it may affect Codex performance."

@@ -1,5 +1,5 @@
-"""What the model is told of the mode in which it works with the user: a developer message when the mode changes, and
-again after a compaction. The instructions, which begin every request, say nothing of it and stay as they are. Pure.
+"""Tells the model the mode in which it works with the user: by a developer message when the mode changes, and again
+after a compaction. The instructions, which begin every request, do not mention the mode and stay as they are. Pure.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ CLOSE = "</mode_instructions>"
 
 
 def mode_message(settings: Settings, told: str | None) -> MessageItem | None:
-    """Return the message about a mode that the model does not know of; None if there is nothing to say. `told`: what it
-    was told last; None for nothing, which stands for the default mode.
+    """Return the message about a mode that the model was not yet told; None if no message is due. `told`: the mode that
+    it was told last; None if it was told none, which means the default mode.
     """
     text = _mode_text(settings)
     if text is None and told is not None:
@@ -29,13 +29,13 @@ def mode_message(settings: Settings, told: str | None) -> MessageItem | None:
 
 
 def lasting_mode(settings: Settings) -> list[MessageItem]:
-    """Return the message about the mode for a history that says nothing of one; none in the default mode."""
+    """Return the message about the mode for a history without one; empty in the default mode."""
     message = mode_message(settings, None)
     return [] if message is None else [message]
 
 
 def told_mode(items: Sequence[ResponseItem]) -> str | None:
-    """Return what the model was told last of a mode, by this server or by codex; None if it was told of none."""
+    """Return the mode that the model was told last, by this server or by codex; None if it was told none."""
     for item in reversed(items):
         if isinstance(item, MessageItem) and item.role == "developer":
             text = message_text(item)

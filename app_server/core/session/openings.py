@@ -1,4 +1,6 @@
-"""The begin of a history: of a new conversation, after a compaction, and of a stored one that was compacted."""
+"""The first items of a history: of a new conversation, after a compaction, and of a stored history that was
+compacted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from app_server_protocol.rollout import CompactedItem
 def opening_items(
     conversation: ConversationSetup, settings: Settings, bounds: WindowBounds
 ) -> list[ResponseItem]:
-    """Return what the model is told before the user's words, as far as its window has room for it."""
+    """Return the items that the model is sent before the user's input, as far as the context window has room
+    for them.
+    """
     instructions = conversation.instructions
     return opening_messages(
         environment_of(settings, instructions.shell),
@@ -39,7 +43,7 @@ def first_items(services: Services) -> list[ResponseItem]:
 def compacted_again(
     services: Services, before: Sequence[ResponseItem], line: CompactedItem
 ) -> Sequence[ResponseItem]:
-    """Return the history that a stored compaction left behind. `before` is the history ahead of it."""
+    """Return the history that a stored compaction left. `before`: the history before the compaction."""
     if line.replacement_history is not None:
         return with_marked_summary(line.replacement_history, line.message)
     bounds = first_bounds(services.conversation.config, services.model.facts())

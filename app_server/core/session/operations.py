@@ -1,8 +1,8 @@
-"""What each command means. Settings and answers take effect at once; what takes time becomes a task or goes on in the
-background, so that an interrupt is never behind something slow.
+"""The effect of each command. Settings and answers take effect at once. A command that takes time becomes a task or
+continues in the background, so that an interrupt never waits for something slow.
 
-Commands that only ask for something (the message history, MCP tools, custom prompts) are answered with one event under
-the operation's id.
+Commands that only request information (the message history, MCP tools, custom prompts) are answered with one event
+under the operation's id.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _USER_SHELL_TASK: Lazy[type[UserShellTask]] = Lazy(
 
 
 async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noqa: C901 - one case for each command
-    """Carry it out, or begin to. Raises CoreError where it cannot be."""
+    """Carry out the command, or begin to. Raises CoreError if that is impossible."""
     tasks, services = turns.tasks, turns.tasks.services
     match command := pending.command:
         case _ if pending.interrupted:
@@ -117,7 +117,9 @@ def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange
 
 
 def _with_known_tier(services: Services, settings: Settings, before: Settings) -> tuple[Settings, str | None]:
-    """Return settings without a service tier that their model lacks, and what the user is told of it."""
+    """Return settings without a service tier that their model lacks, and the warning about it; None if there is
+    none.
+    """
     if (settings.service_tier, settings.model) == (before.service_tier, before.model):
         return settings, None
     tier, warning = tier_in_force(settings.service_tier, settings.model, services.model.facts)
@@ -125,7 +127,9 @@ def _with_known_tier(services: Services, settings: Settings, before: Settings) -
 
 
 async def _start_turn(tasks: TaskRunner, pending: PendingOperation, command: commands.StartTurn) -> None:
-    """Begin a turn of its own, once the task that runs has ended: that the words join no other was decided before."""
+    """Begin a turn of its own once the current task has ended. That the input joins no other turn is already
+    decided.
+    """
     if tasks.active is not None:
         tasks.active.postponed.append(pending)
         return
@@ -150,7 +154,7 @@ async def _continue_goal(turns: TurnControl, pending: PendingOperation) -> None:
 async def _begin(
     tasks: TaskRunner, turn: Turn, words: Sequence[UserWords], wishes: commands.TurnWishes, *, asked_for: bool
 ) -> None:
-    """Begin a turn with the first words, which the others join."""
+    """Begin a turn with the first input; the other inputs join it."""
     _record_changes(turn)
     task = RegularTask(turn, words[0], wishes)
     if wishes.goals:
@@ -159,7 +163,7 @@ async def _begin(
 
 
 async def _run_shell(tasks: TaskRunner, pending: PendingOperation, command: commands.RunShell) -> None:
-    """Run it beside the turn that runs, if it is one of the agent's; after any other."""
+    """Run the command beside the current turn if that is a turn of the agent, else after it."""
     services, active = tasks.services, tasks.active
     if command.confined or active is None:
         await tasks.start(_USER_SHELL_TASK.get()(tasks.turn(pending), command))
@@ -171,7 +175,7 @@ async def _run_shell(tasks: TaskRunner, pending: PendingOperation, command: comm
 
 
 def _record_changes(turn: Turn) -> None:
-    """Send the model what changed since the last turn; the opening messages stand for the first."""
+    """Send the model the changes since the last turn; before the first turn, the opening messages have them."""
     state, now = turn.services.state, environment_of(turn.settings, None)
     before, state.last_sent_context = state.last_sent_context, now
     changed = difference(before, now) if before is not None and before != now else None
@@ -184,7 +188,7 @@ def _record_changes(turn: Turn) -> None:
 
 
 async def _decide(tasks: TaskRunner, command: commands.Decide) -> None:
-    """Resolve a request for approval. An answer that comes too late, or that nobody waits for, has no effect."""
+    """Resolve a request for approval. An answer that comes too late, or that no request waits for, has no effect."""
     services, id, decision = tasks.services, command.id, command.decision
     if not services.approvals.broker.is_open(id):
         log.info("an approval for %s, which nobody asked for or which was answered", id)

@@ -1,4 +1,4 @@
-"""The task that most turns are: the user said something, the agent works on it until it has answered."""
+"""The usual task of a turn: the user sent input, and the agent works until it has answered."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import replace
 
 SERVERS_HEAD_START = 1.0
-"""Seconds for which the first turn lets MCP servers go first, so that one which fails at once is reported before
-it. The first request waits for the rest of their time."""
+"""Wait of the first turn for MCP servers, in seconds, so that a server which fails at once is reported before the turn.
+The first request waits for the rest of their start-up.
+"""
 
 LAST_SNAPSHOT = 2.0
-"""Seconds for the snapshot at the end of a turn that was interrupted: the user waits for its end."""
+"""Longest time for the snapshot at the end of an interrupted turn, in seconds: the user waits for that end."""
 
 
 class RegularTask(SessionTask, TurnSteps):
-    """One turn with everything: tools, snapshot, diff, compaction, the counting of its goal, notification."""
+    """One turn with all features: tools, snapshot, diff, compaction, counting for the goal, notification."""
 
     takes_words = True
 
@@ -60,7 +61,7 @@ class RegularTask(SessionTask, TurnSteps):
         self._tools: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
         self._offered = 0
-        """The revision of the MCP tools among them."""
+        """Revision of the MCP tools among the offered tools."""
         self._loop: TurnLoop | None = None
 
     async def run(self, active: ActiveTask) -> str | None:
@@ -75,7 +76,7 @@ class RegularTask(SessionTask, TurnSteps):
             last = await loop.run(self._opening)
         except CoreError as error:
             if isinstance(error, ContextWindowExceeded) and error.window is not None:
-                # The next turn chooses prompt and tools by the window that the provider has named.
+                # The next turn chooses the prompt and tools by the context window that the provider has named.
                 self.turn.services.state.heads.clear()
             await self._snapshot.finish()
             self.turn.services.model.turn_ended()
@@ -101,7 +102,7 @@ class RegularTask(SessionTask, TurnSteps):
             self._begin_for_the_record()
 
     def change_permissions(self, settings: Settings) -> None:
-        """Change what commands and patches to come in this turn may do."""
+        """Change the permissions of later commands and patches in this turn."""
         self._snapshot.policy = settings.sandbox_policy
         self._tool_turn.settings = settings
 
@@ -129,13 +130,13 @@ class RegularTask(SessionTask, TurnSteps):
             self._warn_of_tools(tool_set)
 
     def _offered_specs(self) -> Sequence[ToolSpec]:
-        """Return what the model is told of the tools; also before they are chosen for the turn's first request."""
+        """Return the specifications of the tools, even before they are chosen for the turn's first request."""
         if not self._specs:
             return offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None).specs()
         return self._specs
 
     def _warn_of_tools(self, tool_set: ToolSet) -> None:
-        """Say once in the conversation that MCP tools do not fit."""
+        """Warn once in the conversation that MCP tools do not fit."""
         shape = self._shape
         text = (
             f"{tool_set.mcp_omitted} of {tool_set.mcp_tools} MCP tools are not offered: the window of "
@@ -144,7 +145,9 @@ class RegularTask(SessionTask, TurnSteps):
         self._warn_once(text)
 
     def _on_cut(self) -> OnCut | None:
-        """Return what learns of requests that were cut; None where the provider says what is too long."""
+        """Return the callback for requests that were truncated; None if the provider reports requests that are too
+        long.
+        """
         model, name = self.turn.services.model, self._shape.settings.model
 
         def cut(read: int, estimated: int) -> None:
@@ -154,7 +157,7 @@ class RegularTask(SessionTask, TurnSteps):
         return cut if model.facts().cuts_silently else None
 
     def _warn_of_model(self) -> None:
-        """Say once in the conversation that nothing is known of its model. codex 0.58 has no such notice."""
+        """Warn once in the conversation that its model is unknown. codex 0.58 has no such notice."""
         services, shape = self.turn.services, self._shape
         if services.outbox.identity:
             config, model = services.conversation.config, shape.settings.model
@@ -170,7 +173,7 @@ class RegularTask(SessionTask, TurnSteps):
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
         if self._offered != self.turn.services.mcp.revision or not self._shape.head.tools:
-            self._choose_tools()  # a server offers others than before, or a compaction has let them be chosen anew
+            self._choose_tools()  # a server's tools changed, or a compaction lets them be chosen again
         return self._shape.prompt(items, self._specs, self.turn.output_schema)
 
     def after_reply(self, answer: Sequence[ResponseItem], *, calls: bool) -> None:
@@ -183,7 +186,7 @@ class RegularTask(SessionTask, TurnSteps):
         diffs = self._tool_turn.diffs
         return await run_in_thread(diffs.unified_diff) or "" if diffs.touched else None
 
-    # --- its begin
+    # --- its start
     async def _send_skills(self) -> None:
         services = self.turn.services
         cwd, items = Path(self.turn.settings.cwd), services.state.history.items
@@ -197,7 +200,7 @@ class RegularTask(SessionTask, TurnSteps):
             self.turn.record(message)
 
     def _begin_for_the_record(self) -> None:
-        """Emit the begin of a turn that was ended before its loop began, with what the user said, and record it."""
+        """Emit and record the start and the user's input of a turn that was ended before its loop began."""
         emitter, words = self.turn.emitter, self._opening
         emitter.turn_started(self.kind, self._shape.context_window)
         self.turn.record(*words.messages())

@@ -1,7 +1,12 @@
 """A review: a turn with a history of its own, whose answer is findings.
 
-Order: `task_started` and `entered_review_mode`, what the reviewer does, `exited_review_mode` exactly once, a note
-of the outcome in the conversation's history, the turn's end.
+Order:
+
+1. `task_started` and `entered_review_mode`;
+2. the work of the reviewer;
+3. `exited_review_mode`, exactly once;
+4. a note of the outcome in the conversation's history;
+5. the end of the turn.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ from app_server_protocol.structs import Json, replace
 
 
 class ReviewTask(SessionTask, TurnSteps):
-    """Asks the review model, or else the conversation's, to think little and to write much."""
+    """Runs a review by the review model, or else by the conversation's model, with little reasoning and long texts."""
 
     kind = TurnKind.REVIEW
     takes_words = True
@@ -50,17 +55,19 @@ class ReviewTask(SessionTask, TurnSteps):
         super().__init__(replace(turn, settings=settings))
         self._request = request
         self._context_line = context_line(turn)
-        """The conversation goes on with its own settings, also where it is resumed after this."""
+        """Context line of the conversation's own settings, with which it continues, even if it is resumed after the
+        review.
+        """
         shape = shape_of(self.turn)
         summary = turn.settings.summary
         if summary is not None or shape.model.usual_summary is not ReasoningSummary.NONE:
             summary = ReasoningSummary.DETAILED
-        # No words mean that nothing was found.
+        # An answer without text means that nothing was found.
         settings_of_review = replace(
             shape.settings, wants_answer=False, summary=summary or ReasoningSummary.NONE
         )
         self._shape = replace(shape, settings=settings_of_review, instructions=instruction_text("review"))
-        # It neither searches the web nor looks at pictures.
+        # The reviewer neither searches the web nor views images.
         features = conversation.config.features.switched(off=("web_search_request", "view_image_tool"))
         offer = ToolOffer(size=self._shape.bounds.size, resources=self._shape.bounds.size is PromptSize.FULL)
         config = replace(conversation.config, features=features)
@@ -119,7 +126,7 @@ class ReviewTask(SessionTask, TurnSteps):
 
 
 def parse_review(text: str) -> ReviewOutputEvent:
-    """Parse the findings in a reviewer's answer, however it wrapped them; prose becomes the explanation."""
+    """Parse the findings in a reviewer's answer, in any wrapping; an answer in prose becomes the explanation."""
     start, end = text.find("{"), text.rfind("}")
     for candidate in (text, text[start : end + 1] if 0 <= start < end else ""):
         value = _loads(candidate)
@@ -139,7 +146,7 @@ def _loads(text: str) -> Json:
 
 
 def note(output: ReviewOutputEvent | None) -> str:
-    """Write what the conversation remembers of the review."""
+    """Return the note of the review for the conversation's history."""
     if output is None:
         context = (
             "The user started a review, but it was interrupted. If they ask about it, tell them to start "

@@ -1,5 +1,5 @@
-"""The texts of a review: what the reviewer is asked for each kind of target, what the user is shown of it, and its
-findings for the conversation's history. Pure.
+"""The texts of a review: the reviewer's prompt for each kind of target, the description for the user, and the findings
+for the conversation's history. Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from app_server_protocol.events.review import ReviewFinding, ReviewOutputEvent, ReviewRequest
 
 SHORT_SHA = 7
-"""Digits of a commit's id that a person is shown."""
+"""Length of a commit id that is shown to a person, in digits."""
 
 TASK = "Report what its author would want to fix, the most important first."
 
@@ -23,7 +23,9 @@ def uncommitted_changes() -> ReviewRequest:
 
 
 def against_branch(branch: str, merge_base: str | None) -> ReviewRequest:
-    """Ask for a review against a branch. `merge_base`: the newest commit that both have; None: not known."""
+    """Return a request for a review against a branch. `merge_base`: the newest commit that both have; None if
+    unknown.
+    """
     if merge_base is None:
         how = (
             f"Find the commit where the work left `{branch}` (or the branch that it follows) by `git merge-base`, and "
@@ -51,13 +53,13 @@ def as_instructed(instructions: str) -> ReviewRequest:
 
 
 def outcome(output: ReviewOutputEvent) -> str:
-    """Write the explanation and the findings of a review as one text; empty where there are none."""
+    """Return the explanation and the findings of a review as one text; empty if there are none."""
     text = output.overall_explanation.strip()
     return f"{text}\n{findings_block(output.findings)}".strip() if output.findings else text
 
 
 def findings_block(findings: Sequence[ReviewFinding]) -> str:
-    """Write one list entry per finding: title, place, body."""
+    """Return one list entry per finding: title, location, body."""
     head = "Full review comments:" if len(findings) > 1 else "Review comment:"
     return "\n".join(["", head, *("\n" + _finding(finding) for finding in findings)])
 

@@ -1,8 +1,8 @@
-"""Room in the context window: the estimated size of the next request, what a compaction would gain, and the error of a
+"""Room in the context window: the estimated size of the next request, the gain of a compaction, and the error of a
 window that is too small.
 
-Estimates count bytes, corrected by the first count that the provider gave. Only small windows are judged by them: with
-a large one the provider says what is too long.
+Estimates count bytes, corrected by the first count that the provider gave. They decide only for small windows: with a
+large one, the provider reports requests that are too long.
 """
 
 from __future__ import annotations
@@ -29,24 +29,30 @@ from app_server_protocol.responses import GhostSnapshot, MessageItem, ResponseIt
 from app_server_protocol.rollout import AGENTS_HEAD
 
 LEAST_GAIN: Final = 20
-"""A compaction is worth its request if it frees, beside its summary, at least the window divided by this."""
+"""Divisor of the context window. A compaction is worth its request if it frees at least the quotient, in addition to
+the size of its summary.
+"""
 
 
 CUT_SHARE: Final = 0.5
-"""A provider that counts less than this share of the estimated tokens of a request has cut it."""
+"""Share of the estimated tokens of a request. A provider that counts less has truncated the request."""
 
 LEAST_CUT: Final = 1_024
-"""Tokens. No server cuts to less; a smaller count is one of the part that was not cached."""
+"""Smallest count that shows a truncated request, in tokens. No server truncates to less; a smaller count is that of the
+part that was not cached.
+"""
 
 OnCut = Callable[[int, int], None]
-"""Learns how many tokens of a request a provider has read, and how many it was estimated to have."""
+"""Receives the number of tokens of a request that a provider has read, and the estimated number."""
 
 LEAST_SILENT: Final = 2_048
-"""Tokens. A request of this size fits into every window: who does not answer it has another reason."""
+"""Size of a request that fits into every context window, in tokens: a server that does not answer it has another
+reason.
+"""
 
 
 class WindowGuesses(Protocol):
-    """Windows of models that are guessed, since a server left a larger request without an answer."""
+    """Guessed context windows of models, guessed because a server left a larger request unanswered."""
 
     def guess_window(self, model: str, tokens: int) -> None: ...
 
@@ -56,14 +62,14 @@ class WindowGuesses(Protocol):
 
 
 class WindowTooSmall(ModelError):
-    """Not even a request without the earlier conversation fits into the window."""
+    """A request does not fit into the context window even without the earlier conversation."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
 
 
 class RequestRoom:
-    """The room that one turn has for its requests."""
+    """The room for the requests of one turn."""
 
     def __init__(
         self,
@@ -73,13 +79,13 @@ class RequestRoom:
         cut: OnCut | None = None,
         guesses: WindowGuesses | None = None,
     ) -> None:
-        """`cut` is set where the provider cuts what does not fit without saying so, `guesses` where it may close the
-        connection instead of an answer.
+        """`cut` is set if the provider truncates long requests silently, `guesses` if it may close the connection
+        instead of answering.
         """
         self._state, self._shape, self._specs, self._cut = state, shape, specs, cut
         self._guesses = guesses
         self.limit = shape.bounds.request
-        """Estimated tokens of a request; None if the provider judges."""
+        """Maximum size of a request, in estimated tokens; None if the provider decides."""
 
     def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
         """Return the estimated tokens of the next request, `more` included."""
@@ -91,13 +97,13 @@ class RequestRoom:
 
     @property
     def may_try(self) -> bool:
-        """Whether a request that seems too large is still worth a try: its window is a guess, which one connection that
-        broke for another reason is enough for.
+        """Whether a request that seems too large is still worth a try: its window is a guess, which may come from a
+        connection that broke for another reason.
         """
         return self._guesses is not None and self._guesses.window_is_guess(self._shape.settings.model)
 
     def fits_summary(self, scratch: ConversationHistory) -> bool:
-        """Return whether a summary of this history can be asked for, with room for its answer."""
+        """Return whether a summary of this history can be requested, with room for its answer."""
         if self.limit is None or self.may_try:
             return True
         bounds = self._shape.bounds
@@ -108,9 +114,9 @@ class RequestRoom:
         return self._head() + self._tokens(history.prompt_bytes())
 
     def gains(self, *, is_full: bool = False) -> bool:
-        """Return whether a compaction frees enough to be worth its request. With a large window, or below the limit
-        that the user chose, it always counts as worth it; also where the provider has refused the conversation
-        (`is_full`) and there is an answer in it since the last compaction.
+        """Return whether a compaction frees enough to be worth its request. It always is with a large window, or below
+        the limit that the user chose. It also is if the provider has refused the conversation (`is_full`) and the
+        history has an answer since the last compaction.
         """
         if self.limit is None or self._shape.compact_limit < self._shape.bounds.compact_at:
             return True
@@ -123,7 +129,9 @@ class RequestRoom:
         return self._tokens(history.prompt_bytes()) - left >= bounds.summary + bounds.window // LEAST_GAIN
 
     def too_small(self, words: Sequence[ResponseItem] = ()) -> WindowTooSmall:
-        """Return the error with the sizes of what does not fit. `words`: of the user, not recorded yet."""
+        """Return the error with the sizes of a request that does not fit. `words`: the user's input, not
+        recorded yet.
+        """
         agents = sum(
             item_bytes(item)
             for item in self._state.history.items
@@ -150,9 +158,9 @@ class RequestRoom:
         return self._cut is not None or self._guesses is not None or not self._state.tokens.calibrated
 
     def explained(self, error: ModelError, estimated: int) -> ModelError:
-        """Return the error of a request that is too long in place of one without an answer, where the request was
-        larger than all that were answered: some servers close the connection if it exceeds their window. The largest
-        size that they have answered then counts as the window, or half of the refused one.
+        """Return the error for an unanswered request. If the request was larger than all answered ones, it counts as
+        too long, since some servers close the connection if a request exceeds their window. The guessed window is then
+        the largest size that was answered, or half of the refused size.
         """
         answered = self._state.tokens.answered
         if self._guesses is None or not error.unanswered or estimated <= max(answered, LEAST_SILENT):
@@ -164,15 +172,15 @@ class RequestRoom:
         return ContextWindowExceeded(window, silence_notice(estimated, window))
 
     def _has_answers(self) -> bool:
-        """Return whether the history has something of the model, besides a summary."""
+        """Return whether the history has an item of the model, other than a summary."""
         return any(
             item.role == "assistant" if isinstance(item, MessageItem) else not isinstance(item, GhostSnapshot)
             for item in self._state.history.items
         )
 
     def learn(self, estimated: int) -> None:
-        """Compare the provider's count of a request with what was estimated for it: one of a request that was cut says
-        the window, any other how good our estimates are.
+        """Compare the provider's count of a request with the estimate. The count of a truncated request is the window;
+        any other count corrects the estimates.
         """
         tokens = self._state.tokens
         counted = 0 if tokens.uncounted or tokens.info is None else tokens.info.last_token_usage.input_tokens
@@ -197,7 +205,7 @@ class RequestRoom:
 
 
 def is_opening(item: ResponseItem) -> bool:
-    """Return whether a compaction puts such an item at the begin of the history again."""
+    """Return whether a compaction puts such an item at the start of the history again."""
     return isinstance(item, MessageItem) and (
         item.role == "developer" or message_text(item).startswith(AGENTS_HEAD)
     )

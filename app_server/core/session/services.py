@@ -1,6 +1,6 @@
-"""What a session works with, put together once by the engine, in a group for each kind of reader; what it knows between
-turns: history, settings, token counts, which the session's own tasks alone change; and what the parts of a turn get of
-both.
+"""The services of a session, which the engine assembles once, in a group for each kind of reader; the session's state
+between turns: history, settings, token counts, which only the session's own tasks change; and the parts of both that a
+turn receives.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 TurnCompleted = Callable[[str, Sequence[str], str | None], None]
-"""Called for each completed turn: its id, what the user said, the assistant's last words."""
+"""Called for each completed turn with its id, the user's inputs, and the assistant's last message."""
 
 
 class Instructions(Struct, frozen=True, kw_only=True):
-    """The opening of a conversation, as far as it does not change with the turns."""
+    """The instructions at the start of a conversation, as far as they do not change with the turns."""
 
     agents: str | None
-    """AGENTS.md files, joined."""
+    """Text of the AGENTS.md files, joined; None if there are none."""
     sources: tuple[str, ...] = ()
-    """The files that these are."""
+    """Paths of the AGENTS.md files."""
     shell: str | None
-    """The user's shell by its short name."""
+    """Short name of the user's shell; None if it is unknown."""
     refusals: tuple[str, ...] = ()
-    """What was found and not read, in words for the user."""
+    """Messages for the user about files that were found and not read."""
 
 
 class ConversationSetup(Struct, frozen=True, kw_only=True):
-    """Facts with which a conversation was opened; none of them changes."""
+    """Facts about an opened conversation that never change."""
 
     id: str
     config: Config
@@ -65,23 +65,23 @@ class ConversationSetup(Struct, frozen=True, kw_only=True):
     """The client that opened it."""
     instructions: Instructions
     rollout_path: Path | None
-    """None: the conversation is not stored."""
+    """Path of the rollout file; None if the conversation is not stored."""
     client_tools: tuple[ClientTool, ...] = ()
-    """What the client brought when it began the conversation."""
+    """Tools that the client declared when it began the conversation."""
     skill_folders: tuple[str, ...] = ()
-    """Folders with skills that it named then."""
+    """Folders with skills that the client named when it began the conversation."""
 
 
 class Reports(Struct, frozen=True):
-    """To whom turns are reported besides the client."""
+    """Receivers of reports about turns, besides the client."""
 
     telemetry: ConversationTelemetry
     turn_completed: TurnCompleted | None
-    """None: nobody is told."""
+    """Receiver of completed turns; None if there is none."""
 
 
 class CallersModel:
-    """The model client of a session, made anew once another client has begun a turn."""
+    """The model client of a session, which is created again when another client has begun a turn."""
 
     def __init__(
         self,
@@ -101,51 +101,51 @@ class CallersModel:
         return client
 
     def facts(self) -> ModelFacts:
-        """Return what is known of the models now."""
+        """Return the facts about the models that are known now."""
         return self._known.facts(self._config, self._current)
 
     def learn_window(self, model: str, tokens: int) -> None:
-        """Note the window of a model that has turned out to be smaller; it counts from the next turn on."""
+        """Store the context window of a model that has turned out to be smaller, from the next turn on."""
         self._known.learn_window(self._config, model, tokens)
 
     def guess_window(self, model: str, tokens: int) -> None:
-        """Note the window that a model may have, as a larger request got no answer; it counts from the next turn on."""
+        """Store a guessed context window, from the next turn on, after a larger request was left unanswered."""
         self._known.learn_window(self._config, model, tokens, is_guess=True)
 
     def window_is_guess(self, model: str) -> bool:
         return self._known.window_is_guess(self._config, model)
 
     def forget_guess(self, model: str) -> None:
-        """Forget a guessed window, as a larger request was answered."""
+        """Forget a guessed context window, after a larger request was answered."""
         self._known.forget_guess(self._config, model)
 
     def turn_ended(self) -> None:
-        """Learn that a turn has ended, which is when the provider may be asked for its models."""
+        """Handle the end of a turn, after which the provider may be asked for its models."""
         self._known.turn_ended(self._config, self._current)
 
 
 class HomeFiles(Struct, frozen=True):
-    """Files of the user in the home for all conversations."""
+    """Files of the user in the home, which all conversations share."""
 
     messages: SharedMessages
     skills: Lazy[SkillCatalog]
 
 
 class SessionState(Struct):
-    """The session's memory."""
+    """The state of a session between turns."""
 
     settings: Settings
     transcript: Transcript
     tokens: TokenCounts = msgspec.field(default_factory=TokenCounts)
     last_sent_context: EnvironmentContext | None = None
-    """The surroundings of the last turn, which later turns are compared with. None until one has run."""
+    """Environment of the last turn, which later turns are compared with; None until one has run."""
     goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
     heads: dict[str, ConversationHead] = msgspec.field(default_factory=dict)
-    """By model, the instructions and tools that it has been sent since the last compaction."""
+    """Instructions and tools that each model was sent since the last compaction, by model."""
     told_mode: str | None = None
-    """What the model was told last of a mode; None if the history says nothing of one."""
+    """Mode that the model was told last; None if the history has no message about one."""
     is_restored: bool = False
-    """Whether the history was stored before this session and the model was not asked with it yet."""
+    """Whether the history was stored before this session and no request has used it yet."""
 
     @property
     def history(self) -> ConversationHistory:
@@ -168,7 +168,7 @@ class Services(Struct, frozen=True, kw_only=True):
 
 
 class Turn(Struct, frozen=True):
-    """One turn: what it is called, and what holds while it runs."""
+    """One turn: its identity, and the values that hold while it runs."""
 
     services: Services
     emitter: TurnEmitter
@@ -177,9 +177,9 @@ class Turn(Struct, frozen=True):
 
     @property
     def operation_id(self) -> str:
-        """Return the id of the operation that began it."""
+        """The id of the operation that began the turn."""
         return self.emitter.operation_id
 
     def record(self, *items: ResponseItem) -> None:
-        """Make the items part of the conversation."""
+        """Add the items to the conversation."""
         self.services.state.transcript.record(self.emitter, items)

@@ -1,7 +1,7 @@
-"""The actor: commands go in, events come out, one task runs at a time.
+"""The session as an actor: commands go in, events come out, and one task runs at a time.
 
-Owns the order of commands and the life of the session. What a command means is in `operations`; what can be asked of a
-session from outside is in `handle`. Nothing here knows of the wire.
+Owns the order of commands and the life of the session. The effect of each command is in `operations`; the interface for
+callers is in `handle`. Nothing here knows of the wire.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ log = logging.getLogger(__name__)
 PERFORM: Lazy[Callable[[TurnControl, PendingOperation], Awaitable[None]]] = Lazy(
     lambda: import_module("app_server.core.session.operations").perform
 )
-"""Carries commands out. Loaded with the first one, or while nobody waits: a conversation is opened without it."""
+"""Carries out commands. The module is loaded at the first command or when the process is idle, so a conversation is
+opened without it.
+"""
 
 
 class Session:
-    """One conversation, alive."""
+    """One open conversation."""
 
     def __init__(self, services: Services, close: Callable[[], None]) -> None:
-        """`close` lets the stored file go, once the session has ended."""
+        """`close`: releases the rollout file once the session has ended."""
         self.services, self._close = services, close
         self.queue = OperationQueue(services.sources.new_turn_id)
         self.tasks = TaskRunner(services, self.queue, lambda: self.goal.request_turn())
@@ -59,11 +61,11 @@ class Session:
         return openings.first_items(self.services)
 
     def compacted_again(self, before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
-        """Return the history that a stored compaction left behind. `before` is the history ahead of it."""
+        """Return the history that a stored compaction left. `before`: the history before the compaction."""
         return openings.compacted_again(self.services, before, line)
 
     def begin_with(self, id: str, items: Sequence[ResponseItem]) -> None:
-        """Record the first items of its history, which are stored at once."""
+        """Record the first items of the history, which are stored at once."""
         outbox = self.services.outbox
         self.services.state.transcript.record(OperationEmitter(outbox, id), items)
         outbox.store()
@@ -75,9 +77,9 @@ class Session:
         usage: TokenUsageInfo | None,
         settings: Settings | None = None,
     ) -> None:
-        """Take over the state of a stored conversation; no turn begins for the goal before the user asks for work.
+        """Restore the state of a stored conversation. No turn begins for the goal before the user asks for work.
 
-        `usage`: None to count anew. `settings`: None for those of the configuration.
+        `usage`: None if tokens are counted from the start. `settings`: None if those of the configuration hold.
         """
         state = self.services.state
         state.history.replace(items)
@@ -91,7 +93,7 @@ class Session:
 
     # --- its life
     async def run(self) -> None:
-        """Carry out commands until `Close` or cancellation; what was emitted until then is stored."""
+        """Carry out commands until `Close` or cancellation; events that were emitted until then are stored."""
         services = self.services
         try:
             async with anyio.create_task_group() as group:
@@ -104,7 +106,7 @@ class Session:
         finally:
             self._end()
             self.servers.stop()
-            # Also where the writer was cancelled first: the last words are stored.
+            # The last lines are stored even if the writer was cancelled first.
             services.outbox.store()
             services.outbox.close()
             self._close()

@@ -1,7 +1,7 @@
-"""The MCP servers of one conversation: when they are started, what clients learn of that, and the questions that they
-put to the user: an event goes out, an operation brings the answer.
+"""The MCP servers of one conversation: their start, the events about it, and their elicitations, which are questions to
+the user: an event has the question, a command has the answer.
 
-Without a client that declared support for questions, or where the user wants none, they are declined at once.
+If no client declared support for elicitations, or if the user disabled them, they are declined at once.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class SessionServers:
         self._group: TaskGroup | None = None
 
     def start(self, group: TaskGroup) -> None:
-        """Start those of the configuration, in the task group of the session."""
+        """Start the servers of the configuration, in the task group of the session."""
         self._group = group
         if self.manager.configured:
             self._start(group)
 
     def stop(self) -> None:
-        """Forget the task group, which has ended, and the servers with it."""
+        """Forget the task group, which has ended together with the servers."""
         self._group = None
 
     def reload(self, servers: Mapping[str, McpServerConfig]) -> None:
-        """End the servers and start these. Calls that run fail."""
+        """Stop the servers and start the given ones. Running calls fail."""
         self.manager.reload(servers)
         if self._group is not None:
             self._start(self._group)
@@ -52,14 +52,14 @@ class SessionServers:
         manager, servers = self.manager, self.manager.servers
         await manager.ready()
         if manager.servers is not servers:
-            return  # others were started meanwhile, and are reported when they are ready
+            return  # other servers were started meanwhile; they are reported when they are ready
         self._outbox.emit("", McpServersSettled(tuple(failure.message for failure in manager.failures())))
         for notice in manager.notices():
             self._outbox.emit("", WarningEvent(message=notice))
 
 
 class Elicitations:
-    """Open questions of one session, by server and number."""
+    """The open elicitations of one session, by server and number."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class Elicitations:
         *,
         may_ask: Callable[[], bool],
     ) -> None:
-        """`announce` is given the id of the turn that runs."""
+        """`announce` receives the id of the current turn."""
         self._announce, self._may_ask = announce, may_ask
         self.running_turn: Callable[[], TurnEmitter | None] = lambda: None
-        """Set by the session, which begins turns."""
+        """Returns the current turn. The session sets it, since it begins turns."""
         self._next = 0
         self._open = PendingAnswers[tuple[str, str], ElicitationResult]()
 

@@ -1,6 +1,6 @@
-"""What a session is busy with, and the operations that were submitted and are not carried out yet, in their order.
+"""The current task of a session, and its pending operations, in the order of their submission.
 
-One task at a time; it ends by itself or is interrupted, and says so once.
+One task runs at a time. It ends by itself or is interrupted, and its end is reported once.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from app_server_protocol.structs import Json, replace
 
 
 class PendingOperation(Struct, frozen=True):
-    """One command under its id, and the id of the turn that it begins, if it begins one."""
+    """A submitted command with its id, and the id of the turn that it begins, if it begins one."""
 
     id: str
     command: Command
     turn_id: str
     steered: list[UserWords] = msgspec.field(default_factory=list)
-    """Words that joined the turn before it began."""
+    """Inputs that joined the turn before it began."""
     interrupted: bool = False
-    """Its turn was interrupted while it waited for the end of another, and ends as soon as it would begin."""
+    """Whether the turn was interrupted while it waited for another one; it then ends as soon as it begins."""
     position: int = 0
-    """Its place in the order in which operations were submitted. Those that had to wait keep to it."""
+    """Number in the order in which operations were submitted; a postponed operation keeps it."""
     caller: Caller | None = None
-    """The client that asked for it; None: the session itself."""
+    """Client that submitted the command; None if the session itself did."""
 
     def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
-        """Let words join the turn that it begins, so that they are never late."""
+        """Add input to the turn that this operation begins, so that the input is never late."""
         self.steered.append(words)
 
 
 class SessionTask:
-    """Something that takes time, in a turn. This one is of a turn in which the user said nothing: it only ends."""
+    """Work that takes time, in a turn. This base class is for a turn without input of the user, which only ends."""
 
     kind = TurnKind.REGULAR
     takes_words = False
-    """Whether the user's words join the turn while it runs; else they begin one of their own afterwards."""
+    """Whether the user's input joins the turn while it runs; otherwise it begins a turn of its own afterwards."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
 
     async def run(self, active: ActiveTask) -> str | None:
-        """Do the work; return the last thing the assistant said. What it raises makes the turn a failed one."""
+        """Do the work, and return the assistant's last message. An exception makes the turn a failed one."""
         return None
 
     def interrupted(self) -> None:
-        """Emit last words, after everything of the task has ended; says nothing of the interruption itself."""
+        """Emit the last items of the task after everything in it has ended, but not the interruption itself."""
 
 
 class ActiveTask(Struct, kw_only=True):
-    """The task under way."""
+    """The current task."""
 
     task: SessionTask
     takes_words: bool
@@ -75,19 +75,19 @@ class ActiveTask(Struct, kw_only=True):
     reason: TurnAbortReason = TurnAbortReason.INTERRUPTED
     ending: bool = False
     postponed: list[PendingOperation] = msgspec.field(default_factory=list)
-    """Operations that wait for the task's end."""
+    """Operations that wait for the end of the task."""
     taken: list[UserWords] = msgspec.field(default_factory=list)
-    """Words that joined the task and reached it."""
+    """Inputs that joined the task and reached it."""
     _joined: list[tuple[UserWords, PendingOperation | None]] = msgspec.field(default_factory=list)
     _beside: list[tuple[Callable[[], Coroutine[None, None, None]], PendingOperation]] = msgspec.field(
         default_factory=list
     )
-    """Work that waits for the turn's begin, with its operation."""
+    """Work that waits for the start of the turn, with its operation."""
     _group: TaskGroup | None = None
     _running_beside: int = 0
 
     async def run(self) -> str | None:
-        """Run the task, and the work beside it, which ends before this does, or with its cancellation."""
+        """Run the task and the work beside it. That work ends before this call does, or is cancelled with it."""
         failure: Exception | None = None
         last_message = None
         self.emitter.when_started = self._begin_beside
@@ -96,20 +96,20 @@ class ActiveTask(Struct, kw_only=True):
                 try:
                     last_message = await self.task.run(self)
                 except Exception as error:
-                    failure = error  # what runs beside does not end because of it
+                    failure = error  # the work beside the task does not end because of it
                 if not self._running_beside:
                     self._group = (
                         None  # an empty group lets others run as it ends, and waits for nothing they begin
                     )
         finally:
-            self._group = None  # a turn that was interrupted may begin after this, for the record only
+            self._group = None  # an interrupted turn may begin after this, but only for the record
         if failure is not None:
             raise failure
         return last_message
 
     def run_beside(self, work: Callable[[], Coroutine[None, None, None]], pending: PendingOperation) -> None:
-        """Begin work that belongs to the turn, which does not end before it, once the turn has begun. If it never does,
-        the operation is postponed.
+        """Begin work that belongs to the turn once the turn has begun; the turn does not end before this work. If the
+        turn never begins, the operation is postponed.
         """
         self._beside.append((work, pending))
         if self.emitter.has_started:
@@ -129,7 +129,7 @@ class ActiveTask(Struct, kw_only=True):
             self._running_beside -= 1
 
     def take_postponed(self) -> list[PendingOperation]:
-        """Return the operations that waited for the task's end, or for the begin of a turn that never began."""
+        """Return the operations that waited for the end of the task, or for the start of a turn that never began."""
         return [*self.postponed, *(pending for _, pending in self._beside)]
 
     @property
@@ -145,15 +145,15 @@ class ActiveTask(Struct, kw_only=True):
         return self.emitter.turn_id
 
     def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
-        """Let words join the turn, ahead of its next request to the model. They are promised to it, with all that was
-        said before them, unless there is an operation that begins a turn with them if they come too late.
+        """Add input to the turn, before its next request to the model. The turn must answer it, and all input before
+        it, unless `late` is given: an operation that begins a turn with the input if it comes too late.
         """
         if late is None:
             self._joined = [(said, None) for said, _ in self._joined]
         self._joined.append((words, late))
 
     def take_input(self) -> list[UserWords]:
-        """Return the words that joined since the last call."""
+        """Return the inputs that joined since the last call."""
         words = [words for words, _ in self._joined]
         self._joined.clear()
         self.taken += words
@@ -161,18 +161,18 @@ class ActiveTask(Struct, kw_only=True):
 
     @property
     def has_words(self) -> bool:
-        """Whether words joined since the last call of `take_input`."""
+        """Whether input joined since the last call of `take_input`."""
         return bool(self._joined)
 
     def has_steered(self) -> bool:
-        """Return whether words wait that are promised to this turn. Where none do, it ends now and takes no more."""
+        """Return whether input waits that this turn must answer. If not, the turn ends now and accepts no more."""
         promised = any(late is None for _, late in self._joined)
         if not promised:
             self.takes_words = False
         return promised
 
     def drain_late(self) -> list[PendingOperation]:
-        """Return the operation that begins a turn with the words that came too late for this one, if there are any."""
+        """Return the operation that begins a turn with the input that came too late for this one, if there is any."""
         late = [(words, operation) for words, operation in self._joined if operation is not None]
         self._joined = [each for each in self._joined if each[1] is None]
         if not late:
@@ -188,7 +188,7 @@ class ActiveTask(Struct, kw_only=True):
 
 
 class OperationQueue:
-    """Many submit, one takes."""
+    """The queue of a session's operations, with many producers and one consumer."""
 
     def __init__(self, new_turn_id: Callable[[], str]) -> None:
         self._new_turn_id = new_turn_id
@@ -197,17 +197,17 @@ class OperationQueue:
         self._some = anyio.Event()
         self.closed = False
         self.performing: PendingOperation | None = None
-        """What was taken and is being carried out."""
+        """Operation that was taken and is being carried out; None if there is none."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[PendingOperation]:
-        """Iterate over what waits; without what is being carried out."""
+        """Iterate over the waiting operations, without the one that is being carried out."""
         return iter(self._waiting)
 
     def accept(self, id: str, command: Command, caller: Caller | None = None) -> PendingOperation:
-        """Give a command its place without adding it: it may be put back later.
+        """Assign a command its position without adding it to the queue: it may be put back later.
 
         Its events carry `id`. Raises CoreError once the queue is closed.
         """
@@ -217,20 +217,20 @@ class OperationQueue:
         return PendingOperation(id, command, self._new_turn_id(), position=self._submissions, caller=caller)
 
     def submit(self, id: str, command: Command, caller: Caller | None = None) -> PendingOperation:
-        """Add a command as the last. Raises CoreError once the queue is closed."""
+        """Add a command at the end. Raises CoreError once the queue is closed."""
         pending = self.accept(id, command, caller)
         self._waiting.append(pending)
         self._some.set()
         return pending
 
     def put_back(self, pending: PendingOperation) -> None:
-        """Let it wait again, ahead of everything that was submitted after it."""
+        """Put an operation back into the queue, before all operations that were submitted after it."""
         later = (n for n, each in enumerate(self._waiting) if each.position > pending.position)
         self._waiting.insert(next(later, len(self._waiting)), pending)
         self._some.set()
 
     async def take(self) -> PendingOperation:
-        """Return the first, once there is one; it is `performing` until `done` is called."""
+        """Wait for the first operation and return it; it is `performing` until `done` is called."""
         while not self._waiting:
             await self._some.wait()
             self._some = anyio.Event()
@@ -251,22 +251,22 @@ class TaskRunner:
     """Runs the tasks of one session in the session's task group."""
 
     def __init__(self, services: Services, queue: OperationQueue, ended: Callable[[], None]) -> None:
-        """`ended` is called after each task, once its end is emitted."""
+        """`ended`: called after each task, once its end is emitted."""
         self.services, self._queue, self._task_ended = services, queue, ended
         self._group: TaskGroup | None = None
         self.active: ActiveTask | None = None
 
     def use(self, group: TaskGroup) -> None:
-        """Take the task group of the session, before the first task."""
+        """Set the task group of the session, before the first task."""
         self._group = group
 
     def started_turn(self) -> TurnEmitter | None:
-        """Return the turn that runs and whose begin was emitted."""
+        """Return the current turn if its start was emitted; None otherwise."""
         active = self.active
         return active.emitter if active is not None and active.emitter.has_started else None
 
     def turn(self, pending: PendingOperation, output_schema: Json = None) -> Turn:
-        """Make the turn that the operation begins, for the client that asked, with the settings of the moment."""
+        """Create the turn that the operation begins, for its client, with the present settings."""
         services = self.services
         services.commands.caller.use(pending.caller)
         emitter = TurnEmitter(services.outbox, pending.id, pending.turn_id, services.sources.wall_clock)
@@ -277,7 +277,7 @@ class TaskRunner:
         task: SessionTask,
         steered: Sequence[UserWords] = (),
     ) -> None:
-        """Begin a task; one that runs is ended first, as replaced. `steered`: words that joined it already."""
+        """Begin a task, after ending the current one as replaced. `steered`: inputs that already joined it."""
         await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
         active = self.active = ActiveTask(task=task, takes_words=task.takes_words)
@@ -286,14 +286,14 @@ class TaskRunner:
         self._group.start_soon(self._run, active, name=f"task {task.turn.operation_id}")
 
     async def interrupt(self, reason: TurnAbortReason = TurnAbortReason.INTERRUPTED) -> None:
-        """End the running task, if there is one; returns once it has ended."""
+        """End the current task, if there is one, and wait until it has ended."""
         if active := self.active:
             active.interrupt(reason)
             await active.ended.wait()
 
     async def interrupt_turn(self, turn_id: str) -> None:
-        """End this turn; nothing happens if it has ended. One that waits for the end of another ends after that, since
-        a conversation tells of one turn at a time.
+        """End this turn; nothing happens if it has ended. A turn that waits for the end of another one ends after that
+        one, since a conversation reports one turn at a time.
         """
         active = self.active
         if active is None:
@@ -306,13 +306,13 @@ class TaskRunner:
         ]
 
     def interrupt_waiting(self, pending: PendingOperation) -> None:
-        """Tell of a turn that was accepted and never begins: it began and was interrupted."""
+        """Emit the start and the interruption of a turn that was accepted and never begins."""
         emitter = self.turn(pending).emitter
         emitter.turn_started(TurnKind.REGULAR, None)
         emitter.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
 
     def in_background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
-        """Work for which no operation waits, and whose failure ends nothing."""
+        """Run work that no operation waits for, and whose failure ends nothing."""
 
         async def guarded() -> None:
             try:
@@ -332,7 +332,7 @@ class TaskRunner:
                 outcome = await _outcome(active)
                 completed = True
         finally:
-            # No await from here on: nothing may come between the task's end and the event that reports it.
+            # There is no await from here on: no event may come between the task's end and the event that reports it.
             waiting = active.take_postponed()
             if completed:
                 waiting += active.drain_late()
@@ -341,13 +341,13 @@ class TaskRunner:
             else:
                 active.task.interrupted()
                 if active.has_words and not active.emitter.has_started:
-                    active.emitter.turn_started(active.kind, None)  # the words that joined it are shown in it
+                    active.emitter.turn_started(active.kind, None)  # the joined input is shown in it
                 _keep_words(active)
                 self._cut(active)
             for pending in waiting:
                 self._queue.put_back(pending)
             self.active = None
-            outbox.store()  # who waits for the end emits only after the event of it
+            outbox.store()  # a waiter for the end must emit only after the event of it
             active.ended.set()
         self._task_ended()
         self.in_background(outbox.flush, name="flush")
@@ -362,7 +362,7 @@ class TaskRunner:
 
 
 def _keep_words(active: ActiveTask) -> None:
-    """Record and show words that joined the turn and came too late for it: the next request carries them."""
+    """Record and show input that joined the turn too late for it: the next request has it."""
     turn, emitter = active.task.turn, active.emitter
     for words in active.take_input():
         turn.services.state.transcript.record(emitter, words.messages())
@@ -381,7 +381,7 @@ def _complete(active: ActiveTask, outcome: str | TurnError | None) -> None:
 
 
 async def _outcome(active: ActiveTask) -> str | TurnError | None:
-    """Run the task; return the last thing the assistant said, or why the turn failed."""
+    """Run the task, and return the assistant's last message, or the error if the turn failed."""
     try:
         return await active.run()
     except* CoreError as core_errors:

@@ -1,8 +1,8 @@
-"""What is asked of a session's turns from outside: begin one, join the one that runs, end one; and of its goal, which
-clients set and clear, and for which turns begin.
+"""The interface to a session's turns: begin a turn, join the current one, end one; and to its goal, which clients set
+and clear, and for which turns begin.
 
-Whether words join a turn is decided here, for all APIs by one rule, when they are submitted: with nothing to wait for
-in between, and with what is to be carried out before them taken into account.
+This module decides whether input joins a turn, by one rule for all APIs. It decides at submission, without an await in
+between, and accounts for the commands that are carried out before the input.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from app_server_protocol.structs import replace
 
 
 class TurnControl:
-    """The turn that runs, and those that were requested and have not begun."""
+    """The current turn, and the turns that were requested and have not begun."""
 
     def __init__(self, queue: OperationQueue, tasks: TaskRunner) -> None:
         self._queue, self.tasks = queue, tasks
 
     @property
     def current_id(self) -> str | None:
-        """Return the turn that runs, or the first that was requested and has not begun."""
+        """The id of the current turn, or else of the first that was requested and has not begun; None if there is
+        neither.
+        """
         active = self.tasks.active
         if active is not None and not active.ending:
             return active.turn_id
@@ -34,14 +36,14 @@ class TurnControl:
 
     @property
     def any_to_come(self) -> bool:
-        """Whether a turn was requested that has not begun."""
+        """Whether a turn was requested and has not begun."""
         return bool(self._turns_to_come())
 
     def start(self, id: str, request: commands.StartTurn, caller: Caller | None = None) -> str:
-        """Begin a turn for this client, or join the last that takes words, so that none overtake others; returns the
-        turn's id.
+        """Begin a turn for this client, or join the last turn that accepts input, so that no input overtakes another;
+        return the turn's id.
 
-        Raises TurnNotSteerable if the client is to be told the turn of its words and one runs that takes none.
+        Raises TurnNotSteerable if the client wants the id of its input's turn and the current turn accepts no input.
         """
         words, named = request.words, request.wishes.names_turn
         joinable = self._joinable(named=named)
@@ -55,7 +57,9 @@ class TurnControl:
         return turn.turn_id
 
     def steer(self, expected_turn_id: str, words: UserWords) -> str:
-        """Add words to the turn that runs, which the client names. Raises CoreErrors of `commands`."""
+        """Add input to the current turn, which the client names. Raises NoActiveTurn, OtherTurnActive and
+        TurnNotSteerable.
+        """
         joinable = self._joinable(named=True)
         if not joinable:
             raise commands.NoActiveTurn("no active turn to steer")
@@ -67,7 +71,9 @@ class TurnControl:
         return found
 
     def interrupt(self, id: str, turn_id: str | None) -> None:
-        """End the turn that runs or one that is to come; None or "" for whichever is first. Does not wait for it."""
+        """End the current turn or a requested one, without waiting for that; None or "" selects the first of them.
+        Raises NoActiveTurn and OtherTurnActive.
+        """
         current = self.current_id
         if not turn_id or (turn_id != current and all(each.turn_id != turn_id for each in self._to_come())):
             if current is None:
@@ -87,12 +93,14 @@ class TurnControl:
         ]
 
     def _turns_to_come(self) -> list[PendingOperation]:
-        """Return what begins a turn, without what was interrupted while it waited."""
+        """Return the pending operations that begin a turn, without those that were interrupted while they waited."""
         to_come = (pending for pending in self._to_come() if not pending.interrupted)
         return [pending for pending in to_come if isinstance(pending.command, commands.BEGINS_TURN)]
 
     def _joinable(self, *, named: bool) -> list[ActiveTask | PendingOperation]:
-        """Return the turns that take words now, in their order: those that nothing ends before words said now."""
+        """Return the turns that accept input now, in their order: those that no pending operation ends before the
+        input.
+        """
         active = self.tasks.active
         turns: list[ActiveTask | PendingOperation] = []
         if active is not None and not active.ending:
@@ -103,7 +111,7 @@ class TurnControl:
         for pending in self._to_come():
             match pending.command:
                 case _ if pending.interrupted:
-                    pass  # it was interrupted before these words were said
+                    pass  # it was interrupted before this input
                 case commands.StartTurn():
                     turns.append(pending)
                 case commands.Compact() | commands.Review() if named:
@@ -121,7 +129,7 @@ class TurnControl:
 
 
 class SessionGoal:
-    """Goal that the conversation works for by itself."""
+    """The goal that the conversation works for by itself."""
 
     def __init__(self, queue: OperationQueue, tasks: TaskRunner) -> None:
         self._queue, self._tasks = queue, tasks
@@ -129,26 +137,28 @@ class SessionGoal:
         self._turns, self._watched = 0, True
 
     def watch(self, watched: bool) -> None:
-        """Let turns begin for the goal only while somebody watches; one begins now where it had to wait for that."""
+        """Set whether a client watches the conversation. Turns begin for the goal only then; a waiting one
+        begins now.
+        """
         self._watched = watched
         self.request_turn()
 
     def set(self, change: GoalChange) -> Goal:
-        """Change the goal; where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
+        """Change the goal; if the conversation is idle, a turn begins for it. Raises GoalRefused and NoGoal."""
         goal = self._goals.set(change, int(self._services.sources.wall_clock()))
         self._services.outbox.emit("", GoalUpdated(goal))
         self.request_turn()
         return goal
 
     def clear(self) -> bool:
-        """Remove the goal; False where there was none."""
+        """Remove the goal. Return whether there was one."""
         cleared = self._goals.clear()
         if cleared:
             self._services.outbox.emit("", GoalCleared())
         return cleared
 
     def request_turn(self) -> None:
-        """Ask for a turn where nothing runs; it begins once everything that was submitted before is done."""
+        """Request a turn for the goal if the conversation is idle; it begins after all operations submitted before."""
         if self._watched and self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
             self._turns += 1
             self._queue.submit(f"{GOAL_OPERATION}{self._turns}", commands.ContinueGoal())

@@ -1,8 +1,8 @@
-"""Undo: the snapshots of a turn, of the working tree ahead of its first call and at its end; and taking back what the
-last turn changed, which uses up its snapshot.
+"""Undo: a turn takes snapshots of the working tree before its first call and at its end; an undo reverts the changes of
+the last turn, which uses up its snapshot.
 
-A turn that calls no tool takes none, nor does one that may write nothing: under a read-only policy only what the user
-allows one by one changes files. Tools wait for the first snapshot.
+A turn that calls no tool takes no snapshot. Neither does a turn that may write nothing: under a read-only policy, files
+change only by actions that the user approves one by one. Tools wait for the first snapshot.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _UNDO_TURN: Lazy[Callable[[Git, Path, GhostCommit], Awaitable[Undone]]] = Lazy(
 )
 
 SHORT_ID = 7
-"""Digits of a commit's id that a person is shown."""
+"""Length of a commit id that is shown to a person, in digits."""
 MOST_NAMED = 20
-"""Files that are named in one message."""
+"""Maximum number of files that one message names."""
 
 STARTED = UndoStartedEvent(message="Undo in progress...")
 
 
 class UndoTask(SessionTask):
-    """An undo that the user asked for."""
+    """An undo that the user requested."""
 
     kind = TurnKind.UNDO
 
@@ -91,7 +91,9 @@ class UndoTask(SessionTask):
         return UndoCompletedEvent(success=False, message="No ghost snapshot available to undo.")
 
     async def _busy(self, folder: Path) -> str | None:
-        """Return why nothing may be undone now. The user asked, so snapshots are tried again where one was slow."""
+        """Return the reason why an undo is impossible now; None if it is possible. The user asked for it, so snapshots
+        are tried again even if one was slow.
+        """
         repository = await run_in_thread(find_repository, folder)
         root = folder if repository is None else repository.root
         if self.turn.services.snapshots.try_again(root):
@@ -105,7 +107,7 @@ class UndoTask(SessionTask):
         return next((item.ghost_commit for item in items if isinstance(item, GhostSnapshot)), None)
 
     def _use_up(self, commit: GhostCommit) -> None:
-        """Forget the snapshot, as it was at the turn's begin and at its end."""
+        """Remove the snapshot from the history: its entries from the start and from the end of the turn."""
         history = self.turn.services.state.history
         used = [
             each
@@ -116,7 +118,7 @@ class UndoTask(SessionTask):
 
 
 def refuse_undo(services: Services, operation_id: str) -> None:
-    """Tell the client that nothing is undone while something else runs in the conversation."""
+    """Report to the client that there is no undo while the conversation is busy."""
     emitter = OperationEmitter(services.outbox, operation_id)
     emitter.emit(STARTED)
     message = "Nothing was undone: a turn runs. Undo again when it has ended."
@@ -145,7 +147,7 @@ FEATURE = "ghost_commit"
 
 
 class TurnSnapshot:
-    """One turn's."""
+    """The snapshots of one turn."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
@@ -158,8 +160,9 @@ class TurnSnapshot:
         self._recorded = False
 
     async def begin(self) -> None:
-        """Tell the client at once where no turn can be undone, because there is no repository. A conversation looks
-        once ahead of the model's answer; its later turns do not wait for that: they look before their first call.
+        """Warn the client at once if no turn can be undone, because there is no repository. A conversation looks for
+        the repository once before the model's answer. Its later turns do not wait for that: they look before their
+        first call.
         """
         looked, shown_once = f"repository of {self._folder()}", self._turn.services.commands.shown_once
         if looked not in shown_once:
@@ -178,13 +181,15 @@ class TurnSnapshot:
                 self._asked = True
 
     def record_taken(self) -> None:
-        """Put the snapshot into the history, once, if there is one."""
+        """Add the snapshot to the history, once, if there is one."""
         if self._taken is not None and not self._recorded:
             self._recorded = True
             self._turn.record(GhostSnapshot(ghost_commit=self._taken.commit))
 
     async def finish(self) -> None:
-        """Take the second snapshot, and put the first into the history again, with what the turn left."""
+        """Take the second snapshot, and record the first in the history again, with the state at the turn's
+        end added.
+        """
         self.record_taken()
         if self._taken is not None:
             done = await self._turn.services.snapshots.finish(self._taken, self._turn.services.sources.now())
@@ -192,7 +197,7 @@ class TurnSnapshot:
                 self._turn.record(GhostSnapshot(ghost_commit=done))
 
     def ahead_of_calls(self) -> Transcript:
-        """Return a transcript that has the snapshot before any call: also where a reply broke off and its calls are
+        """Return a transcript that records the snapshot before any call, even if a reply broke off and its calls are
         kept for the next attempt.
         """
         return _SnapshotFirst(self._turn.services.state.transcript, self)
@@ -217,7 +222,7 @@ class TurnSnapshot:
         return Path(self._turn.services.commands.roots.real(self._turn.settings.cwd))
 
     def _tell(self, outcome: SnapshotUnavailable) -> None:
-        # One word on it is enough for a conversation.
+        # One notice is enough for a conversation.
         message, shown_once = outcome.message, self._turn.services.commands.shown_once
         if message not in shown_once:
             shown_once.add(message)

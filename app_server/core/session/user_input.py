@@ -1,9 +1,11 @@
-"""What a client gives to a turn, made fit for the model. Its inputs become a message: texts and images, local images
-read and encoded; and what they bring along: the text of a skill, the place of what is mentioned. The JSON Schema that
-the final answer is to follow is checked to be one, since some providers pass over what is none.
+"""Converts a client's input of a turn for the model, and checks the JSON Schema of the final answer.
 
-Only a skill that is listed for the working directory and switched on is read: a client that names any other file gets a
-warning, and the model is sent nothing of it. Answers are not held against their schema: it decides how long that takes.
+The input becomes a message: texts and images, with local images read and encoded. Attachments of the input are added:
+the text of a skill, the location of a mentioned file. The schema is checked here since some providers ignore an invalid
+one. Answers are not validated against their schema, because the schema decides how long that takes.
+
+A skill is read only if it is listed for the working directory and enabled. If a client names any other file, it gets a
+warning, and the model is sent nothing of the file.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ log = logging.getLogger(__name__)
 
 MOST_ATTACHED = 100
 MOST_CHARACTERS = 1 << 20
-"""Of all that one input brings along."""
+"""Maximum size of all attachments of one input, in characters."""
 
 
 async def user_words(
@@ -60,10 +62,10 @@ async def user_words(
     skill_folders: Sequence[str] = (),
     may_read: Callable[[], MayRead] = lambda: reads_all,
 ) -> UserWords:
-    """Convert the inputs into a message with what they bring along, and keep the client's originals and message id.
+    """Convert the inputs into a message with its attachments, and keep the client's originals and message id.
 
-    An image that cannot be read is described in its place. `checks_pictures` False: as with codex 0.58 those that the
-    client encoded are not read, and checksums of files do not count. `may_read` says which skills of the project may be
+    An image that cannot be read is replaced by a description. `checks_pictures` False: as in codex 0.58, encoded images
+    of the client are not read, and checksums of files are ignored. `may_read` says which skills of the project may be
     read for the model; a picture that the client names is read with the rights of the user.
     """
     parts = [item for item in inputs if not isinstance(item, SkillInput | MentionInput)]
@@ -91,7 +93,7 @@ async def _part(item: TextInput | ImageInput | LocalImageInput, *, checked: bool
 
 
 async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage | InputText:
-    """Return what `read` makes of the source, or why it is nothing."""
+    """Return the image that `read` makes of the source, or the reason why there is none."""
     try:
         return InputImage(image_url=await run_in_thread(read, source, abandon_on_cancel=True))
     except (OSError, ImageUnreadable) as error:
@@ -101,8 +103,9 @@ async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage |
 
 
 def image_data_url(path: Path, *, checksums: bool = True) -> str:
-    """Read a file that the user named. `checksums` False: those of a PNG may be wrong. Blocks: call it in a thread.
-    Raises ImageUnreadable or OSError."""
+    """Read a file that the user named. `checksums` False: a PNG may have wrong checksums. Blocks: call it in a thread.
+    Raises ImageUnreadable or OSError.
+    """
     try:
         data = read_named(path.absolute(), MAX_IMAGE_BYTES)
     except TooLarge:
@@ -140,7 +143,7 @@ async def _with_attachments(
             left -= len(text)
             attached.append(user_text(text))
     if not words.message.content and not attached:
-        # The model is asked all the same, and some providers refuse a request in which nothing is said.
+        # The request is sent in any case, and some providers refuse one without text.
         words = replace(words, message=user_text(f"({' '.join(notices)})"))
     return replace(words, attached=tuple(attached), notices=tuple(notices))
 
@@ -154,19 +157,19 @@ def _distinct(items: Sequence[SentInput]) -> list[SkillInput | MentionInput]:
 
 
 LONGEST_SCHEMA = 1 << 18
-"""Bytes of a schema that is looked at. A longer one is for the provider to judge."""
+"""Maximum size of a schema that is checked, in bytes. The provider validates a longer one."""
 MAX_QUOTED = 200
 
 _JSONSCHEMA: Lazy[Any] = Lazy(lambda: import_module("jsonschema"))
-"""Takes a while to import."""
+"""The module `jsonschema`, loaded on first use because its import is slow."""
 
 
 class NotASchema(CoreError):
-    """The turn is not begun: what its answer should follow is no JSON Schema."""
+    """The turn does not begin: the schema of its answer is no JSON Schema."""
 
 
 async def check_schema(schema: Json) -> None:
-    """Raise NotASchema with the place of what is wrong, and CoreError where it cannot be checked now."""
+    """Raise NotASchema with the location of the error, and CoreError if the schema cannot be checked now."""
     try:
         problem = await run_in_thread(schema_problem, schema, abandon_on_cancel=True)
     except OSError as error:
@@ -177,8 +180,8 @@ async def check_schema(schema: Json) -> None:
 
 
 def schema_problem(schema: Json) -> str | None:
-    """Return what is wrong with a schema; None where it is one, or cannot be judged here. Nothing that it refers to is
-    fetched. Slow: use a thread.
+    """Return the error in a schema; None if it is valid, or cannot be checked here. References are not fetched. Slow:
+    use a thread.
     """
     library = _JSONSCHEMA.get()
     if not isinstance(schema, dict):
@@ -193,5 +196,5 @@ def schema_problem(schema: Json) -> str | None:
         message = error.message
         return f"{error.json_path}: {message if len(message) <= MAX_QUOTED else message[:MAX_QUOTED] + '…'}"
     except (RecursionError, ValueError):
-        return None  # nested too deeply, or no text: also for the provider to judge
+        return None  # nested too deeply, or not text: the provider validates this one, too
     return None

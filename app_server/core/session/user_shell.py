@@ -1,7 +1,7 @@
-"""A command that the user typed: run in their shell, as a turn of its own or within the turn that runs.
+"""A command that the user typed: it runs in their shell, as a turn of its own or within the current turn.
 
-They are not asked whether it may run. A command of the conversation API runs under the turn's sandbox; where that stops
-it, the turn's policy says whether the user is asked to let it run without one. A command of an API that gives it the
+The user needs to approve nothing. A command of the conversation API runs under the turn's sandbox; if the sandbox stops
+it, the turn's policy decides whether the user is asked to run it without one. A command of an API that gives it the
 user's own rights runs without the sandbox, and the model is sent its output.
 """
 
@@ -37,14 +37,14 @@ class UserShellTask(SessionTask):
         return None
 
     async def _run_confined(self) -> None:
-        """Run the command in the sandbox. Nothing of it enters the history."""
+        """Run the command in the sandbox. Nothing of it is recorded in the history."""
         try:
             await run_command(self._command(), tool_turn_of(self.turn, shape_of(self.turn)))
         except ToolFailure:
-            pass  # its end event has informed the user
+            pass  # the user was informed by its end event
 
     async def run_with_users_rights(self) -> None:
-        """Run the command without the sandbox, as an item of the turn; then record what it printed in the history."""
+        """Run the command without the sandbox, as an item of the turn, and record its output in the history."""
         tool_turn, command = tool_turn_of(self.turn, shape_of(self.turn)), self._command()
 
         async def execute(spec: CommandSpec) -> ExecResult:
@@ -73,8 +73,8 @@ class UserShellTask(SessionTask):
 
 
 def note(command: str, outcome: str) -> MessageItem:
-    """Return what the model is sent about the command. The tags are those of codex 0.58, which knows by them
-    that the user did not write this.
+    """Return the message about the command for the model. The tags are those of codex 0.58, which identifies by them a
+    message that the user did not write.
     """
     body = f"<command>\n{command}\n</command>\n<result>\n{outcome}\n</result>"
     return user_text(f"{USER_SHELL_HEAD}\n{body}\n</user_shell_command>")

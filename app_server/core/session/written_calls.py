@@ -1,7 +1,7 @@
-"""Notice of a model that writes its calls as text, where nothing reads them: said once in the conversation.
+"""Notice about a model that writes its calls as text which no parser reads: sent once in the conversation.
 
-Local servers without a parser for a model's calls are known, and their texts are read as calls. At other providers, and
-over APIs that have no such reading, the text stays the answer, and nothing was done: the user is told why.
+Local servers without a parser for a model's calls are known, and their texts are parsed as calls. At other providers,
+and over APIs without such a parser, the text stays the answer, and no tool ran: the notice tells the user why.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _TEXT_CALLS = Lazy(lambda: import_module("app_server.core.model.text_calls"))
 
 
 def warn_of_written_call(turn: Turn, answer: Sequence[ResponseItem], tools: Sequence[ToolSpec]) -> None:
-    """Tell the clients once if the text of an answer without calls is a call of an offered tool."""
+    """Send a notice once if the text of an answer without calls is a call of an offered tool."""
     shown, text = turn.services.commands.shown_once, last_assistant_text(answer)
     if text is None or NOTICE in shown or not _may_be_call(text):
         return
     provider = turn.services.model.client().provider
     reads_them = quirks_of(provider, turn.settings.model).text_calls and provider.wire_api is WireApi.CHAT
     if reads_them:
-        return  # the reader has found that this is none
+        return  # the reader has found that this is no call
     before = [item for item in turn.services.state.history.items if item not in answer]
     if _TEXT_CALLS.get().is_written_call(text, tools, before):
         shown.add(NOTICE)
@@ -42,7 +42,7 @@ def warn_of_written_call(turn: Turn, answer: Sequence[ResponseItem], tools: Sequ
 
 
 def _may_be_call(text: str) -> bool:
-    """Return whether a text, or what follows its first line, begins as a call may. Most texts do not."""
+    """Return whether a text, or the text after its first line, begins like a call. Most texts do not."""
     start = text.lstrip()
     _, _, rest = start.partition("\n")
     return any(each.lstrip()[:1] in ("<", "[", "{", "`") for each in (start, rest[:1000]) if each.strip())
