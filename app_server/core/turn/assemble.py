@@ -1,11 +1,12 @@
-"""A reply of the model while it streams: model events become items with deltas. Does no I/O.
+"""Assembles a reply of the model while it streams: model events become items with deltas. Does no I/O.
 
-One item is written at a time. It starts when the provider adds it, or with its first delta, or else when it is done;
-it keeps the id that it started with.
+One item is written at a time. It starts when the provider adds it, or with its first delta, or else when it is done; it
+keeps the id that it started with.
 
 In plan mode each plan that a message proposes is an item of its own. A plan stands between `<proposed_plan>` and
-`</proposed_plan>`, tags on lines of their own. Text is handed on as soon as it cannot be the begin of a tag. What the
-message says begins an item with its first letter, so that a message which is nothing but a plan has none.
+`</proposed_plan>`, tags on lines of their own. Text is emitted as soon as it cannot be the start of a tag. The item of
+the message begins with the first character of its text that is not blank, so a message with nothing but a plan has no
+item.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Visible = (
 
 
 class ReplyAssembler:
-    """For one attempt; `emitter` None: nothing is shown."""
+    """Assembles the reply of one attempt. `emitter`: None if nothing is shown."""
 
     def __init__(
         self,
@@ -52,17 +53,17 @@ class ReplyAssembler:
         self._emitter, self._new_id = emitter, new_id
         self._raw_reasoning, self._show_messages = raw_reasoning, show_messages
         self._id: str | None = None
-        """The item that is being written."""
+        """Id of the item that is being written; None if there is none."""
         self._pieces: list[str] = []
-        """Its deltas, for an item that is cut."""
+        """Deltas of the item, for an item that is cut."""
         self._raw_pieces: list[str] = []
-        """Those of raw reasoning."""
+        """Deltas of its raw reasoning."""
         self._plans = plans
         self._message: PlanMessage | None = None
-        """The message that is being written, where plans are looked for."""
+        """The message that is being written; None if there is none, or if plans are not looked for."""
 
     def text_delta(self, delta: str) -> None:
-        """Show a piece of text: the hot path, one event a piece."""
+        """Emit a piece of text. This is the hot path: one event per piece."""
         if self._emitter is None or not self._show_messages:
             return
         if self._plans:
@@ -101,7 +102,7 @@ class ReplyAssembler:
                 self._emitter.emit(ReasoningTextDelta(id, index, event.delta, self._raw_reasoning))
 
     def _plan_message(self, item: AgentMessage | None = None) -> PlanMessage:
-        """Return the message that is being written, begun where the provider announced none."""
+        """Return the message that is being written. Begin it if the provider announced none."""
         assert self._emitter is not None
         if self._message is None:
             empty = AgentMessage(self._new_id(), ()) if item is None else replace(item, content=())
@@ -109,7 +110,7 @@ class ReplyAssembler:
         return self._message
 
     def _reasoning(self) -> str:
-        """Return the id of the item that is being written, begun where the provider announced none."""
+        """Return the id of the reasoning item that is being written. Begin it if the provider announced none."""
         if self._id is None:
             self._begin(Reasoning(self._new_id(), (), show_content=self._raw_reasoning), announced=False)
         assert self._id is not None
@@ -169,18 +170,18 @@ class PlanEdge(Enum):
 
 
 Piece = str | PlanEdge
-"""Text, or where a plan begins or ends in it."""
+"""A piece of text, or the start or end of a plan within it."""
 
 
 class PlanFinder:
-    """Reads one message, piece by piece."""
+    """Finds the plans in one message, which is fed piece by piece."""
 
     def __init__(self) -> None:
         self._inside = False
         self._line = ""
-        """The current line, as long as it may become a tag."""
+        """The current line, as long as it may still become a tag."""
         self._decided = False
-        """Whether the current line is no tag, so that its rest is handed on at once."""
+        """Whether the current line is known to be no tag, so that its rest is emitted at once."""
 
     def feed(self, text: str) -> Iterator[Piece]:
         while text:
@@ -188,7 +189,7 @@ class PlanFinder:
             yield from self._part_of_line(line, ends=bool(newline))
 
     def finish(self) -> Iterator[Piece]:
-        """End the last line and a plan that is open, at the end of the message."""
+        """End the last line and an open plan, at the end of the message."""
         rest, self._line = self._line, ""
         if rest.strip() == self._tag:
             yield self._turn()
@@ -235,11 +236,13 @@ class PlanMessage:
         self._finder = PlanFinder()
         self._streamed = False
         self._waiting = ""
-        """Blank text before the first letter."""
+        """Blank text before the first character that is not blank."""
         self._deltas: list[str] | None = None
-        """The text so far; None until the item has begun."""
+        """Deltas so far; None until the item has begun."""
         self._plan: tuple[str, list[str]] | None = None
-        """The plan that goes on: its id and text. Its item ends with the message, or where another one begins."""
+        """Id and text of the open plan; None if none is open. Its item ends with the message, or when another plan
+        begins.
+        """
         self._in_plan = False
 
     def text_delta(self, delta: str) -> None:
@@ -247,7 +250,7 @@ class PlanMessage:
         self._take(self._finder.feed(delta), shown=True)
 
     def complete(self, message: AgentMessage) -> None:
-        """Take the whole message; what was not streamed is shown now."""
+        """Handle the complete message; the part that was not streamed is emitted now."""
         if not self._streamed:
             self._take(self._finder.feed(message.text), shown=False)
         self._take(self._finder.finish(), shown=self._streamed)

@@ -1,7 +1,7 @@
-"""What one turn emits: its begin and end, and its items, each of which it brings to an end exactly once.
+"""Emits the events of one turn: its start and end, and its items. Each item ends exactly once.
 
-The emitter knows which items are open. When an attempt is made anew or the turn ends, those that did not end by
-themselves are completed as cut, with what they had.
+The emitter knows which items are open. When an attempt is retried or the turn ends, open items are completed as cut,
+with their content so far.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StartedItem(Struct, frozen=True):
     item: items.Item
     started_ms: int
     partial: Callable[[], items.Item] | None
-    """The item with what it has so far; None: it is as it was when it started."""
+    """Returns the item with its content so far; None if the item has not changed since it started."""
 
     def cut(self, now_ms: int) -> items.Item:
         item = self.partial() if self.partial is not None else self.item
@@ -49,7 +49,7 @@ class StartedItem(Struct, frozen=True):
 
 
 class OperationEmitter(Struct, frozen=True):
-    """For an operation that begins no turn, and for what happens outside of operations (id "")."""
+    """Emits the events of an operation that begins no turn, and events outside of operations (id "")."""
 
     outbox: EventSink
     operation_id: str
@@ -59,7 +59,7 @@ class OperationEmitter(Struct, frozen=True):
 
 
 class TurnEmitter:
-    """For one turn, from the operation that begins it to its end."""
+    """Emits the events of one turn, from the operation that begins it to its end."""
 
     def __init__(self, outbox: EventSink, operation_id: str, turn_id: str, now: Callable[[], float]) -> None:
         self._outbox, self.operation_id, self.turn_id, self._now = outbox, operation_id, turn_id, now
@@ -67,9 +67,9 @@ class TurnEmitter:
         self._started_at: float | None = None
         self._plans = 0
         self._rerouted: set[str] = set()
-        """Models that answered in place of the one that was asked for."""
+        """Models that answered instead of the requested one."""
         self.when_started: Callable[[], None] = lambda: None
-        """Is called once the turn's begin was emitted."""
+        """Called once the start of the turn was emitted."""
 
     @property
     def has_started(self) -> bool:
@@ -77,11 +77,11 @@ class TurnEmitter:
 
     # --- the turn
     def emit(self, event: events.EngineEvent, *, wake: bool = True) -> None:
-        """Emit an event. `wake` False: it is stored and sent with the next one."""
+        """Emit an event. `wake` False: the event is stored and sent together with the next one."""
         self._outbox.emit(self.operation_id, event, turn_id=self.turn_id, wake=wake)
 
     def emit_under(self, turn_id: str, event: events.EngineEvent) -> None:
-        """Emit an event of an item that began in the turn `turn_id` and goes on in this one."""
+        """Emit an event of an item that began in the turn `turn_id` and continues in this one."""
         self._outbox.emit(self.operation_id, event, turn_id=turn_id)
 
     def turn_started(self, kind: events.TurnKind, context_window: int | None) -> None:
@@ -90,14 +90,14 @@ class TurnEmitter:
         self.when_started()
 
     def rerouted(self, asked: str, answered: str) -> None:
-        """Emit that another model answers, once for each."""
+        """Emit that another model answers, once for each model."""
         if answered not in self._rerouted:
             self._rerouted.add(answered)
             self.emit(events.ModelRerouted(asked, answered))
             self.emit(WarningEvent(message=f"The provider answered with `{answered}` in place of `{asked}`."))
 
     def late_start_line(self) -> StoredEvent:
-        """Return the turn's begin, for a file in which the turn began without its id."""
+        """Return the line of the turn's start, for a file in which the turn began without its id."""
         started = events.TurnStarted(events.TurnKind.REGULAR, None, self._started_at or self._now())
         line = turn_started_line(self.turn_id, started)
         return replace(line, extra={**line.extra, "late": True})
@@ -110,7 +110,7 @@ class TurnEmitter:
         error: TurnError | None = None,
         reason: TurnAbortReason | None = None,
     ) -> None:
-        """Completes what is open, then ends the turn."""
+        """Complete the open items as cut, then end the turn."""
         for id in list(self._open):
             self.cut(id)
         ended_at = self._now()
@@ -135,7 +135,7 @@ class TurnEmitter:
         own_id: bool = False,
         partial: Callable[[], items.Item] | None = None,
     ) -> None:
-        """Begin an item, open until `complete`; `partial` gives what it has if it is cut before."""
+        """Begin an item, which is open until `complete`. `partial` returns its content so far, if it is cut before."""
         at_ms = self._now_ms()
         self._open[item.id] = StartedItem(item, at_ms, partial)
         self.emit(events.ItemStarted(item, at_ms, announced, own_id))
@@ -144,12 +144,12 @@ class TurnEmitter:
         return item_id in self._open
 
     def update(self, item: items.Item) -> None:
-        """Note without an event what an open item is by now: this is completed if it is cut."""
+        """Replace the stored state of an open item, without an event; this state is completed if the item is cut."""
         open_item = self._open[item.id]
         self._open[item.id] = StartedItem(item, open_item.started_ms, open_item.partial)
 
     def decline(self, item_id: str) -> None:
-        """Cut an item as declined: the user refused it and ended the turn with that."""
+        """Cut an item as declined: the user refused it and thereby ended the turn."""
         open_item = self._open.get(item_id)
         if open_item is not None and isinstance(open_item.item, items.CommandExecution | items.FileChange):
             self.update(replace(open_item.item, status=items.ItemStatus.DECLINED))
@@ -164,33 +164,33 @@ class TurnEmitter:
         self.complete(item, announced=announced)
 
     def cut_text(self) -> None:
-        """Complete what the model was writing with what there is of it: the attempt is made anew."""
+        """Complete the text that the model was writing with its content so far: the attempt is retried."""
         for id, open_item in list(self._open.items()):
             if isinstance(open_item.item, items.AgentMessage | items.Reasoning | items.Plan):
                 self.cut(id)
 
     def new_plan_id(self) -> str:
-        """Return the id of the next plan; a turn has one as a rule."""
+        """Return the id of the next plan; a turn usually has one."""
         self._plans += 1
         return f"{self.turn_id}-plan" if self._plans == 1 else f"{self.turn_id}-plan-{self._plans}"
 
     # --- items that outlive their turn
     def detach(self, item_id: str) -> StartedItem:
-        """Let an item go on after the turn; whoever takes it over completes it by `complete_detached`."""
+        """Let an item continue after the turn; its new owner completes it by `complete_detached`."""
         return self._open.pop(item_id)
 
     def apart(self) -> TurnEmitter:
-        """Return an emitter for items that go on while no turn runs."""
+        """Return an emitter for items that continue while no turn runs."""
         return TurnEmitter(self._outbox, "", self.turn_id, self._now)
 
     def complete_detached(
         self, item: items.Item, begun: BegunItem, turn_id: str, *, cut: bool = False
     ) -> None:
-        """Ends an item of an earlier turn, `turn_id`, during this one."""
+        """End an item of an earlier turn, `turn_id`, during this one."""
         self.emit_under(turn_id, events.ItemCompleted(item, begun.started_ms, self._now_ms(), cut))
 
     def cut(self, id: str) -> None:
-        """Complete an open item that will not come to its end."""
+        """Complete an open item that will not reach its end."""
         open_item, now_ms = self._open.pop(id), self._now_ms()
         self.emit(events.ItemCompleted(open_item.cut(now_ms), open_item.started_ms, now_ms, cut=True))
 
@@ -199,7 +199,7 @@ class TurnEmitter:
 
 
 def turn_error(error: BaseException) -> TurnError:
-    """Describe an error by its text, which is fit for a user, and its class."""
+    """Return the error of a turn: the text of the exception, which is fit for a user, and its class."""
     if isinstance(error, ModelError):
         return TurnError(str(error), error.error_class, error.status, error.details)
     return TurnError(str(error), error.error_class if isinstance(error, CoreError) else ErrorClass.OTHER)

@@ -1,5 +1,5 @@
-"""Entries of the history as the items that clients are shown, and the user's words in both forms: as the client sent
-them, and as a message for the model. Pure.
+"""Converts entries of the history into the items that clients are shown. Holds the user's input in both forms: as the
+client sent it, and as a message for the model. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from app_server_protocol.items import ImageInput, SentInput, TextInput, UserInpu
 def shown_item(
     item: responses.ResponseItem, fallback_id: str, *, show_reasoning: bool
 ) -> AgentMessage | Reasoning | WebSearch | None:
-    """Return a reply's item as clients see it; None for calls and the like, which have items of their own."""
+    """Return a reply's item in the form that clients see; None for calls and the like, which have items of
+    their own.
+    """
     match item:
         case responses.MessageItem(role="assistant"):
             parts = tuple(part.text for part in item.content if isinstance(part, responses.OutputText))
@@ -35,7 +37,7 @@ def shown_item(
 
 
 def _looked_for(action: responses.WebSearchAction) -> str:
-    """Say in one line what a search is about."""
+    """Return a description of a search in one line."""
     if query := responses.searched_query(action):
         return query
     extra = (action.model_extra or {}) if isinstance(action, responses.OtherAction) else {}
@@ -53,7 +55,7 @@ def _looked_for(action: responses.WebSearchAction) -> str:
 
 
 def user_message(item: responses.MessageItem, id: str) -> UserMessage:
-    """Give the user's own words back as an item."""
+    """Return the user's own message as an item."""
     content: list[UserInput] = []
     for part in item.content:
         match part:
@@ -65,7 +67,7 @@ def user_message(item: responses.MessageItem, id: str) -> UserMessage:
 
 
 def last_assistant_text(items: Sequence[responses.ResponseItem]) -> str | None:
-    """Return the last assistant message with a text; a commentary only where nothing else was said."""
+    """Return the last assistant message with a text; a commentary only if there is no other message."""
     commentary = None
     for item in reversed(items):
         if isinstance(item, responses.MessageItem) and item.role == "assistant":
@@ -79,19 +81,19 @@ def last_assistant_text(items: Sequence[responses.ResponseItem]) -> str | None:
 class UserWords(Struct, frozen=True):
     message: responses.MessageItem
     sent: tuple[SentInput, ...] | None = None
-    """None: the message is the engine's own."""
+    """The inputs as the client sent them; None if the message is the engine's own."""
     client_id: str | None = None
     attached: tuple[responses.MessageItem, ...] = ()
-    """Further messages for the model that the words bring along: skills, mentions."""
+    """Further messages for the model that belong to the input: skills, mentions."""
     before: tuple[responses.ResponseItem, ...] = ()
-    """Context for the model to read ahead of the words."""
+    """Context that the model reads before the input."""
     is_shown: bool = True
-    """False: for the model alone."""
+    """Whether clients are shown the input; otherwise it is only for the model."""
     notices: tuple[str, ...] = ()
-    """What the client has to know about what it sent."""
+    """Warnings for the client about its input."""
 
     def messages(self) -> tuple[responses.ResponseItem, ...]:
-        """Return the items in the order of the history. There may be no words of their own."""
+        """Return the items in the order of the history. The input may have no text of its own."""
         own = (self.message,) if self.message.content else ()
         return (*self.before, *own, *self.attached)
 
@@ -102,4 +104,4 @@ class UserWords(Struct, frozen=True):
 
 
 NO_WORDS = UserWords(responses.MessageItem(role="user", content=()), is_shown=False)
-"""The user lets the model go on."""
+"""Empty input: the user lets the model continue."""

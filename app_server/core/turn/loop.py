@@ -1,13 +1,13 @@
-"""The turn loop on one page: ask the model, run what it calls, ask again, until it asks for nothing.
+"""The turn loop on one page: ask the model, run its calls, ask again, until it calls nothing.
 
-1. The turn starts; the user's words are its first item.
-2. What the user said meanwhile joins the conversation, ahead of the next request.
+1. The turn starts; the user's input is its first item.
+2. Input that arrived meanwhile joins the conversation, before the next request.
 3. One request; its items and the outputs of its calls are recorded in the model's order.
-4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again; also
-   where the compaction failed, which is reported as an error. In turns of APIs that follow turns, an answer ends the
-   turn first, and the next one begins with the compaction.
-5. The turn ends when the model called nothing and no words are promised to this turn. Other words that came during
-   that last reply begin the next turn.
+4. If the context has grown over the limit, the history is compacted, once, and the model is asked again; also if the
+   compaction failed, which is reported as an error. In turns of APIs that follow turns, an answer ends the turn first,
+   and the next one begins with the compaction.
+5. The turn ends when the model called nothing and no input waits that this turn must answer. Other input that came
+   during that last reply begins the next turn.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from app_server_protocol.events.notices import ErrorEvent, WarningEvent
 from app_server_protocol.responses import ResponseItem
 
 MOST_PAUSES: Final = 3
-"""Answers of one turn after which a provider is asked on because it paused."""
+"""Maximum number of paused answers in one turn after which the provider is asked to continue."""
 
 
 class ContextStillFull(CoreError):
-    """Compacting did not bring the conversation below its limit."""
+    """A compaction did not bring the conversation below its limit."""
 
     def __init__(self, limit: int, tokens: int | None) -> None:
         super().__init__(
@@ -43,31 +43,32 @@ class ContextStillFull(CoreError):
 
 
 class TurnSteps(Protocol):
-    """Steps of one kind of turn in the loop."""
+    """The steps of one kind of turn in the loop."""
 
     kind: TurnKind
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt: ...
 
     async def prepare(self) -> None:
-        """Find out what the model is offered, before the first request."""
+        """Determine the tools that the model is offered, before the first request."""
         ...
 
     def after_reply(self, answer: Sequence[ResponseItem], *, calls: bool) -> None:
-        """Note a recorded answer. `calls`: it called tools. Does nothing where a kind does not say otherwise."""
+        """Handle a recorded answer; the default does nothing. `calls`: the answer called tools."""
         return
 
     async def diff(self) -> str | None:
-        """Return the change of files by this turn, in git's format: "" where patches took back what they changed; None
-        where the turn applied no patch, or no turn of this kind does."""
+        """Return the changes of files by this turn, in git's format: "" if later patches reverted all changes; None if
+        the turn applied no patch, or if this kind of turn applies none.
+        """
         return None
 
 
 class WindowRoom(Protocol):
-    """Room in the context window for one turn's requests."""
+    """The room in the context window for the requests of one turn."""
 
     def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
-        """Return the estimated tokens of the next request."""
+        """Return the estimated tokens of the next request, `more` included."""
         ...
 
     def fits(self, more: Sequence[ResponseItem] = ()) -> bool:
@@ -76,7 +77,7 @@ class WindowRoom(Protocol):
 
     def gains(self, *, is_full: bool = False) -> bool:
         """Return whether a compaction frees enough to be worth its request. `is_full`: the provider has refused the
-        conversation as too long, so that our estimates of it count for nothing.
+        conversation as too long, so the estimates of its size do not count.
         """
         ...
 
@@ -86,33 +87,36 @@ class WindowRoom(Protocol):
         ...
 
     def too_small(self, words: Sequence[ResponseItem] = ()) -> CoreError:
-        """Return the error of a request that does not fit after all."""
+        """Return the error of a request that does not fit even now."""
         ...
 
     @property
     def wants_count(self) -> bool:
-        """Whether there is something to learn from the provider's count of the next request."""
+        """Whether the provider's count of the next request would correct the estimates or the context window."""
         ...
 
     def learn(self, estimated: int) -> None:
-        """Take the provider's count of a request of so many estimated tokens."""
+        """Compare the provider's count of a request with its estimated number of tokens."""
         ...
 
     def explained(self, error: ModelError, estimated: int) -> ModelError:
-        """Return a failure as the window explains it, of a request of so many estimated tokens."""
+        """Return the error of a failed request. It may name the context window as the reason, if the request was too
+        long by its estimated tokens.
+        """
         ...
 
 
 class AutoCompaction(Struct, frozen=True, kw_only=True):
-    """When the turn compacts the history, and how."""
+    """The limit at which the turn compacts the history, and the way in which it does."""
 
     limit: int
-    """Tokens of the context."""
+    """Size of the context that triggers a compaction, in tokens."""
     compact: Callable[[], Awaitable[None]]
     room: WindowRoom
     at_begin: bool = False
-    """A context over the limit is compacted at the next turn's begin, and not by asking on when the model has answered.
-    One that the provider refused as too long is always compacted at the next turn's begin."""
+    """Whether a context over the limit is compacted at the start of the next turn, instead of after the model's answer
+    in the same turn. A context that the provider refused as too long is always compacted at the start of the next turn.
+    """
 
 
 class TurnLoop(Struct, kw_only=True, eq=False):
@@ -120,22 +124,22 @@ class TurnLoop(Struct, kw_only=True, eq=False):
 
     model_call: ModelCall
     take_input: Callable[[], list[UserWords]]
-    """Returns what the user said since the last call."""
+    """Returns the inputs of the user since the last call."""
     has_steered: Callable[[], bool]
-    """Returns whether words are promised to this turn that the model was not asked with."""
+    """Returns whether input waits that this turn must answer."""
     steps: TurnSteps
     compaction: AutoCompaction | None
-    """None: the history is not compacted."""
+    """Settings of the compaction; None if the history is not compacted."""
     new_id: Callable[[], str]
     show_user_message: bool = True
     _compacted: bool = False
     _was_cut: bool = False
     """Whether the output limit cut off a call of the last answer."""
     _opening: UserWords | None = None
-    """The words that begin the turn, until they are recorded."""
+    """Input that begins the turn; None once it is recorded."""
 
     async def run(self, opening: UserWords) -> str | None:
-        """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
+        """Run the turn, and return the assistant's last message. Raises ModelError or ContextStillFull."""
         self._opening = opening
         self.model_call.emitter.turn_started(self.steps.kind, self.model_call.context_window)
         at_begin = self.compaction is not None and self.compaction.at_begin
@@ -167,16 +171,18 @@ class TurnLoop(Struct, kw_only=True, eq=False):
                 return last_assistant_text(items)
 
     def interrupted(self) -> None:
-        """Keep what is done; called once the turn's tasks have ended."""
+        """Record the results so far; called once the turn's tasks have ended."""
         self.model_call.abandon()
-        # Said but not yet sent: the next turn's request carries it.
+        # Input that was not sent yet: the request of the next turn has it.
         if self._opening is not None:
             self._record_opening(self._opening)
         for words in self.take_input():
             self._record_words(words, announced=False)
 
     def _check_cut(self, reply: ModelReply) -> None:
-        """Raise ModelError for a second answer in a row whose call the output limit cut off: it would go on so."""
+        """Raise ModelError for a second answer in a row whose call the output limit cut off, since the next one would
+        be cut, too.
+        """
         if reply.cut_by is not None and self._was_cut:
             raise incomplete_response(reply.cut_by)
         self._was_cut = reply.cut_by is not None
@@ -193,9 +199,9 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         return reply
 
     async def _fit(self, words: UserWords | None = None) -> None:
-        """Compact if the next request would leave no room for an answer in a small window. Raises the error with the
-        figures if it would not even then, unless the window is a guess; `words` that are not recorded yet then stay out
-        of the history.
+        """Compact if the next request would leave no room for an answer in a small window. Raise the error with the
+        figures if it would not fit even then, unless the window is a guess. `words`, which are not recorded yet, then
+        stay out of the history.
         """
         if self.compaction is None:
             return
@@ -218,7 +224,9 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         self._opening = None
 
     def _record_words(self, words: UserWords, *, announced: bool) -> None:
-        """Record and show words. `announced` False: they join the turn, which not all clients are told."""
+        """Record and show an input. `announced` False: the input joins the turn, which is not reported to all
+        clients.
+        """
         self.model_call.transcript.record(self.model_call.emitter, words.messages())
         self._show(words, announced=announced)
 
@@ -229,7 +237,9 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             self.model_call.emitter.show(words.item(self.new_id()), announced=announced)
 
     async def _made_room(self) -> bool:
-        """Compact where the limit is reached. True: done, or tried in vain; ask the model again."""
+        """Compact if the limit is reached. Return whether a compaction was done or has failed: the model is then asked
+        again.
+        """
         compaction, counts = self.compaction, self.model_call.tokens
         if compaction is None:
             return False
@@ -239,7 +249,7 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             self._compacted = False
             return False
         if not compaction.room.gains(is_full=counts.context_is_full):
-            return False  # the next request is still checked for its room
+            return False  # the size of the next request is still checked
         if self._compacted:
             raise ContextStillFull(compaction.limit, tokens)
         await self._compact(compaction)
@@ -250,5 +260,5 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         try:
             await compaction.compact()
         except CoreError as error:
-            # The history is what it was, and may still fit: what the turn has done so far is not given up for it.
+            # The history is unchanged, and may still fit: the results of the turn so far are not discarded.
             self.model_call.emitter.emit(ErrorEvent(message=str(error)))

@@ -1,7 +1,8 @@
-"""One request to the model, tried until it is answered or cannot be: the stream becomes items, calls run meanwhile.
+"""One request to the model, retried until it is answered or has finally failed: the stream becomes items, and calls run
+meanwhile.
 
-Tools start while the stream is still read. Where it breaks, calls that were begun are brought to their end and
-recorded with their outputs, so that the next attempt goes on from them and no call runs twice.
+Tools start while the stream is still read. If the stream breaks, running calls are completed and recorded with their
+outputs, so that the next attempt continues from them and no call runs twice.
 """
 
 from __future__ import annotations
@@ -57,15 +58,15 @@ EVENT_KINDS: Mapping[type, str] = {
     ReasoningContentDelta: "response.reasoning_text.delta",
     Completed: "response.completed",
 }
-"""As the Responses API names them, for telemetry."""
+"""Names of the events in the Responses API, for telemetry."""
 
 
 CUT_OFF: Final = RefusedCalls("The call was cut off by the output limit and was not run.")
-"""Answers a call that the limit of the answer has cut off."""
+"""Output of a call that the limit of the answer has cut off."""
 
 
 class EmptyAnswer(ModelError):
-    """The model ended its answer without text or a call, and no attempt is left."""
+    """The model ended its answer without text or a call, and no retry is left."""
 
     def __init__(self) -> None:
         super().__init__("The model ended its answer without text or a call.")
@@ -78,14 +79,14 @@ def _says_something(item: responses.ResponseItem | CallRun) -> bool:
 
 
 class ModelReply(Struct):
-    """Parts of one attempt's reply that have come so far."""
+    """The parts of one attempt's reply that have arrived so far."""
 
     entries: list[responses.ResponseItem | CallRun] = msgspec.field(default_factory=list)
     completed: bool = False
     paused: bool = False
-    """Whether the provider asks to be asked on."""
+    """Whether the provider paused and wants to be asked to continue."""
     cut_by: str | None = None
-    """The provider's word for the limit that cut off the last call; None if the answer is whole."""
+    """The provider's name of the limit that cut off the last call; None if the answer is whole."""
 
     @property
     def calls(self) -> bool:
@@ -94,19 +95,19 @@ class ModelReply(Struct):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the model neither said nor called anything. Thoughts alone count as nothing."""
+        """Whether the reply has neither text nor a call. Thoughts alone count as empty."""
         return not any(isinstance(entry, CallRun) or _says_something(entry) for entry in self.entries)
 
     def items(self, now: float) -> list[responses.ResponseItem]:
-        """Return everything in the model's order, each call followed by its output."""
+        """Return all items in the model's order, each call followed by its output."""
         out: list[responses.ResponseItem] = []
         for entry in self.entries:
             out += entry.items(now) if isinstance(entry, CallRun) else [entry]
         return out
 
     def up_to_last_call(self, *, or_message: bool) -> ModelReply:
-        """Drop what followed the last call: of that the next attempt makes something new. `or_message`: keep the last
-        whole message too, and what came before it.
+        """Return the reply without the part after the last call, which the next attempt generates again. `or_message`:
+        keep the last whole message too, and everything before it.
         """
         kept = (CallRun, responses.MessageItem) if or_message else CallRun
         last = max((n for n, entry in enumerate(self.entries) if isinstance(entry, kept)), default=-1)
@@ -114,7 +115,7 @@ class ModelReply(Struct):
 
 
 class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
-    """Asks the model within one turn."""
+    """Makes requests to the model within one turn."""
 
     emitter: TurnEmitter
     model: ModelClient
@@ -126,11 +127,11 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
     context_line: TurnContextItem
     assembler: Callable[[], ReplyAssembler]
     tools: ToolRuntime | RefusedCalls | None
-    """None: whatever the model calls is not run."""
+    """Runs the calls of the model; None if calls are not run."""
     clock: Callable[[], float]
     telemetry: ConversationTelemetry
     _current: list[ModelReply] = msgspec.field(default_factory=list)
-    """The attempt under way, or an answer that is not recorded yet: an interrupted turn keeps what came of it."""
+    """The current attempt, or an answer that is not recorded yet: an interrupted turn records its parts."""
 
     async def request(
         self,
@@ -139,9 +140,9 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
         keeps_messages: bool = False,
         explain: Callable[[ModelError], ModelError] | None = None,
     ) -> ModelReply:
-        """Request until it is answered; `prompt` is asked anew for each attempt. Raises ModelError when given up; the
-        history then has the calls of the last attempt and, with `keeps_messages`, its whole messages. `explain` returns
-        what a failure that came twice means; None: nobody knows more of it.
+        """Make a request, with retries, until it is answered; `prompt` is called for each attempt. Raises ModelError
+        when it gives up; the history then has the calls of the last attempt and, with `keeps_messages`, its whole
+        messages. `explain` returns the cause of a failure that occurred twice; None if no explanation is known.
         """
         retries, most = 0, self.model.provider.stream_max_retries
         asked_again = False
@@ -172,17 +173,17 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
             await anyio.sleep(self.model.retry_delay(retries) if delay is None else delay)
 
     def _lacks_answer(self, reply: ModelReply) -> bool:
-        """Return whether a turn would end with nothing said, as small models answer now and then."""
+        """Return whether the turn would end with an empty answer, which small models sometimes give."""
         runs_tools = isinstance(self.tools, ToolRuntime)
         return self.settings.wants_answer and runs_tools and reply.is_empty and not reply.paused
 
     def hand_over(self, reply: ModelReply) -> list[responses.ResponseItem]:
-        """Return the items of an answer for who records them now: until then an interrupt keeps them."""
+        """Return the items of an answer to the caller that records them now. Before that, an interrupt records them."""
         self._current.clear()
         return reply.items(self.clock())
 
     def abandon(self) -> None:
-        """Keep what an interrupted turn has done, and say of unfinished calls that they were aborted."""
+        """Record the results of an interrupted turn, with the note at unfinished calls that they were aborted."""
         for reply in self._current:
             kept = reply.items(self.clock())
             calls = reply.calls
@@ -190,7 +191,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
             self.transcript.record(self.emitter, kept)
             self.transcript.take_back()
             if calls:
-                # The settings of the request that would have followed: readers take them from the last such line.
+                # The settings of the request that would have followed: readers use those of the last such line.
                 self.outbox.record(self.context_line)
 
     async def _attempt(self, prompt: Prompt) -> ModelReply:
@@ -224,7 +225,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 raise
 
     def _report(self, batch: Sequence[ModelEvent], began: float) -> float:
-        """Emit a batch; returns when the wait for the next one begins."""
+        """Report a batch to telemetry, and return the time at which the wait for the next one begins."""
         now = self.clock()
         for event in batch:
             if isinstance(event, Completed) and event.usage is not None:
@@ -265,7 +266,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
         item = event.item
         match item:
             case responses.WebSearchCall():
-                return  # the provider ran it; clients see it, the history does not need it
+                return  # the provider ran the call; clients see it, and the history does not need it
             case responses.OtherItem() | responses.FunctionCallOutput() | responses.CustomToolCallOutput():
                 log.debug("the model sent an item of kind %s, which is not used", item.type)
                 return

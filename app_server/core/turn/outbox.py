@@ -1,9 +1,9 @@
-"""Everything that a session emits, in one order: lines for the rollout and events for whoever subscribes.
+"""Everything that a session emits, in one order: lines for the rollout and events for subscribers.
 
-Emitting never waits. A writer task stores what has piled up in one write and only then releases the events, so no
-event is seen that a crash could take back. Text of items that go on is written to the journal in pieces, so that
-little of what was seen is lost. Producers that could run ahead of a slow subscriber await
-`wait_for_capacity`; for those that have fallen behind, neighbouring text deltas of one item are joined, to the letter.
+Emitting never waits. A writer task stores all pending lines in one write and only then releases the events, so no event
+is seen that a crash could take back. Text of open items is written to the journal in pieces, so that little of the text
+that was seen is lost. Back-pressure: producers that could run ahead of a slow subscriber await `wait_for_capacity`, and
+for subscribers that lag, neighbouring text deltas of one item are coalesced without loss.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from app_server_protocol.rollout import CompactedItem, StoredEvent, TurnContextI
 from app_server_protocol.structs import replace
 
 LONGEST_DELTA = 16 * 1024
-"""Characters of a joined delta: what waits for a subscriber is bounded by the number of events times this."""
+"""Maximum length of a coalesced delta, in characters. It bounds the memory of pending events: their number
+times this.
+"""
 
 
 def coalesce(events: Sequence[SessionEvent]) -> list[SessionEvent]:
-    """Join neighbouring deltas of one item."""
+    """Coalesce neighbouring deltas of one item."""
     out: list[SessionEvent] = []
     for event in events:
         delta, last = event.event, out[-1].event if out else None
@@ -58,34 +60,36 @@ def _stream(event: SessionEvent) -> tuple[object, ...]:
 log = logging.getLogger(__name__)
 
 HIGH_WATER = 2048
-"""Events waiting for a subscriber above which producers pause; one that keeps up leaves a handful."""
+"""Number of pending events of a subscriber above which producers pause; a subscriber that keeps up leaves a handful."""
 
 YIELD_ROUNDS = 4
-"""So many rounds of the event loop a turn gets before what it emitted is stored. It emitted something because something
-came; what follows from that, a command to start or a request to send, lets others work while events are written.
+"""Rounds of the event loop that a turn gets before its events are stored. The turn emitted them in reaction to an
+event; the following action, such as starting a command or sending a request, lets other tasks run while the events are
+written.
 """
 
 KEEP_SECONDS = 0.2
-"""Time after which the journal has text that clients were sent, within the promised 250 ms."""
+"""Delay after which text that was sent to clients is written to the journal, in seconds: within the promised 250 ms."""
 
 Line = ResponseItem | StoredEvent | CompactedItem | TurnContextItem
 
 
 class Outbox:
-    """The one way out of a session."""
+    """The only exit of a session for lines and events."""
 
     def __init__(self, writer: RolloutWriter | NoRollout) -> None:
         self._writer = writer
         self._lines: list[Line] = []
         self._ahead: list[ResponseItem] = []
-        """Items of the write-ahead log: clients are sent them before the history holds them."""
+        """Items of the write-ahead log, which clients are sent before the history holds them."""
         self._ahead_changed = False
         self._text = OpenTexts()
         self._events: list[SessionEvent] = []
         self._ready: list[SessionEvent] = []
         self._due = False
-        """Something was emitted that is not stored."""
-        # Who waits for what; events are made only by those who do wait, since most of the time nobody has to.
+        """Whether an event or a line was emitted that is not stored yet."""
+        # Each attribute is the event of one waiter. Only a waiter creates its event, since most of the time nothing
+        # waits.
         self._storing: anyio.Event | None = None
         self._streaming: anyio.Event | None = None
         self._taking: anyio.Event | None = None
@@ -97,14 +101,16 @@ class Outbox:
 
     @property
     def is_paginated(self) -> bool:
-        """Whether the file has turns and items with their ids in any case."""
+        """Whether the format of the file stores turns and items with their ids regardless of `identity`."""
         return self._writer.form.paginated is not None
 
     # --- emitting
     def emit(
         self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
     ) -> None:
-        """Releases the event to subscribers once it is stored, if its kind is. `wake` False: with the next event."""
+        """Emit an event; subscribers receive it once it is stored, if its kind is stored. `wake` False: store it with
+        the next event.
+        """
         session_event = SessionEvent(operation_id, turn_id, event)
         self._lines.extend(
             stored_events(session_event, identity=self.identity, paginated=self._writer.form.paginated)
@@ -114,12 +120,12 @@ class Outbox:
             self._wake()
 
     def record(self, line: Line) -> None:
-        """Keep it in the rollout only."""
+        """Write a line to the rollout, without an event."""
         self._lines.append(line)
         self._wake()
 
     def record_items(self, items: Sequence[ResponseItem]) -> None:
-        """Keep items of the history; those in the write-ahead log are safe from now on."""
+        """Record items of the history; those in the write-ahead log are safe from now on."""
         self._lines.extend(items)
         if self._ahead:
             recorded = {id(item) for item in items}
@@ -128,13 +134,13 @@ class Outbox:
         self._wake()
 
     def log_ahead(self, item: ResponseItem) -> None:
-        """Keep an item that clients are sent before the history holds it."""
+        """Write an item to the write-ahead log: clients are sent it before the history holds it."""
         self._ahead.append(item)
         self._ahead_changed = True
         self._wake()
 
     def drop_log_ahead(self) -> None:
-        """Forget what was logged ahead: its request is made anew."""
+        """Clear the write-ahead log: its request is retried."""
         if self._ahead:
             self._ahead.clear()
             self._ahead_changed = True
@@ -147,14 +153,14 @@ class Outbox:
 
     # --- storing
     async def run(self) -> None:
-        """Store and release until `close`; what was emitted before that is stored."""
+        """Store and release events until `close`; everything that was emitted before is stored."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._keep_text, name="streamed text")
             await self._store_until_closed()
             group.cancel_scope.cancel()
 
     async def _keep_text(self) -> None:
-        """Let no text wait for long; one write for all that comes meanwhile."""
+        """Bound the delay before text is stored; one write has all text that arrives meanwhile."""
         while True:
             self._streaming = anyio.Event()
             await self._streaming.wait()
@@ -178,7 +184,7 @@ class Outbox:
                 return
 
     def store(self) -> None:
-        """Write what was emitted and release its events, now."""
+        """Write the emitted lines and release their events, now."""
         if self._lines:
             lines, self._lines = self._lines, []
             self._writer.append(lines)
@@ -205,11 +211,11 @@ class Outbox:
         self._warned = bool(problem)
 
     async def flush(self) -> None:
-        """Returns once everything emitted so far is on the disk."""
+        """Wait until everything emitted so far is on the disk."""
         self.store()
         try:
             await run_in_thread(self._writer.flush, abandon_on_cancel=True)
-        except OSError:  # no thread at the moment; what was said must be stored all the same
+        except OSError:  # no thread is available at the moment, and the lines must be stored nevertheless
             self._writer.flush()
 
     # --- subscribing
@@ -228,11 +234,11 @@ class Outbox:
         return events
 
     def give_back(self, events: Sequence[SessionEvent]) -> None:
-        """Put back events that were taken and for which there is no subscriber any more."""
+        """Put back events that were taken and have no subscriber any more."""
         self._ready[:0] = events
 
     async def wait_for_capacity(self) -> None:
-        """Waits while far more events are ready than anybody takes; first, neighbouring deltas are joined."""
+        """Wait while far more events are pending than subscribers take; before that, coalesce neighbouring deltas."""
         if len(self._ready) + len(self._events) <= HIGH_WATER:
             return
         self._ready = coalesce(self._ready)
@@ -242,7 +248,7 @@ class Outbox:
             await self._capacity.wait()
 
     def close(self) -> None:
-        """Let who waits know that nothing more will be emitted."""
+        """Wake all waiters: nothing more will be emitted."""
         self._closed = True
         self._wake()
         for waiter in (self._taking, self._capacity):
@@ -251,20 +257,20 @@ class Outbox:
 
 
 class Emits(Protocol):
-    """Emitter of events for a turn or for an operation."""
+    """An emitter of events for a turn or for an operation."""
 
     def emit(self, event: EngineEvent, *, wake: bool = True) -> None: ...
 
 
 class Transcript:
-    """A history, and where it is kept: lines in the rollout, and an event for clients that asked for raw items."""
+    """A history and its storage: lines in the rollout, and an event for clients that asked for raw items."""
 
     def __init__(self, history: ConversationHistory, outbox: Outbox | None) -> None:
-        """Without an outbox, as of a review, nothing of it reaches the conversation."""
+        """`outbox`: None, as for a review, if nothing of this history belongs to the conversation."""
         self.history, self.outbox = history, outbox
 
     def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
-        """Make the items part of the history."""
+        """Add the items to the history."""
         self.history.record(items)
         if self.outbox is None:
             return
@@ -274,11 +280,11 @@ class Transcript:
                 emitter.emit(RawResponseItemEvent(item=without_origin(item)))
 
     def announce(self, item: ResponseItem) -> None:
-        """Note that the client is about to be sent an item that is recorded later."""
+        """Announce that clients are about to be sent an item that is recorded later."""
         if self.outbox is not None:
             self.outbox.log_ahead(item)
 
     def take_back(self) -> None:
-        """Forget what was announced and not recorded."""
+        """Forget the items that were announced and not recorded."""
         if self.outbox is not None:
             self.outbox.drop_log_ahead()

@@ -1,4 +1,4 @@
-"""Token usage and rate limits of a conversation, as its clients are shown them."""
+"""Token usage and rate limits of a conversation, in the form that its clients see."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ LEAST_RATIO, MOST_RATIO = 0.5, 2.0
 
 
 class TokenCounts(Struct):
-    """Usage so far and the provider's limits, as the client is shown them."""
+    """The usage so far and the provider's limits, in the form that clients see."""
 
     info: TokenUsageInfo | None = None
     rate_limits: RateLimitSnapshot | None = None
     context_is_full: bool = False
-    """The provider refused the conversation as too long, and no request has succeeded since."""
+    """Whether the provider refused the conversation as too long, and no request has succeeded since."""
     uncounted: bool = False
-    """The provider gave no count with its last answer."""
+    """Whether the provider gave no count with its last answer."""
     ratio: float = 1.0
-    """Tokens by the provider's first count for one estimated token."""
+    """Correction of estimates: tokens by the provider's first count for each estimated token."""
     calibrated: bool = False
-    """Whether the provider has given a count that `ratio` is from."""
+    """Whether `ratio` comes from a count of the provider."""
     answered: int = 0
-    """Tokens of the largest request that was answered in this session, as far as requests are measured."""
+    """Size of the largest request that was answered in this session, as far as requests are measured, in tokens."""
 
     @property
     def total(self) -> TokenUsage:
-        """Return what all requests of the conversation took."""
+        """The usage of all requests of the conversation."""
         return self.info.total_token_usage if self.info else TokenUsage()
 
     def add(self, usage: TokenUsage, context_window: int | None) -> None:
@@ -39,7 +39,9 @@ class TokenCounts(Struct):
         )
 
     def calibrate(self, estimated: int) -> None:
-        """Take the ratio from the provider's first count, which is of a request of so many estimated tokens."""
+        """Set the ratio from the provider's first count. `estimated`: estimated tokens of the request that was
+        counted.
+        """
         if self.calibrated or self.uncounted or self.info is None or estimated <= 0:
             return
         self.calibrated = True
@@ -47,7 +49,7 @@ class TokenCounts(Struct):
         self.ratio = min(max(counted / estimated, LEAST_RATIO), MOST_RATIO)
 
     def fill(self, context_window: int) -> None:
-        """Count the window as full, as the provider said."""
+        """Count the context window as full, as the provider reported."""
         last = TokenUsage(total_tokens=max(context_window - self.total.total_tokens, 0))
         self.info = TokenUsageInfo(
             total_token_usage=TokenUsage(total_tokens=context_window),
@@ -56,7 +58,7 @@ class TokenCounts(Struct):
         )
 
     def estimate(self, tokens: int, context_window: int | None) -> None:
-        """Count what the rebuilt history is likely to cost after a compaction."""
+        """Count the estimated size of the rebuilt history after a compaction."""
         self.context_is_full = False
         self.info = TokenUsageInfo(
             total_token_usage=self.total,
@@ -65,8 +67,8 @@ class TokenCounts(Struct):
         )
 
     def leave_context(self, before: TokenUsageInfo | None) -> None:
-        """End requests with a context of their own: they count, but the conversation's context is as before. Whether
-        that one is full, its next request says again.
+        """End requests with a context of their own: their usage counts, but the conversation's context is as before.
+        Whether that context is full is known again after its next request.
         """
         self.context_is_full = False
         if self.info is not None:
@@ -75,5 +77,5 @@ class TokenCounts(Struct):
 
     @property
     def in_context(self) -> int | None:
-        """Return the tokens that the last request and its answer took."""
+        """The tokens of the last request and its answer; None if there was none."""
         return self.info.last_token_usage.total_tokens if self.info else None
