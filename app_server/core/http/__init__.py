@@ -1,1 +1,1 @@
-"""The HTTP client for all rooms: one rule for proxies, one trust store, one decoder of event streams."""
+"""The HTTP client of the whole server: one rule for proxies, one trust store, one decoder of event streams."""

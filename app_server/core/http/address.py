@@ -1,4 +1,4 @@
-"""Where a request goes: its URL parsed (the host in ASCII, the target quoted, credentials separate), and its proxy.
+"""The destination of a request: its parsed URL (host in ASCII, target quoted, credentials separate) and its proxy.
 Pure.
 
 There is one rule for the proxies of all HTTP requests of this server. It reads the common variables in lower and upper
@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec import Struct
 
 _KEPT = "/%:@!$&'()*+,;=~?"
-"""What a target may hold as it is; the percent sign, since it may be quoted already."""
+"""Characters of a target that are not quoted; the percent sign is one, since the target may be quoted already."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -28,7 +28,7 @@ class Address(Struct, frozen=True):
     target: bytes
     host_header: bytes
     authorization: bytes | None
-    """The header value for a name and a password in the URL."""
+    """Value of the authorization header for the name and password in the URL; None if it has none."""
 
 
 @lru_cache(maxsize=64)
@@ -54,8 +54,8 @@ def address(url: str) -> Address:
 
 
 def origin(url: str) -> str | None:
-    """Return scheme, host and port, without the usual port. None for what is no URL. The rest may hold secrets, which
-    messages must not have.
+    """Return scheme, host and port, without the usual port; None if the text is no URL. Error messages use it, since
+    the rest of a URL may contain secrets.
     """
     try:
         parts = urlsplit(url)
@@ -76,20 +76,24 @@ def _basic(name: str | None, password: str | None) -> bytes | None:
 
 
 CGI_VARIABLE = "REQUEST_METHOD"
-"""Set where a web server started this program. There a request's header `Proxy` becomes HTTP_PROXY."""
+"""Variable that is set if a web server started this program. The header `Proxy` of a request then becomes
+HTTP_PROXY.
+"""
 
 
 NETWORK_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir")
 
 
 def network_settings(env: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """Return what an environment says about the network: where it is the same, connections can be shared."""
+    """Return the network settings in an environment. Connections can be shared between environments with equal
+    settings.
+    """
     names = (*NETWORK_VARIABLES, CGI_VARIABLE.lower())
     return frozenset((name, value) for name, value in env.items() if name.lower() in names)
 
 
 def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
-    """Return the proxy's URL, None for a direct connection. Raises ValueError where one is no address."""
+    """Return the proxy's URL; None for a direct connection. Raises ValueError if the proxy's address is invalid."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if _is_this_machine(host):
@@ -125,8 +129,8 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _matches(host: str, port: int | None, entry: str) -> bool:
-    """Return whether an entry of NO_PROXY means this host: `*`, a name with all below it, an address or a network of
-    them, each with a port or without.
+    """Return whether an entry of NO_PROXY matches this host. An entry is `*`, a name with all its subdomains, an
+    address or a network of addresses, each with or without a port.
     """
     name, wanted_port = _split_port(entry)
     if wanted_port and wanted_port != str(port):
@@ -141,7 +145,9 @@ def _matches(host: str, port: int | None, entry: str) -> bool:
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """Split `name:port`, `[address]:port` or either without a port; colons alone make an address."""
+    """Split `name:port` or `[address]:port`, of which the port may be missing; colons without brackets are an
+    address.
+    """
     if entry.startswith("["):
         name, _, port = entry[1:].partition("]")
         return name, port.removeprefix(":")

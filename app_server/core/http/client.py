@@ -1,7 +1,8 @@
-"""The HTTP client of everything but models: httpx2's, over the transport and the rules of this package.
+"""The HTTP client for all requests except those to models: httpx2's client, over the transport and rules of this
+package.
 
-httpx2 parses URLs, makes the head of a request and sends the name and the password of a URL. It follows no redirect,
-keeps no cookie and reads no environment; proxies, certificates, connections, limits and failures are those of
+httpx2 parses URLs, writes the head of a request and sends the name and the password of a URL. It follows no redirect,
+stores no cookie and reads no environment; proxies, certificates, connections, limits and failures are those of
 `transport`. Import late, because it imports httpx2.
 """
 
@@ -31,18 +32,18 @@ from app_server.core.http.transport import (
 HEADER_SECONDS = "header_seconds"
 """Extension of a request: the longest wait until its response begins, in seconds."""
 
-# It logs the URL of each request, which may hold a secret.
+# httpx2 logs the URL of each request, which may contain a secret.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 def no_cookies() -> CookieJar:
-    """Return a jar that takes and gives nothing."""
+    """Return a cookie jar that neither stores nor sends cookies."""
     return CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
 
 def built_request(request: HttpRequest, connect_seconds: float = CONNECT_SECONDS) -> httpx2.Request:
-    """Return a request as httpx2 sends it. Raises ValueError for an invalid URL or header."""
-    address(request.url)  # httpx2 takes other schemes and any port
+    """Return a request in httpx2's form. Raises ValueError for an invalid URL or header."""
+    address(request.url)  # httpx2 accepts other schemes and any port
     try:
         url = httpx2.URL(request.url)
     except httpx2.InvalidURL as error:
@@ -60,12 +61,12 @@ def built_request(request: HttpRequest, connect_seconds: float = CONNECT_SECONDS
 
 
 def authentication(request: httpx2.Request) -> httpx2.Auth | None:
-    """Return what adds credentials to a request: None for those of its URL, which a header takes precedence over."""
+    """Return the authentication of a request; None if it uses the credentials of its URL, which a header overrides."""
     return httpx2.Auth() if "authorization" in request.headers else None
 
 
 class ClientResponse:
-    """An `HttpResponse` that is open."""
+    """An open `HttpResponse`."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self.status = response.status_code
@@ -79,7 +80,7 @@ class ClientResponse:
 
 
 class HttpClient:
-    """Requests, and the connections that they share. `env` is the user's environment."""
+    """Sends requests, which share connections. `env` is the user's environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         transport = _BoundedTransport(HttpTransport(env))
@@ -101,7 +102,7 @@ class HttpClient:
 
 
 class _BoundedTransport(httpx2.AsyncBaseTransport):
-    """Carries the client's requests, and decodes bodies within the bounds of `content`. Raises HttpFailure."""
+    """Sends the client's requests, and decodes bodies within the bounds of `content`. Raises HttpFailure."""
 
     def __init__(self, transport: HttpTransport) -> None:
         self._transport = transport

@@ -23,7 +23,7 @@ from app_server.core.http.trust import trust_store
 from app_server.core.threads import run_in_thread
 
 AT_ONCE_BYTES = 1 << 16
-"""More than this is not held back."""
+"""Size above which written data are not buffered, in bytes."""
 
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
@@ -49,7 +49,7 @@ class GatheringStream(httpcore2.AsyncNetworkStream):
         try:
             await self._flush(timeout)
         except httpcore2.WriteError:
-            pass  # a server that takes no more may have said why, which httpcore2 would read, too
+            pass  # a server that accepts no more data may have sent the reason, which httpcore2 would read, too
         return await self._stream.read(max_bytes, timeout)
 
     async def start_tls(
@@ -62,7 +62,7 @@ class GatheringStream(httpcore2.AsyncNetworkStream):
         await self._stream.aclose()
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":  # asked of each idle connection at each request
+        if info == "is_readable":  # httpcore2 asks this of each idle connection at each request
             return _is_readable(self._socket)
         return self._stream.get_extra_info(info)
 
@@ -74,7 +74,7 @@ class GatheringStream(httpcore2.AsyncNetworkStream):
 
 
 def _is_readable(connection: socket.socket | None) -> bool:
-    """Return whether something has come, or the other side has closed the connection."""
+    """Return whether data have arrived, or the other side has closed the connection."""
     if connection is None or connection.fileno() < 0:
         return True
     poll = select.poll()
@@ -83,13 +83,13 @@ def _is_readable(connection: socket.socket | None) -> bool:
 
 
 CONNECTED: ContextVar[bool] = ContextVar("CONNECTED")
-"""Whether the request of the current task opened a connection. httpcore2's own `trace` awaits a callback at each step
-to say as much.
+"""Whether the request of the current task opened a connection. To learn this by httpcore2's own `trace`, a callback
+would have to be awaited at each step.
 """
 
 
 class GatheringNetwork(httpcore2.AsyncNetworkBackend):
-    """Connects as httpcore2 does, and sets `CONNECTED`."""
+    """Connects like httpcore2, and sets `CONNECTED`."""
 
     def __init__(self) -> None:
         self._network = httpcore2.AnyIOBackend()
@@ -112,12 +112,16 @@ class GatheringNetwork(httpcore2.AsyncNetworkBackend):
 
 
 MAX_IDLE_CONNECTIONS = 10
-"""Kept for one route: what a burst of requests has opened beyond that is closed after it."""
+"""Maximum number of idle connections that are kept for one route. A burst of requests may open more, which are closed
+after it.
+"""
 
 IDLE_CONNECTION_SECONDS = 60.0
 
 MAX_CONNECTIONS = 1000
-"""At once on one route. There are as many as requests under way, of which each conversation has a few."""
+"""Maximum number of connections at once on one route. There is one for each pending request, and each conversation has
+a few of these.
+"""
 
 
 class RouteTable:
@@ -130,7 +134,7 @@ class RouteTable:
         self._opening = anyio.Lock()
 
     async def find(self, url: str) -> httpcore2.AsyncConnectionPool:
-        """Return the pool for a URL. Raises ValueError where the proxy cannot be used, and TrustUnavailable."""
+        """Return the pool for a URL. Raises ValueError if the proxy cannot be used, and TrustUnavailable."""
         encrypted = not url.lower().startswith("http://")
         proxy = proxy_for(url, self._env)
         found = self._routes.get((encrypted, proxy))
@@ -149,7 +153,7 @@ class RouteTable:
 
     async def _open(self, proxy: str | None, *, encrypted: bool) -> httpcore2.AsyncConnectionPool:
         if self._trust is None and (encrypted or (proxy or "").startswith("https:")):
-            # It takes a tenth of a second; a plain connection needs none.
+            # Loading takes a tenth of a second; a plain connection needs no certificates.
             self._trust = await run_in_thread(trust_store, self._env)
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._trust,
@@ -162,7 +166,7 @@ class RouteTable:
 
 
 def named_proxy(url: str | None, trust: ssl.SSLContext | None) -> httpcore2.Proxy | None:
-    """Return the proxy at an address; None for no address. Raises ValueError where that is none."""
+    """Return the proxy at an address; None without an address. Raises ValueError for an invalid one."""
     if url is None:
         return None
     parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""Bodies of responses, decompressed in pieces of bounded size. Pure.
+"""Decompresses the bodies of responses in pieces of bounded size. Pure.
 
 Requests send `accept-encoding: identity`, but some servers compress nevertheless: gzip and deflate are decoded. Bodies
 that expand too much are rejected: deflate can expand one byte to a thousand.
@@ -12,35 +12,39 @@ from collections.abc import Iterator
 from app_server.core.threads import PIECE_BYTES
 
 INPUT_BYTES = 4 * 1024
-"""Compressed bytes that zlib is given at once. It copies what it has not used yet with each piece of output."""
+"""Number of compressed bytes that are passed to zlib at once. zlib copies its unused input with each piece of
+output.
+"""
 
 UNQUESTIONED_BYTES = 16 * 1024 * 1024
-"""So much may come of however few compressed bytes: short streams that repeat themselves compress very well."""
+"""Size of the output below which its ratio to the input is not checked, in bytes: short repetitive streams compress
+very well.
+"""
 
 MAX_RATIO = 100
-"""Beyond that, what one compressed byte may become on average. Event streams of real answers reach 10 to 30; traps have
-several hundred, up to deflate's limit of 1032.
+"""Maximum average expansion of one compressed byte, above `UNQUESTIONED_BYTES`. Event streams of real answers reach 10
+to 30; traps have several hundred, up to deflate's limit of 1032.
 """
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _GZIP = frozenset({"gzip", "x-gzip"})
 _DEFLATE = "deflate"
 _NOT_DECODED = frozenset({"br", "zstd", "compress", "x-compress", "dcb", "dcz"})
-"""Compressions that are not undone here. Any other word is a mistake that changes nothing: some servers write `utf-8`
-or `none` there.
+"""Encodings that are not decoded here. Any other name is a mistake without effect: some servers write `utf-8` or
+`none`.
 """
 
 
 class UnsupportedEncoding(Exception):
-    """The body is encoded in a way that nobody asked for and that is not undone here."""
+    """The body has an encoding that no request asked for and that is not decoded here."""
 
 
 class ExpandsTooMuch(Exception):
-    """So few bytes become so many that the body is a trap or an accident."""
+    """The body expands so much that it is a trap or an accident."""
 
 
 class ContentDecoder:
-    """Undoes what a `content-encoding` header names: one encoding at most. Raises UnsupportedEncoding."""
+    """Decodes a body by its `content-encoding` header: one encoding at most. Raises UnsupportedEncoding."""
 
     def __init__(self, content_encoding: str) -> None:
         words = [word.strip() for word in content_encoding.lower().split(",")]
@@ -51,12 +55,12 @@ class ContentDecoder:
         self._deflate = _DEFLATE in names
         self._inflater = zlib.decompressobj(_GZIP_WINDOW) if self._gzip else None
         self._head = b""
-        """The beginning of deflate, until it is known which of its two forms it has."""
+        """First bytes of a deflate body, until it is known which of its two forms it has."""
         self._taken = self._given = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Return what becomes of these bytes, in pieces of at most PIECE_BYTES. An empty piece stands for work that
-        was done. Raises zlib.error and ExpandsTooMuch.
+        """Yield the decoded bytes, in pieces of at most PIECE_BYTES. An empty piece means that work was done without
+        output. Raises zlib.error and ExpandsTooMuch.
         """
         if not self._gzip and not self._deflate:
             for start in range(0, len(data), PIECE_BYTES):
@@ -66,7 +70,7 @@ class ContentDecoder:
             yield from self._inflate(data[start : start + INPUT_BYTES])
 
     def close(self) -> None:
-        """End the bytes. Raises zlib.error where that is too early."""
+        """End the body. Raises zlib.error if it is incomplete."""
         if self._head or (self._inflater is not None and self._taken and not self._inflater.eof):
             raise zlib.error("the compressed data is cut off")
 
@@ -87,12 +91,14 @@ class ContentDecoder:
             data = self._inflater.unconsumed_tail or self._inflater.unused_data
             yield self._counted(piece)
             while len(piece) == PIECE_BYTES and not data and not self._inflater.eof:
-                # All bytes are in, and not all that they become was let out.
+                # All input has arrived, and a part of the output is still pending.
                 piece = self._inflater.decompress(b"", PIECE_BYTES)
                 yield self._counted(piece)
 
     def _next_member(self, data: bytes) -> bytes:
-        """Begin the next stream: gzip may be several, padded with zeros. Raises zlib.error for deflate."""
+        """Begin the next stream: a gzip body may consist of several, padded with zeros. Raises zlib.error for
+        deflate.
+        """
         if not self._gzip:
             raise zlib.error("bytes follow the end of the compressed data")
         data = data.lstrip(b"\0")
@@ -108,7 +114,9 @@ class ContentDecoder:
 
 
 def _deflate_window(head: bytes) -> int:
-    """Return the window for deflate. HTTP asks for a frame, which begins with a header; some servers send none."""
+    """Return zlib's window argument for a deflate body. HTTP requires the zlib format with its header, which some
+    servers omit.
+    """
     method, window, checked = head[0] & 0x0F, head[0] >> 4, int.from_bytes(head[:2], "big") % 31
     framed = method == zlib.DEFLATED and window <= 7 and checked == 0
     return zlib.MAX_WBITS if framed else -zlib.MAX_WBITS

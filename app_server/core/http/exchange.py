@@ -17,9 +17,9 @@ class HttpRequest(Discreet, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     body: bytes | None = None
     idle_seconds: float
-    """The longest pause between two chunks of the response."""
+    """Longest pause between two chunks of the response, in seconds."""
     header_seconds: float
-    """The longest wait until the response begins."""
+    """Longest wait until the response begins, in seconds."""
 
 
 class HttpResponse(Protocol):
@@ -28,29 +28,29 @@ class HttpResponse(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Return the headers, with names in lower case."""
+        """The headers, with names in lower case."""
         ...
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Return the body, decoded, as it comes, in pieces of bounded size between which other tasks run. Raises
+        """Yield the decoded body as it arrives, in pieces of bounded size between which other tasks run. Raises
         HttpFailure.
         """
         ...
 
 
 class Fault(StrEnum):
-    """Stage at which a request broke."""
+    """Stage at which a request failed."""
 
     UNREACHABLE = "unreachable"
-    """No connection."""
+    """The connection could not be opened."""
     UNTRUSTED = "untrusted"
-    """A connection, but not to whom it should be; or a URL that leads nowhere."""
+    """The other side of the connection is not the expected one; or the URL cannot be used."""
     NO_ANSWER = "no answer"
-    """The connection ended before a response began."""
+    """The connection ended before the response began."""
     HEADERS_LATE = "headers late"
     IDLE = "idle"
     CUT = "cut"
-    """The response broke off, or is no HTTP."""
+    """The response broke off, or is not HTTP."""
     TOO_LARGE = "too large"
     """The response exceeds a limit."""
     ENCODED = "encoded"
@@ -64,7 +64,9 @@ class HttpFailure(Exception):
         super().__init__(reason)
         self.fault, self.reason = fault, reason
         self.reused_connection = reused_connection
-        """The other side may have closed the connection before it saw the request."""
+        """Whether the request used an idle connection, which the other side may have closed before it saw the
+        request.
+        """
 
 
 class TrustUnavailable(Exception):
@@ -73,5 +75,7 @@ class TrustUnavailable(Exception):
 
 class Http(Protocol):
     def send(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
-        """Send a request; follow no redirect. Raises HttpFailure on entry. Leaving the context ends the response."""
+        """Send a request, without following redirects. Raises HttpFailure on entry. Leaving the context ends the
+        response.
+        """
         ...

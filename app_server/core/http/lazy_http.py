@@ -1,4 +1,4 @@
-"""HTTP, loaded when the first request is made: most of what a server does needs none."""
+"""HTTP clients that are loaded at the first request: most work of a server needs none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Loaded(Http, Protocol):
 
 
 class LazyHttp:
-    """An `Http` over httpx2 whose connections its users share. `env` is the user's environment."""
+    """An `Http` over httpx2; all its users share its connections. `env` is the user's environment."""
 
     _KIND: ClassVar[Lazy[Callable[[Mapping[str, str]], _Loaded]]] = Lazy(
         lambda: import_module("app_server.core.http.client").HttpClient
@@ -34,7 +34,7 @@ class LazyHttp:
             yield response
 
     async def warm_up(self) -> None:
-        """Do now what the first request would have to wait for."""
+        """Load the client now, so that the first request need not wait for it."""
         await self._ready()
 
     async def aclose(self) -> None:
@@ -50,6 +50,8 @@ class LazyHttp:
 
 
 class LazyProviderHttp(LazyHttp):
-    """An `Http` for providers of models, which a first turn waits for: over httpcore2 without the client above it."""
+    """An `Http` for providers of models. It uses httpcore2 directly, without httpx2, because a first turn waits
+    for it.
+    """
 
     _KIND = Lazy(lambda: import_module("app_server.core.http.transport").HttpTransport)

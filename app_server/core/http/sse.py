@@ -1,9 +1,9 @@
-"""Server-sent events, incrementally: bytes in, frames out. Does no I/O.
+"""Parses server-sent events incrementally: bytes in, frames out. Does no I/O.
 
-Lines end with LF, CR or CRLF, wherever the chunks are cut; one byte order mark at the start is dropped; comments and
-unknown fields are skipped as they come. Data stays bytes: no UTF-8 sequence contains a line end, so whoever decodes a
-frame gets the same as if the whole stream had been decoded. One call does work in proportion to its bytes: feed it
-pieces of bounded size.
+Lines end with LF, CR or CRLF, wherever the chunks are cut. One byte order mark at the start is dropped; comments and
+unknown fields are skipped at once. Data stays bytes: no UTF-8 sequence contains a line end, so decoding a frame gives
+the same text as decoding the whole stream. One call does work in proportion to its bytes, so its callers pass pieces of
+bounded size.
 """
 
 from __future__ import annotations
@@ -13,39 +13,44 @@ from msgspec import Struct
 BOM = b"\xef\xbb\xbf"
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
-"""Of one event, and of one line. A model's longest answer, repeated in one event with its reasoning, has some
-megabytes; as much as this is what a client may send as one message. Parsing needs about four times as much memory.
+"""Maximum size of one event, and of one line, in bytes. A model's longest answer, repeated in one event with its
+reasoning, has some megabytes; this limit is also that of one message of a client. Parsing needs about four times as
+much memory.
 """
 
 
 class SseFrame(Struct, frozen=True, gc=False):
     event: str
-    """Empty where the stream names none."""
+    """Name of the event; empty if the stream names none."""
     data: bytes
 
 
 class EventTooLong(Exception):
-    """More bytes without an end of the event than anybody would send."""
+    """An event without an end exceeds the size limit."""
 
 
 class SseDecoder:
-    """Feed it chunks in order; each call returns the frames that became complete."""
+    """Decodes chunks, which must be fed in order; each call returns the frames that became complete."""
 
     __slots__ = ("_data", "_event", "_head", "_last_was_cr", "_limit", "_line", "_overflowed")
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
         self._head: bytes | None = b""
-        """The first bytes, until it is known whether they are a mark."""
+        """The first bytes, until it is known whether they are a byte order mark; None afterwards."""
         self._line = bytearray()
-        """The beginning of a line. One growing buffer: a list of one-byte pieces would take forty times as much."""
+        """The start of an incomplete line. It is one growing buffer: a list of one-byte pieces would take forty times
+        as much memory.
+        """
         self._event = b""
         self._data: bytes | bytearray | None = None
         self._last_was_cr = False
         self._overflowed = False
 
     def feed(self, data: bytes) -> list[SseFrame]:
-        """Return the frames that became complete. Raises EventTooLong, once those before that event were returned."""
+        """Return the frames that became complete. Raises EventTooLong, after the frames before that event were
+        returned.
+        """
         frames: list[SseFrame] = []
         self._check(frames)
         if self._head is not None:
@@ -57,7 +62,7 @@ class SseDecoder:
             *lines, rest = lines
             self._end_line(self._held_with(head), frames)
             for line in lines:
-                # Comments and empty lines without an event are what floods are made of.
+                # Floods consist of comments and of empty lines without an event, so these are skipped at once.
                 if line[:1] != b":" and (line or self._data is not None):
                     self._end_line(line, frames)
                 elif not line:
@@ -67,7 +72,7 @@ class SseDecoder:
         return frames
 
     def close(self) -> list[SseFrame]:
-        """End the stream. A last frame counts without its empty line: some servers leave it out."""
+        """End the stream. A last frame counts even without its empty line: some servers omit it."""
         frames: list[SseFrame] = []
         self._check(frames)
         self._end_line(self._held_with(self._head or b""), frames)
@@ -98,7 +103,7 @@ class SseDecoder:
             self._overflow()
 
     def _held_with(self, part: bytes) -> bytes:
-        """Return the whole line that ends with `part`."""
+        """Return the complete line whose last part is `part`."""
         if not self._line:
             return part
         self._line += part
@@ -108,7 +113,7 @@ class SseDecoder:
     def _end_line(self, line: bytes, frames: list[SseFrame]) -> None:
         if self._overflowed:
             return
-        # The forms that nearly all lines have come first: they are every token of every answer.
+        # The most frequent forms are checked first: each token of an answer has such lines.
         if line.startswith(b"data: "):
             self._add(line[6:])
         elif not line:

@@ -1,9 +1,9 @@
-"""Requests over httpcore2, the transport of httpx2, with bounds on what comes back. Imports it at the top, so import
-this module late.
+"""Sends requests over httpcore2, the transport of httpx2, with bounds on the responses. Imports httpcore2 at the top,
+so import this module late.
 
-Providers of models are asked here directly. What httpx2 adds to a request (a client, its own URL, headers and response)
-would make the first turn of a process wait for its import (docs/adr/0119). Everybody else uses `client`, which sends
-over this transport.
+Requests to providers of models use this module directly. What httpx2 adds to a request (a client, its own URL, headers
+and response) would make the first turn of a process wait for its import (docs/adr/0119). All other requests use
+`client`, which sends over this transport.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ UNUSABLE = (
     httpcore2.UnsupportedProtocol,
     httpcore2.LocalProtocolError,
 )
-"""An address that is none; a SOCKS proxy without the package for it; a header that cannot be sent."""
+"""Exceptions of a request that cannot be sent: an invalid address, a SOCKS proxy without the package for it, an invalid
+header.
+"""
 
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
 
 
 class HttpcoreResponse:
-    """An `HttpResponse` that is open."""
+    """An open `HttpResponse`."""
 
     def __init__(self, response: httpcore2.Response) -> None:
         self.status = response.status
@@ -51,7 +53,7 @@ class HttpcoreResponse:
         budget = YieldBudget()
         try:
             decoder = ContentDecoder(self.headers.get("content-encoding", ""))
-            # A generator that is left open would be ended by a task of its own.
+            # A generator that is left open would be closed by a separate task.
             async with aclosing(self._response.aiter_stream()) as stream:
                 async for chunk in stream:
                     for piece in decoder.feed(chunk):
@@ -77,10 +79,10 @@ class HttpcoreResponse:
 
 
 class HttpTransport:
-    """Requests, and the connections that they share. `env` is the user's environment."""
+    """Sends requests, which share connections. `env` is the user's environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        # It logs whole requests, and their headers hold keys.
+        # httpcore2 logs whole requests, whose headers contain keys.
         logging.getLogger("httpcore2").setLevel(logging.WARNING)
         self._routes = RouteTable(env)
 
@@ -134,7 +136,7 @@ async def _response(
 
 
 def wire_headers(request: HttpRequest) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a request as they are sent: whatever it says, no encoding is asked for."""
+    """Return the headers of a request in the form that is sent; they never request an encoding."""
     headers = [(b"accept-encoding", b"identity")]
     headers += [
         (name.encode("ascii"), value.encode("utf-8"))
@@ -145,13 +147,13 @@ def wire_headers(request: HttpRequest) -> list[tuple[bytes, bytes]]:
 
 
 def timeouts(request: HttpRequest, connect_seconds: float = CONNECT_SECONDS) -> dict[str, float | None]:
-    """Return the limits of a request in seconds; a free connection is not waited for."""
+    """Return the limits of a request, in seconds; it does not wait for a free connection."""
     idle = request.idle_seconds
     return {"connect": connect_seconds, "read": idle, "write": idle, "pool": None}
 
 
 def _built(request: HttpRequest, to: Address) -> httpcore2.Request:
-    """Return a request as httpcore2 sends it."""
+    """Return a request in httpcore2's form."""
     body = request.body or b""
     headers = [(b"host", to.host_header), *wire_headers(request)]
     if body or request.method not in ("GET", "HEAD"):
@@ -168,7 +170,7 @@ def _built(request: HttpRequest, to: Address) -> httpcore2.Request:
 
 
 def _joined(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return headers with names in lower case; what was said more than once is one list."""
+    """Return the headers, with names in lower case; the values of a repeated header are joined to a list."""
     found: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("utf-8", "replace")
@@ -186,13 +188,13 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the most specific of the errors that led here, in the system's words."""
+    """Return the most specific cause of the error, in the system's words."""
     for cause in reversed(_causes(error)):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not accepted: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError):
             return f"no encrypted connection: {cause.reason}"
         if isinstance(cause, OSError) and cause.strerror:
-            # asyncio puts the address into its text; the system's own text is the plain one.
+            # asyncio adds the address to its text; the system's own text has none.
             return os.strerror(cause.errno) if cause.errno is not None and cause.errno > 0 else cause.strerror
     return str(error) or type(error).__name__

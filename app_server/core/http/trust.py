@@ -1,4 +1,4 @@
-"""The certificates that connections trust: those that the user's environment names, else those of the system.
+"""The certificates that connections trust: those that the user's environment names, or else those of the system.
 
 The variables come from the given environment only; OpenSSL and httpx2 would read those of the process. On macOS
 truststore asks the system about each chain. Elsewhere the system's certificates are files, which OpenSSL reads by
@@ -24,17 +24,17 @@ BUNDLES = (
     "/etc/pki/tls/cert.pem",
     "/etc/ssl/ca-bundle.pem",
 )
-"""Files in which Linux distributions and BSDs keep their certificates, for a Python whose OpenSSL was built for another
-system.
+"""Files in which Linux distributions and BSDs store their certificates, for a Python whose OpenSSL was built for
+another system.
 """
 
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]")
-"""Names by which OpenSSL finds a certificate in a folder."""
+"""Pattern of the file names by which OpenSSL finds a certificate in a folder."""
 
 
 def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:
-    """Load the certificates that SSL_CERT_FILE and SSL_CERT_DIR name, and no others; else the system's, which may
-    hold a company's own. Takes tens of milliseconds: call it in a thread. Raises TrustUnavailable.
+    """Load only the certificates that SSL_CERT_FILE and SSL_CERT_DIR name, or else the system's, which may include a
+    company's own. Takes tens of milliseconds: call it in a thread. Raises TrustUnavailable.
     """
     named = _named_store(env)
     if named is not None:
@@ -43,7 +43,7 @@ def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def trusted_pem(env: Mapping[str, str]) -> bytes:
-    """Return the certificates as PEM, for libraries that make a context. Raises TrustUnavailable."""
+    """Return the certificates as PEM, for libraries that create their own context. Raises TrustUnavailable."""
     found = (_named_store(env) or _system_store()).get_ca_certs(binary_form=True)
     if not found:
         raise TrustUnavailable(
@@ -62,7 +62,9 @@ def _named_store(env: Mapping[str, str]) -> ssl.SSLContext | None:
 
 
 def _system_store() -> ssl.SSLContext:
-    """Load what OpenSSL was built to read; `set_default_verify_paths` would read the environment of the process."""
+    """Load the certificates at the default locations of OpenSSL. `set_default_verify_paths` would read the environment
+    of the process.
+    """
     built = ssl.get_default_verify_paths()
     file = next(filter(os.path.isfile, (built.openssl_cafile, *BUNDLES)), None)
     folder = built.openssl_capath if _holds_certificates(built.openssl_capath) else None
@@ -81,7 +83,7 @@ def _holds_certificates(folder: str) -> bool:
 
 
 def _loaded(file: str | None, folder: str | None, failure: str) -> ssl.SSLContext:
-    """Return a context that verifies names and chains. Raises TrustUnavailable with `failure`."""
+    """Return a context that verifies host names and chains. Raises TrustUnavailable with the text `failure`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cafile=file, capath=folder)
