@@ -27,7 +27,7 @@ CLOSE = "</environment_context>"
 
 
 class EnvironmentContext(Struct, frozen=True):
-    """The environment of a turn. None means omitted; in a difference, unchanged."""
+    """The environment of a turn. A field is None if it is omitted; in a difference, if it is unchanged."""
 
     cwd: str | None
     approval_policy: AskForApproval | None
@@ -59,7 +59,7 @@ def environment_of(settings: Settings, shell: str | None) -> EnvironmentContext:
 
 
 def difference(before: EnvironmentContext, after: EnvironmentContext) -> EnvironmentContext | None:
-    """Return the changed fields. None if nothing changed."""
+    """Return the changed fields; None if nothing changed."""
     pairs = zip(astuple(before), astuple(after), strict=True)
     changed = EnvironmentContext(*(new if new != old else None for old, new in pairs))
     return None if changed == UNCHANGED else changed

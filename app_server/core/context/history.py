@@ -19,7 +19,7 @@ from app_server_protocol.rollout import is_injected
 
 
 class ConversationHistory:
-    """Items in order. Items themselves are immutable."""
+    """The items in order. Items themselves are immutable."""
 
     def __init__(self, items: Iterable[ResponseItem] = ()) -> None:
         self._items: list[ResponseItem] = []
@@ -164,7 +164,7 @@ def kept_messages(user_messages: Sequence[str], tokens: int) -> list[str]:
 
 def without_oldest(items: Sequence[ResponseItem]) -> list[ResponseItem]:
     """Drop a quarter of a history from the front, at least one item, with the outputs of its calls and all thoughts.
-    The last item stays: it says what is asked for.
+    The last item stays: it has the task.
     """
     *before, last = items
     rest = before[max(len(before) // 4, 1) :]
@@ -177,7 +177,7 @@ def without_oldest(items: Sequence[ResponseItem]) -> list[ResponseItem]:
 
 
 def with_marked_summary(items: Sequence[ResponseItem], summary: str) -> list[ResponseItem]:
-    """Mark the last message of a compacted history from another program as the summary, if it is that."""
+    """Mark the last message of a compacted history from another program as the summary, if it is the summary."""
     places = [n for n, item in enumerate(items) if _says(item, summary)]
     marked = list(items)
     if places:
@@ -196,11 +196,11 @@ def estimate_history(items: Sequence[ResponseItem], instructions: str) -> int:
 
 
 PICTURE_BYTES = 1000 * BYTES_PER_TOKEN
-"""Bytes as which a picture counts, whatever its file takes."""
+"""Size that a picture counts as, in bytes, regardless of the size of its file."""
 
 
 def item_bytes(item: ResponseItem) -> int:
-    """Return the size of an item in a request. Pictures count as so many bytes of text as their tokens are."""
+    """Return the size of an item in a request, in bytes. A picture counts as the bytes of text with as many tokens."""
     size = len(item.to_json())
     if isinstance(item, MessageItem):
         for part in item.content:

@@ -1,4 +1,4 @@
-"""A permission profile in words of others: for the model, and as stored conversations have it. Pure.
+"""Writes a permission profile in the forms of codex: as text for the model, and as JSON for stored conversations. Pure.
 
 The forms are those of codex 0.171.
 """
@@ -22,7 +22,7 @@ from app_server_protocol.structs import Json
 
 
 def filesystem_lines(profile: PermissionProfile) -> Iterator[str]:
-    """Yield what the model is told of a profile's files."""
+    """Yield the lines that describe a profile's files to the model."""
     yield "  <filesystem>"
     yield "    <workspace_roots>"
     yield "      <root>the working directory</root>"
@@ -43,7 +43,7 @@ def _escaped(text: str) -> str:
 
 
 def stored_profile(settings: Settings) -> StoredProfile | None:
-    """Return the name of the profile in force; None where a sandbox was chosen in other words."""
+    """Return the name of the profile in force; None if the sandbox was chosen in another way."""
     if settings.permission_profile is None:
         return None
     policy = settings.sandbox_policy
@@ -52,7 +52,7 @@ def stored_profile(settings: Settings) -> StoredProfile | None:
 
 
 def stored_entries(policy: SandboxPolicy, cwd: str) -> Json:
-    """Return what a policy gives, as a profile of codex."""
+    """Return the rights of a policy, as a profile of codex."""
     if isinstance(policy, DangerFullAccess):
         return {"type": "disabled"}
     profile = as_profile(policy)

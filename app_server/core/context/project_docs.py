@@ -2,8 +2,8 @@
 
 It reads only regular files, up to the configured total size. It does not follow links out of the repository: otherwise
 the repository's author, or a command, would choose which of the user's files the model receives. Links in the home are
-the user's own; where they lead into a folder that commands may change, they lead no further.
-Nor does it read what belongs to another user than this one and root: see `project_of`.
+the user's own; a link that leads into a folder that commands may change is followed no further. Files are read only if
+they belong to this user or root: see `project_of`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app_server_protocol.policy import PermissionProfile, changeable_folders
 log = logging.getLogger(__name__)
 
 NAMES = ("AGENTS.override.md", "AGENTS.md")
-"""The first existing name in each directory counts; configured fallback names follow."""
+"""File names of documents. The first existing name in each directory counts; configured fallback names follow these."""
 
 SEPARATOR = "\n\n--- project-doc ---\n\n"
 HOME_MAX_BYTES = 1 << 20
@@ -50,10 +50,10 @@ class _Document(Struct, frozen=True):
 
 
 class _Owners(Struct, frozen=True):
-    """Whose files are read, and who is told of the others."""
+    """The owners whose files are read, and the receiver of refusals."""
 
     other: int | None
-    """The owner of a safe repository."""
+    """Owner of a safe repository; None if there is none."""
     on_refusal: OnRefusal
 
 
@@ -68,10 +68,10 @@ def find_instructions(
     environment: Mapping[str, str] = MappingProxyType({}),
     may_read: MayRead = reads_all,
 ) -> str | None:
-    """Return the text of all documents, or None without any. The files that it is of are added to `sources`.
+    """Return the text of all documents; None if there are none. The paths of the files are added to `sources`.
 
-    `changeable` are folders where commands may change links; `environment` is the user's. Of the project's documents
-    those are read that commands may read, by their real paths.
+    `changeable` are folders where commands may change links; `environment` is the user's. Of the project's documents,
+    only those are read that commands may read, by their real paths.
     """
     found = [] if sources is None else sources
     with Beneath("/", home, changeable) as disk:
@@ -91,7 +91,7 @@ def configured_instructions(
     on_refusal: OnRefusal = log.warning,
     sources: list[str] | None = None,
 ) -> str | None:
-    """Return the text of all documents by the settings of a conversation."""
+    """Return the text of all documents, found by the settings of a conversation; None if there are none."""
     settings = config.instructions
     return find_instructions(
         config.home,
@@ -107,7 +107,7 @@ def configured_instructions(
 
 
 def _readable(config: Config) -> MayRead:
-    """Return whether commands of the conversation may read what is at a real path."""
+    """Return the predicate whether commands of the conversation may read a real path."""
     policy = config.permissions.sandbox_policy
     if not isinstance(policy, PermissionProfile):
         return reads_all
@@ -156,7 +156,9 @@ def _first(
 
 
 def _read(root: Beneath, path: Path, max_bytes: int, owners: _Owners | None) -> str | None:
-    """Read what may be read; None otherwise. With `owners`, only what belongs to one of them."""
+    """Return the text of a file; None if it may not or cannot be read. With `owners`, read only files of these
+    owners.
+    """
     name = os.path.relpath(os.fsencode(path), root.root)
     try:
         if owners is not None and belongs_to_another(root.stat(name), owners.other):

@@ -1,7 +1,7 @@
-"""Bounds of what a model is sent, by its context window: the size of instructions and tools, and how many tokens
-outputs, documents, skills and compacted histories may take. Pure.
+"""Bounds of the model's input, by its context window: the size of instructions and tools, and how many tokens outputs,
+documents, skills and compacted histories may take. Pure.
 
-A window that nobody knows counts as a large one.
+An unknown window counts as a large one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from app_server.core.context.text_for_model import (
 )
 
 FULL_WINDOW: Final = 24_000
-"""Tokens of the smallest window that the full prompt is for."""
+"""Smallest context window for the full prompt, in tokens."""
 
 SMALL_WINDOW: Final = 8_000
-"""Tokens of the smallest window that the small prompt is for; below it is the tiny one."""
+"""Smallest context window for the small prompt, in tokens; a smaller window gets the tiny one."""
 
 FULL_PERCENT: Final = 90
-"""Of a large window: where so much is used, the history is compacted, unless the user says another limit."""
+"""Part of a large context window, in percent, at which the history is compacted unless the user set another limit."""
 
 ANSWER_ROOM: Final = 512
-"""Tokens of a small window that a request leaves for the answer."""
+"""Room that a request leaves for the answer in a small window, in tokens."""
 
 MOST_KEPT_TOKENS: Final = 20_000
-"""Maximum size of the user's messages in a compacted history; the same as in codex 0.58."""
+"""Maximum size of the user's messages in a compacted history, in tokens; the same as in codex 0.58."""
 
 
 class PromptSize(StrEnum):
@@ -43,44 +43,44 @@ class PromptSize(StrEnum):
 
 
 class WindowBounds(Struct, frozen=True, kw_only=True):
-    """Amounts that fit into one window, in tokens where nothing else is said."""
+    """The bounds for one context window, in tokens unless another unit is named."""
 
     window: int
     size: PromptSize
-    """Of instructions and tools, as the user or the model's row chose it, else by the window."""
+    """Size of instructions and tools, chosen by the user or the model's row, or else by the window."""
     output: OutputLimit
-    """Of one output of a tool."""
+    """Maximum size of one output of a tool."""
     documents: int | None
-    """Of AGENTS.md files; None if the settings alone limit them."""
+    """Maximum size of AGENTS.md files; None if only the settings limit them."""
     skills: int | None
-    """Of the skills' names; 0 for no skills, None for a list with descriptions."""
+    """Maximum size of the skills' names; 0 for no skills, None for a list with descriptions."""
     mcp_tools: int | None
-    """Of the descriptions of MCP tools; None if there is no limit."""
+    """Maximum size of the descriptions of MCP tools; None if there is no limit."""
     compact_at: int
     kept_words: int
-    """Of the user's messages in a compacted history."""
+    """Maximum size of the user's messages in a compacted history."""
     summary: int
-    """Of the summary in a compacted history."""
+    """Maximum size of the summary in a compacted history."""
     request: int | None
-    """Of a whole request, by our estimate; None if the provider judges that."""
+    """Maximum size of a whole request, as estimated by this server; None if the provider decides."""
 
 
 def size_of_window(window: int) -> PromptSize:
-    """Return the size of prompt and tools that a window has room for."""
+    """Return the size of prompt and tools that fits into a window."""
     if window >= FULL_WINDOW:
         return PromptSize.FULL
     return PromptSize.SMALL if window >= SMALL_WINDOW else PromptSize.TINY
 
 
 def chosen_size(window: int, *choices: str | None) -> PromptSize:
-    """Return the first size among the choices, of which `auto` and None are none, or else the window's."""
+    """Return the first size among the choices, skipping `auto` and None, or else the size for the window."""
     named = {size.value: size for size in PromptSize}
     sizes = (named[choice] for choice in choices if choice is not None and choice in named)
     return next(sizes, size_of_window(window))
 
 
 def bounds_of(window: int, size: PromptSize, output_tokens: int | None = None) -> WindowBounds:
-    """Return what fits into a window. `output_tokens`: the user's limit of one output."""
+    """Return the bounds for a window. `output_tokens`: the user's limit of one output."""
     natural = size_of_window(window)
     output = STANDARD_OUTPUT
     if output_tokens is not None:

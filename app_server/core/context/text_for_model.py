@@ -1,7 +1,8 @@
-"""Texts for the model, cut to size: the output of commands with the exit status, and estimates in tokens. Pure.
+"""Cuts texts for the model to size, formats the output of commands with the exit status, and estimates sizes in tokens.
+Pure.
 
-Of a long text the model gets the head and the tail. The limits are those of codex 0.58, so that a model sees the same
-in both.
+The model receives the head and the tail of a long text. The limits are those of codex 0.58, so that a model sees the
+same in both.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ MAX_LINES = 256
 
 
 class OutputLimit(Struct, frozen=True):
-    """Limit of one output that the model gets."""
+    """Limit of one output that the model receives."""
 
     max_bytes: int
     max_lines: int | None
-    """None: the bytes alone limit it."""
+    """Maximum number of lines; None if only the bytes are limited."""
 
 
 STANDARD_OUTPUT: Final = OutputLimit(MAX_BYTES, MAX_LINES)
@@ -30,7 +31,7 @@ STANDARD_OUTPUT: Final = OutputLimit(MAX_BYTES, MAX_LINES)
 def shorten(text: str, limit: OutputLimit = STANDARD_OUTPUT) -> str:
     """Return `text` if it is short; otherwise its head and tail, with a note about the omitted part."""
     size = len(text.encode("utf-8", "replace"))
-    # Line feeds only: the carriage returns of a progress bar do not end a line.
+    # Only line feeds end a line: the carriage returns of a progress bar do not.
     lines = list(StringIO(text, newline="\n"))
     total = len(lines)
     most = total if limit.max_lines is None else limit.max_lines
@@ -82,7 +83,7 @@ def _tenth(seconds: float) -> str:
 
 
 BYTES_PER_TOKEN = 4
-"""An approximation that is sufficient for budgets in any language."""
+"""Average number of bytes per token: an approximation that is sufficient for budgets in any language."""
 
 
 def estimate_tokens(text: str) -> int:
