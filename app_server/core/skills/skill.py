@@ -1,12 +1,12 @@
-"""What a skill is, a folder with a `SKILL.md` that says what it is for, and how the model is told of it. Pure.
+"""Skills: folders with a `SKILL.md` that states their purpose, and the message that lists them for the model. Pure.
 
-Its settings are at the top of its SKILL.md, between two lines `---`, and in `agents/openai.yaml` beside it, which says
-how clients show it, and whether the model may choose it by itself. They are YAML, of which skills use plain keys and
-texts. Only these are read: one line or several, quoted or not, in blocks (`|`, `>`), and one level of keys below a key.
-A whole YAML parser would be more surface for files of repositories that nobody trusts.
+The settings of a skill are at the top of its SKILL.md, between two lines `---`, and in `agents/openai.yaml` beside it,
+which says how clients show it, and whether the model may choose it by itself. They are YAML, of which skills use plain
+keys and texts. Only these are read: one line or several, quoted or not, in blocks (`|`, `>`), and one level of keys
+below a key. A whole YAML parser would be more attack surface for files of untrusted repositories.
 
-The model is sent one message with a line for each skill: the name, the description and the place, nothing else of the
-file, so that a repository says no more to the model than that. The message is sent when it differs from the last one in
+The model is sent one message with a line for each skill: the name, the description and the path, nothing else of the
+file, so that a repository tells the model no more than that. The message is sent when it differs from the last one in
 the history.
 """
 
@@ -25,18 +25,18 @@ from app_server_protocol.responses import InputText, MessageItem, ResponseItem
 
 SKILL_FILE = "SKILL.md"
 MAX_EXTRA_ROOTS = 100
-"""Folders of skills that a client names."""
+"""Maximum number of folders of skills that a client names."""
 
 
 class SkillOwner(Enum):
-    """Whose skill it is; the value is its rank in lists."""
+    """The owner of a skill; the value is the rank in lists."""
 
     REPOSITORY = 0
-    """The project's."""
+    """A skill of the project."""
     USER = 1
-    """The user's, in their home or in a folder that the client named."""
+    """A skill of the user, in their home or in a folder that the client named."""
     SYSTEM = 2
-    """Installed into the home by a program."""
+    """A skill that a program installed into the home."""
 
 
 class SkillAppearance(Struct, frozen=True, kw_only=True):
@@ -45,60 +45,60 @@ class SkillAppearance(Struct, frozen=True, kw_only=True):
     display_name: str | None = None
     short_description: str | None = None
     icon_small: str | None = None
-    """An absolute path in the skill's folder, as `icon_large`."""
+    """Absolute path of an icon in the skill's folder, like `icon_large`."""
     icon_large: str | None = None
     brand_color: str | None = None
     default_prompt: str | None = None
 
 
 class SkillPlace(Struct, frozen=True):
-    """Limits of the files of a skill."""
+    """The limits for the files of a skill."""
 
     inside: str | None = None
-    """The real folder that they may not lead out of; None: the user's own may."""
+    """Real folder that links of the files may not leave; None if they may, as the user's own."""
     other_owner: int | None = None
-    """Another user to whom they may belong, who owns a repository that the user has declared safe."""
+    """Owner of a repository that the user has declared safe, whose files are read, too; None if there is none."""
 
 
 class Skill(Struct, frozen=True, kw_only=True):
     name: str
-    """One line."""
+    """Name, in one line."""
     description: str
-    """One line: when to use it."""
+    """Description of when to use the skill, in one line."""
     short_description: str | None = None
-    """For clients."""
+    """Description for clients; None if there is none."""
     path: str
-    """Of its SKILL.md, without links."""
+    """Real path of the SKILL.md, without links."""
     owner: SkillOwner
     enabled: bool = True
     implicit: bool = True
-    """Whether the model may choose it by itself; else only the user hands it over."""
+    """Whether the model may choose the skill by itself; otherwise only the user can use it."""
     appearance: SkillAppearance | None = None
     place: SkillPlace = SkillPlace()
 
 
 class SkillProblem(Struct, frozen=True):
-    """A SKILL.md that is no skill, and why."""
+    """A SKILL.md that is no valid skill, and the reason."""
 
     path: str
     message: str
 
 
 class SkillSet(Struct, frozen=True):
-    """Skills for one working directory, in the order of lists."""
+    """The skills for one working directory, in the order of lists."""
 
     skills: tuple[Skill, ...] = ()
     problems: tuple[SkillProblem, ...] = ()
 
     def usable(self, path: str) -> Skill | None:
-        """Return the skill with this SKILL.md, if it is switched on."""
+        """Return the skill with this SKILL.md; None if there is none or it is disabled."""
         return next((skill for skill in self.skills if skill.enabled and skill.path == path), None)
 
 
 OPEN, CLOSE = "<skills_instructions>", "</skills_instructions>"
 
 MAX_CHARACTERS = 16_000
-"""Of all lines together. Skills beyond it are counted, not listed."""
+"""Maximum size of all lines together, in characters. Further skills are counted, not listed."""
 MAX_DESCRIPTION = 600
 
 _HEAD = """## Skills
@@ -116,8 +116,8 @@ _NONE = "There are no skills at the moment; those that were listed before can no
 def skills_message(
     found: SkillSet, history: Sequence[ResponseItem], tokens: int | None = None
 ) -> MessageItem | None:
-    """Return the message for the model; None where its history says the same, or nothing is to be said. `tokens`: room
-    for the names in one line; None for a list with descriptions.
+    """Return the message for the model; None if its history already has it, or if there is nothing to list. `tokens`:
+    room for the names in one line; None for a list with descriptions.
     """
     last = _last_block(history)
     usable = [skill for skill in found.skills if skill.enabled and skill.implicit]
@@ -146,7 +146,7 @@ def _body(skills: Sequence[Skill]) -> str:
 
 
 def _names(skills: Sequence[Skill], tokens: int) -> str:
-    """Return the skills' names that fit, in one line."""
+    """Return as many of the skills' names as fit, in one line."""
     left = tokens * BYTES_PER_TOKEN - len(_SHORT_HEAD)
     names: list[str] = []
     for skill in skills:
@@ -171,7 +171,7 @@ def _line(skill: Skill) -> str:
 
 
 def _plain(text: str) -> str:
-    """Drop the marks that end this message."""
+    """Remove the tags that end this message."""
     return text.replace("<", "‹").replace(">", "›")
 
 
@@ -185,18 +185,20 @@ def _last_block(history: Sequence[ResponseItem]) -> str | None:
 
 
 FENCE = "---"
-# Texts, which `re` compiles with the first skill.
+# These patterns are texts, which `re` compiles at the first skill.
 _KEY = r"([A-Za-z_][\w.-]*)[ \t]*:(?:[ \t]+(.*)|$)"
 _BLOCK = r"([|>])[+-]?\d?[+-]?(?:[ \t]+#.*)?"
 _COMMENT = r"[ \t]#.*$"
 
 
 class NoFrontMatter(ValueError):
-    """The text does not begin with settings."""
+    """The text does not begin with front matter."""
 
 
 def front_matter(text: str) -> Mapping[str, str]:
-    """Return texts by their keys, the inner ones as `outer.inner`; all else is left out. Raises NoFrontMatter."""
+    """Return the texts by their keys, nested ones as `outer.inner`; everything else is left out. Raises
+    NoFrontMatter.
+    """
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != FENCE:
         raise NoFrontMatter(f"missing YAML frontmatter delimited by {FENCE}")
@@ -207,7 +209,7 @@ def front_matter(text: str) -> Mapping[str, str]:
 
 
 def plain_yaml(text: str) -> Mapping[str, str]:
-    """Return the texts of a file that holds nothing but YAML."""
+    """Return the texts of a YAML file by their keys."""
     return _texts(text.removeprefix("\ufeff").splitlines())
 
 
@@ -218,7 +220,7 @@ def _texts(lines: list[str]) -> Mapping[str, str]:
 
 
 def one_line(text: str) -> str:
-    """Drop line breaks and other control characters, which could make it look like something else than one text."""
+    """Remove line breaks and other control characters, with which a text could look like more than one."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -248,7 +250,7 @@ def _read_level(lines: list[str], depth: int, prefix: str, found: dict[str, str]
 
 
 def _text(value: str, below: list[str]) -> str | None:
-    """Return a text; None for what is none: a list, a mapping, a reference."""
+    """Return a text; None if the value is no text, but a list, a mapping or a reference."""
     block = re.fullmatch(_BLOCK, value)
     if block:
         parts = [each.strip() for each in below]
@@ -285,7 +287,7 @@ MAX_TEXT = 1024
 
 
 def appearance(settings: Mapping[str, str], folder: str) -> SkillAppearance | None:
-    """Read how a skill is shown; None where nothing is said. Icons are paths in the skill's folder."""
+    """Return the appearance of a skill; None if the settings have none. Icons are paths in the skill's folder."""
     shown = SkillAppearance(
         display_name=_interface_text(settings, "display_name"),
         short_description=_interface_text(settings, "short_description"),

@@ -1,10 +1,10 @@
-"""The skills of one server: folders with a SKILL.md, in the user's folders of skills and in the project's; which ones
-are switched on, and their texts.
+"""The skills of one server: finds folders with a SKILL.md, in the user's folders of skills and in the project's; reads
+their texts, and which of them are enabled.
 
-Looks anew each time, so an edit counts from the next turn on. Notifies listeners when the skills of a directory are
-no longer those that a client was last sent. What a repository holds is not trusted. Of its skills only name and
-description are read, each one line; links that lead out of the repository are not followed, files of other users, pipes
-and devices are not read. Depth, folders and files are bounded.
+The files are read again each time, so an edit takes effect from the next turn on. Listeners are notified when the
+skills of a directory differ from those that a client was last sent. The content of a repository is not trusted: only
+the name and the description of its skills are read, each in one line; links that lead out of the repository are not
+followed, and files of other users, pipes and devices are not read. Depth, folders and files are bounded.
 """
 
 from __future__ import annotations
@@ -52,28 +52,28 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 USER_FOLDER = ".agents/skills"
 MAX_SKILL_BYTES = 256 * 1024
 LOOK_SECONDS = 3.0
-"""A turn does not wait longer for a slow disk; it begins without news of skills then."""
+"""Longest wait of a turn for a slow disk, in seconds; the turn then begins without an update of the skills."""
 MAX_SENT = 1000
 
 
 class SkillCatalog:
-    """One for the process."""
+    """The catalogue of skills, one per process."""
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
         self._home, self._environment, self._user_home = home, environment, environment.get("HOME")
         self._extra_roots: tuple[str, ...] = ()
         self._switches: Sequence[SkillSwitch] = ()
         self._sent: dict[str, SkillSet] = {}
-        """By directory, what a client was sent."""
+        """Skills that a client was last sent, by directory."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called when what a client was sent is no longer so."""
+        """Called when the skills that a client was sent have changed."""
 
     def set_extra_roots(self, folders: Sequence[str]) -> None:
-        """Set further folders with skills of the user's, until the server ends, in place of those of before."""
+        """Replace the further folders with the user's skills, until the server ends."""
         self._extra_roots = tuple(folders)
 
     async def list(self, cwd: Path) -> SkillSet:
-        """Return the skills for a client, who is notified when they change."""
+        """Return the skills for a client, which is notified when they change."""
         found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
         while len(self._sent) >= MAX_SENT:
             del self._sent[next(iter(self._sent))]
@@ -81,7 +81,9 @@ class SkillCatalog:
         return found
 
     async def look(self, cwd: Path, folders: Sequence[str] = ()) -> SkillSet | None:
-        """Read the skills for a turn; None where the disk takes too long. `folders`: further ones, of the thread."""
+        """Read the skills for a turn; return None if the disk takes too long. `folders`: further folders of the
+        thread.
+        """
         with anyio.move_on_after(LOOK_SECONDS):
             found = await run_in_thread(self.find, cwd, folders, abandon_on_cancel=True)
             if not folders and self._sent.get(str(cwd), found) != found:
@@ -99,8 +101,8 @@ class SkillCatalog:
         *,
         tokens: int | None = None,
     ) -> MessageItem | None:
-        """Return what the model has to be sent before a turn; None where it knows. It is told of the skills whose files
-        its commands may read, by their real paths. `tokens` as in `skills_message`.
+        """Return the message about skills for the model before a turn; None if the model already has it. It lists the
+        skills whose files the model's commands may read, by their real paths. `tokens` as in `skills_message`.
         """
         found = await self.look(cwd, folders)
         if found is None:
@@ -110,13 +112,13 @@ class SkillCatalog:
         return skills_message(found, history, tokens)
 
     def find(self, cwd: Path, folders: Sequence[str] = ()) -> SkillSet:
-        """Find the skills, also those in `folders`. Blocks: call it in a thread."""
+        """Find the skills, including those in `folders`. Blocks: call it in a thread."""
         user = [SkillRoot(str(self._home / FOLDER), SkillOwner.USER)]
         if self._user_home and os.path.isabs(self._user_home):
             user.append(SkillRoot(os.path.join(self._user_home, USER_FOLDER), SkillOwner.USER))
         user += [SkillRoot(folder, SkillOwner.USER) for folder in (*self._extra_roots, *folders)]
         user.append(SkillRoot(str(self._home / FOLDER / SYSTEM_FOLDER), SkillOwner.SYSTEM))
-        # The user's own come first: where the working directory is their home, these are not the repository's.
+        # The user's own skills come first: if the working directory is the user's home, they are not the repository's.
         skills, problems = discover([*user, *project_roots(cwd, self._environment)], str(self._home))
         switches = self._present_switches()
         marked = [replace(skill, enabled=is_enabled(switches, skill.name, skill.path)) for skill in skills]
@@ -126,9 +128,9 @@ class SkillCatalog:
         )
 
     def text(self, skill: Skill, may_read: MayRead = reads_all) -> tuple[str | None, str | None]:
-        """Return the whole skill as the user hands it to the model, or why it cannot be read. Blocks.
+        """Return the text of the skill that the user gives to the model, or the reason why it cannot be read. Blocks.
 
-        A skill of the project is not handed over where commands may not read it; the user's own are.
+        A skill of the project is not given if commands may not read it; the user's own skills are.
         """
         if skill.owner is SkillOwner.REPOSITORY and not may_read(real_path(skill.path)):
             return None, "the permission profile hides it"
@@ -140,7 +142,7 @@ class SkillCatalog:
         return text, None
 
     def _present_switches(self) -> Sequence[SkillSwitch]:
-        """Read the switches. A file that cannot be read for the moment switches nothing on that was off."""
+        """Read which skills are enabled. If the file cannot be read at the moment, the last values stay."""
         try:
             self._switches = skill_switches(self._home)
         except ConfigError:
@@ -154,18 +156,18 @@ def _readable(found: SkillSet, may_read: MayRead) -> SkillSet:
 
 PROJECT_FOLDERS = (".agents/skills", ".codex/skills")
 SYSTEM_FOLDER = ".system"
-"""In the home's folder of skills; the only one there whose name may begin with a dot."""
+"""Name of a folder in the home's folder of skills; the only one there whose name may begin with a dot."""
 
 MAX_DEPTH = 6
 MAX_FOLDERS = 2000
-"""Looked into below one root."""
+"""Maximum number of folders that are searched below one root."""
 MAX_SKILLS = 1000
-"""Of one working directory, problems included."""
+"""Maximum number of skills for one working directory, including problems."""
 HEAD_BYTES = 64 * 1024
-"""So much of a file is read for its front matter."""
+"""Size of the part of a file that is read for its front matter, in bytes."""
 MAX_NAME = 64
 MAX_DESCRIPTION = 4096
-"""Longer ones are cut: a description is a sentence or two."""
+"""Maximum length of a description, in characters. A longer one is cut: a description is a sentence or two."""
 
 
 class UnreadableSkill(Exception):
@@ -191,8 +193,8 @@ def project_roots(cwd: Path, environment: Mapping[str, str] = NO_VARIABLES) -> l
 
 
 def discover(roots: Sequence[SkillRoot], home: str | None = None) -> tuple[list[Skill], list[SkillProblem]]:
-    """Find all skills. A file that several roots lead to belongs to the first of them. `home` is the server's: its
-    credentials are not read.
+    """Find all skills. A file that several roots lead to belongs to the first of them. `home`: the home of the server,
+    whose credentials are not read.
     """
     found: dict[str, Skill | SkillProblem] = {}
     for root in roots:
@@ -210,7 +212,7 @@ def discover(roots: Sequence[SkillRoot], home: str | None = None) -> tuple[list[
 
 
 def _skill_files(root: SkillRoot) -> Iterator[str]:
-    """Yield the SKILL.md files below a root, the nearest first, by the real paths of their folders."""
+    """Yield the SKILL.md files below a root, the nearest first, each with the real path of its folder."""
     seen: set[str] = set()
     folders = [(real_path(root.folder), 0)]
     while folders:
@@ -229,7 +231,7 @@ def _skill_files(root: SkillRoot) -> Iterator[str]:
 def _names(folder: str) -> list[str]:
     try:
         with Beneath(folder) as opened:
-            # Others cannot be sent, to clients as Unicode and to the model as part of a line.
+            # Other names cannot be sent, to clients as Unicode or to the model as part of a line.
             return sorted(name for name in opened.list(most=MAX_FOLDERS) if name.isprintable())
     except OSError:
         return []
@@ -263,7 +265,7 @@ def _skill(path: str, root: SkillRoot, home: str | None) -> Skill:
 
 
 def _more_settings(folder: str, root: SkillRoot, home: str | None) -> Mapping[str, str]:
-    """Read the settings beside the SKILL.md; there are none without such a file, or if it cannot be read."""
+    """Return the settings beside the SKILL.md; empty if there is no such file, or if it cannot be read."""
     path = os.path.join(folder, SETTINGS_FILE)
     if not os.path.lexists(path):
         return {}
@@ -274,8 +276,8 @@ def _more_settings(folder: str, root: SkillRoot, home: str | None) -> Mapping[st
 
 
 def read_skill_file(path: str, place: SkillPlace, limit: int, home: str | None = None, *, whole: bool) -> str:
-    """Read at most `limit` bytes of a file; no link leads out of its place. `whole`: a longer file is
-    refused. Raises UnreadableSkill.
+    """Read at most `limit` bytes of a file; no link may lead out of its place. `whole`: a longer file is refused.
+    Raises UnreadableSkill.
     """
     try:
         with Beneath(place.inside or "/", home) as root:
