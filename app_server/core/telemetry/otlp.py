@@ -1,4 +1,4 @@
-"""The OpenTelemetry SDK, set up for one collector, over HTTP or gRPC. Import it only where telemetry is on.
+"""Sets up the OpenTelemetry SDK for one collector, over HTTP or gRPC. Import it only if telemetry is enabled.
 
 The SDK's own exporter over HTTP speaks only the binary encoding, brings an HTTP client of its own, and takes proxies
 and certificates from the process's environment.
@@ -29,18 +29,18 @@ from app_server_protocol.structs import Json
 log = logging.getLogger(__name__)
 
 SERVICE_NAME = "codex-cli"
-"""As dashboards for this family of agents filter by it."""
+"""Name of the service, by which dashboards for this family of agents filter."""
 SEND_SECONDS = 2.0
-"""Less than the server waits when it ends."""
+"""Time limit of one request, in seconds. It is less than the server waits when it ends."""
 
 CONTENT_TYPES = {OtelProtocol.BINARY: "application/x-protobuf", OtelProtocol.JSON: "application/json"}
 
 
 class OtlpProvider:
-    """Takes events and sends them in batches."""
+    """Receives events and sends them in batches."""
 
     def __init__(self, config: OtelConfig, version: str, env: Mapping[str, str]) -> None:
-        """Raises ImportError without the extra, ValueError or TrustUnavailable by `env`."""
+        """Create the provider. Raises ImportError without the extra, and ValueError or TrustUnavailable by `env`."""
         resource = Resource(
             {"service.name": SERVICE_NAME, "service.version": version, "env": config.environment}
         )
@@ -63,20 +63,20 @@ class OtlpProvider:
         )
 
     def shutdown(self) -> None:
-        """Send what is left, then stop."""
+        """Send the remaining events, then stop."""
         self._provider.shutdown()
 
 
 class HttpLogExporter(LogRecordExporter):
-    """One POST per batch, in the SDK's worker thread; a batch that is refused is dropped. Of a response only the status
-    is read.
+    """Sends one POST per batch, in the SDK's worker thread; a batch that is refused is dropped. Only the status of a
+    response is read.
     """
 
     def __init__(self, config: OtelConfig, env: Mapping[str, str]) -> None:
         self._config, self._url = config, config.endpoint or ""
         proxy = proxy_for(self._url, env)
         encrypted = address(self._url).scheme == "https" or (proxy or "").startswith("https:")
-        # A context without certificates stands where none are needed; httpx2 would load those of the process.
+        # An unencrypted request gets a context without certificates; httpx2 would load those of the process.
         trust = trust_store(env) if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             transport = httpx2.HTTPTransport(verify=trust, trust_env=False, proxy=_httpx_proxy(proxy, trust))
@@ -115,7 +115,7 @@ class HttpLogExporter(LogRecordExporter):
 
 
 def _httpx_proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
-    """Return the proxy at an address; None for no address. Raises ValueError where that is none."""
+    """Return the proxy at an address; None without an address. Raises ValueError for an invalid one."""
     if url is None:
         return None
     try:
@@ -125,7 +125,9 @@ def _httpx_proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
 
 
 def _grpc_exporter(config: OtelConfig, env: Mapping[str, str]) -> LogRecordExporter:
-    """Make an exporter over gRPC, which would look for a proxy and certificates by itself; it is given both."""
+    """Return an exporter over gRPC. It is given the proxy and the certificates, which it would otherwise look up
+    itself.
+    """
     import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  not always installed
     from opentelemetry.exporter.otlp.proto.grpc import _log_exporter  # noqa: PLC0415  the same
 

@@ -1,4 +1,5 @@
-"""What a session reports as telemetry, the events that are built of it, and their export through the OpenTelemetry SDK.
+"""Telemetry of a session: the reports of the session, the events that are built from them, and their export through the
+OpenTelemetry SDK.
 
 The session calls the methods of `ConversationTelemetry` unconditionally. Names and attributes are those of codex 0.58,
 which dashboards know. Attributes without a value are omitted. Events contain the text of a prompt only if the user's
@@ -25,7 +26,7 @@ from app_server_protocol.structs import Discreet
 
 REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024
-"""Maximum length of arguments, outputs and error texts."""
+"""Maximum length of arguments, outputs and error texts, in characters."""
 
 CLOSE_SECONDS = 3.0
 
@@ -41,17 +42,17 @@ class ConversationFacts(Discreet, frozen=True, kw_only=True):
     conversation_id: str
     app_version: str
     terminal_type: str
-    """The client, as it describes itself."""
+    """Description of the client, as the client itself sent it."""
     model: str
     slug: str
-    """The name of the model's family."""
+    """Name of the model's family."""
     auth_mode: str | None = None
     account_id: str | None = None
     account_email: str | None = None
 
 
 class TelemetryProvider(Protocol):
-    """Takes events of all conversations; `seconds` since 1970."""
+    """Receives the events of all conversations; `seconds` are since 1970."""
 
     def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None: ...
 
@@ -63,7 +64,7 @@ class TelemetryExport(Struct, frozen=True):
 
     provider: TelemetryProvider
     clock: Callable[[], float]
-    """Gives seconds since 1970."""
+    """Returns the time in seconds since 1970."""
     log_user_prompt: bool = False
 
     async def close(self) -> None:
@@ -75,7 +76,7 @@ class TelemetryExport(Struct, frozen=True):
 
 
 class ConversationTelemetry:
-    """Builds the events of one conversation, where they are reported. No method blocks or raises."""
+    """Builds the events of one conversation and exports them, if export is enabled. No method blocks or raises."""
 
     def __init__(self, to: TelemetryExport | None, facts: ConversationFacts | None) -> None:
         self._to, self._facts = to, facts
@@ -99,7 +100,7 @@ class ConversationTelemetry:
         )
 
     def api_request(self, attempt: int, seconds: float, status: int | None, error: str | None) -> None:
-        """Record one HTTP request to the model; `error` where it failed."""
+        """Record one HTTP request to the model; `error` is None if it succeeded."""
         self._emit(
             "codex.api_request",
             {
@@ -111,13 +112,13 @@ class ConversationTelemetry:
         )
 
     def sse_event(self, kind: str, duration_ms: int, *, error: str | None = None) -> None:
-        """Record one event of the model's stream, and how long it was waited for."""
+        """Record one event of the model's stream, and how long the turn waited for it."""
         self._emit(
             "codex.sse_event", {"event.kind": kind, "duration_ms": duration_ms, "error.message": error}
         )
 
     def response_completed(self, usage: TokenUsage) -> None:
-        """Record the last event of a stream, with what the response cost."""
+        """Record the last event of a stream, with the token usage of the response."""
         self._emit(
             "codex.sse_event",
             {
@@ -192,15 +193,16 @@ def _bounded(value: Attribute) -> Attribute:
     text = value if len(value) <= MAX_TEXT_CHARS else value[:MAX_TEXT_CHARS] + "…"
     return text.encode("utf-16", "surrogatepass").decode(
         "utf-16", "replace"
-    )  # protobuf knows no lone surrogates
+    )  # protobuf cannot encode lone surrogates
 
 
 async def open_export(
     config: OtelConfig, version: str, clock: Callable[[], float], env: Mapping[str, str]
 ) -> TelemetryExport | None:
-    """Return what the table `[otel]` asks for; None is nothing. Never raises; a failure is logged.
+    """Open the export that the table `[otel]` configures; return None if there is none. Never raises; a failure is
+    logged.
 
-    `clock` gives seconds since 1970; `env` is the user's environment, which names proxies and certificates.
+    `clock` returns seconds since 1970; `env` is the user's environment, which names proxies and certificates.
     """
     if config.exporter is OtelExporter.NONE:
         return None
@@ -220,7 +222,7 @@ async def open_export(
 
 
 def _provider(config: OtelConfig, version: str, env: Mapping[str, str]) -> TelemetryProvider:
-    """Make the SDK's provider, in a thread: the SDK takes a third of a second to import."""
+    """Create the SDK's provider, in a thread: the SDK takes a third of a second to import."""
     from app_server.core.telemetry.otlp import OtlpProvider  # noqa: PLC0415  heavy, and not always installed
 
     return OtlpProvider(config, version, env)
