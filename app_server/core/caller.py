@@ -1,5 +1,5 @@
-"""The client on whose behalf the engine works: what a conversation takes from who opened it, and a turn from who began
-it. A server may have several clients, each with an environment and a name of its own.
+"""The client on whose behalf the engine works. A conversation takes values from the client that opened it, and a turn
+from the client that began it. A server may have several clients, each with an environment and a name of its own.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ CODEX_API_KEY = "CODEX_API_KEY"
 
 
 class ClientIdentity(Struct, frozen=True):
-    """Names by which requests present their sender."""
+    """Names with which requests identify their sender."""
 
     originator: str
     user_agent: str
 
 
 class Caller(Discreet, frozen=True, eq=False, kw_only=True):
-    """Environment and identity that one client brings."""
+    """The environment and identity of one client."""
 
     HIDDEN = ("environment",)
 
     environment: Mapping[str, str] | None
-    """Of its commands, keys and proxies. None: it brings none."""
+    """Environment of its commands, keys and proxies; None if the client has none."""
     identity: Callable[[], ClientIdentity]
-    """Asked when it is needed: a client says who it is after it has connected."""
+    """Returns the client's identity. It is called on use: a client identifies itself after it has connected."""
     elicitation: Callable[[], bool]
-    """Tells whether it answers questions of MCP servers."""
+    """Returns whether the client answers elicitations of MCP servers."""
     key_variables: tuple[str, ...] = (OPENAI_API_KEY,)
-    """Variables with an API key that stands in for a stored login, the first one first."""
+    """Variables with an API key that replaces a stored login, in order of precedence."""
     first_key_variable: str | None = None
-    """Variable with an API key that counts ahead of a stored login; None if there is none."""
+    """Variable with an API key that takes precedence over a stored login; None if there is none."""
 
 
 class CurrentCaller:
-    """For whom a session works: who opened it, then who began its last turn. A client without an environment works in
-    the one before, at first in that of the server.
+    """The client that a session works for: the one that opened it, then the one that began its last turn. A client
+    without an environment works in that of the client before, or at first in that of the server.
     """
 
     def __init__(self, opener: Caller, environment: Mapping[str, str]) -> None:
-        """`environment` is the server's."""
+        """`environment`: the environment of the server."""
         self.caller, self.environment = opener, environment
         self.use(opener)
 
     def use(self, caller: Caller | None) -> None:
-        """Work for this client from now on; None: nobody in particular asked."""
+        """Work for this client from now on. None, if no particular client asked, changes nothing."""
         if caller is not None:
             self.caller = caller
             if caller.environment is not None:
@@ -57,21 +57,23 @@ class CurrentCaller:
 
     @property
     def api_keys(self) -> Mapping[str, str]:
-        """Return the keys that may stand in for a stored login, by their variables, the first one first."""
+        """The keys that may replace a stored login, by their variables, in order of precedence."""
         return env_api_keys(self.environment, self.caller.key_variables)
 
     @property
     def first_api_keys(self) -> Mapping[str, str]:
-        """Return the key that counts ahead of a stored login, by its variable."""
+        """The key that takes precedence over a stored login, by its variable; empty if there is none."""
         return first_api_keys(self.environment, self.caller)
 
 
 def first_api_keys(environment: Mapping[str, str], caller: Caller) -> Mapping[str, str]:
-    """Return the key in an environment that counts ahead of a stored login, by its variable; none if there is none."""
+    """Return the key in an environment that takes precedence over a stored login, by its variable; empty if there is
+    none.
+    """
     name = caller.first_key_variable
     return env_api_keys(environment, () if name is None else (name,))
 
 
 def env_api_keys(environment: Mapping[str, str], variables: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the values of these variables that have one, in their order."""
+    """Return the variables that have a value, in their order, with their values."""
     return {name: environment[name] for name in variables if environment.get(name)}

@@ -44,7 +44,7 @@ def _prompt(path: Path) -> CustomPrompt | None:
 
 
 def _text(path: Path) -> str | None:
-    """Read a regular file that is none of the home's credentials."""
+    """Return the text of a regular file that is not one of the home's credentials; None otherwise."""
     try:
         return text_of_bytes(read_named(path, MAX_BYTES, path.parent.parent))
     except (OSError, UnicodeDecodeError):
@@ -61,4 +61,4 @@ def _is_text(value: str) -> bool:
 
 
 FOLDER = "prompts"
-"""Relative to the home of the server."""
+"""Folder of the prompts, relative to the home of the server."""

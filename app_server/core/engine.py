@@ -1,7 +1,12 @@
-"""Builds sessions from a configuration and an origin, each with what it works with from the services of the engine.
+"""Builds sessions from a configuration and an origin, each with its part of the engine's services.
 
-Owns the order of opening: first it opens or creates the rollout, then it sets up the history, and only then it creates
-the session. It waits neither for the network nor for MCP servers or git.
+Owns the order of opening:
+
+1. it opens or creates the rollout;
+2. it sets up the history;
+3. it creates the session.
+
+It waits neither for the network nor for MCP servers or git.
 """
 
 from __future__ import annotations
@@ -85,14 +90,14 @@ if TYPE_CHECKING:
 
 
 OPENING_ID = "auto-compact-0"
-"""The id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
+"""Id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
 
 _READING: Lazy[ModuleType] = Lazy(lambda: import_module("app_server.core.rollout.conversation"))
-"""What stored conversations are read with: a new one needs none of it."""
+"""The module that reads stored conversations; a new conversation needs none of it."""
 
 
 class EngineServices(Struct, frozen=True, kw_only=True):
-    """Services that all sessions of a server share. The composition root gives them."""
+    """Services that all sessions of a server share. The composition root passes them in."""
 
     process: ProcessEnvironment
     runner: CommandRunner
@@ -107,7 +112,7 @@ class EngineServices(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def _closed_on_failure(writer: RolloutWriter | NoRollout) -> Iterator[None]:
-    """Let the file go where the conversation is not opened after all: who asked for it may have given up."""
+    """Close the rollout file if opening the conversation fails, or its client has given up."""
     try:
         yield
     except BaseException:
@@ -122,7 +127,7 @@ class Engine:
         self._services, self._process = services, services.process
 
     async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
-        """Open a conversation for a client. Raises ConversationError if the stored one cannot be read, or another
+        """Open a conversation for a client. Raises ConversationError if the stored one cannot be read, or if another
         process writes it.
         """
         stored: StoredConversation | None = None
@@ -149,7 +154,7 @@ class Engine:
         return Opened(SessionHandle(session), forked_from, stored)
 
     def load_turns(self) -> None:
-        """Load what opening does without, ahead of the first turn. Slow: use a thread."""
+        """Load the modules that opening does not need, before the first turn. Slow: use a thread."""
         PERFORM.get()
 
     # --- the four origins
@@ -175,7 +180,7 @@ class Engine:
         return session
 
     async def _fork(self, config: Config, caller: Caller, origin: Fork) -> tuple[Session, StoredConversation]:
-        """Copy every line of the old file but for its goal: the new one is listed and resumed like any other."""
+        """Copy every line of the old file but for its goal: the new file is listed and resumed like any other."""
         reading = _READING.get()
         stored = await run_in_thread(reading.read_rollout, origin.path, origin.keeps)
         setup, writer = self._new_rollout(
@@ -299,7 +304,7 @@ def assemble_session(
     writer: RolloutWriter | NoRollout,
     telemetry: ConversationTelemetry,
 ) -> Session:
-    """Make the session of a conversation, and emit what its user has to know about its settings."""
+    """Create the session of a conversation, and emit notices about its settings for the user."""
     config, caller, home = conversation.config, conversation.caller, conversation.config.home
     outbox, rules = Outbox(writer), RuleBook(home)
     state = SessionState(first_settings(config), Transcript(ConversationHistory(), outbox))

@@ -16,7 +16,7 @@ SHORTAGES = frozenset(
         *(errno.ENOBUFS, errno.ETOOMANYREFS, errno.EUSERS),
     }
 )
-"""Errors of a system that is short of a resource at the moment."""
+"""Error numbers of a system that lacks a resource at the moment."""
 
 
 def retry_hint(code: int | None) -> str:
@@ -33,15 +33,15 @@ class CoreError(Exception):
     """Base class. `str(error)` may be shown to the client."""
 
     error_class = ErrorClass.OTHER
-    """The class of a turn that ends with this error."""
+    """Class of the error with which a turn ends because of this exception."""
     kind = "engine"
-    """What is wrong, for programs."""
+    """Kind of the error, for programs."""
     field: str | None = None
-    """The part of a request that is to blame."""
+    """Field of the request that caused the error; None if it is none or unknown."""
 
 
 class FilePosition(NamedTuple):
-    """Line and column count from 1."""
+    """A position in a file; line and column count from 1."""
 
     path: str
     line: int
@@ -52,7 +52,7 @@ class FilePosition(NamedTuple):
 
 
 UNREADABLE_CONFIG = "failed to load configuration: "
-"""How the texts of errors of the settings file begin."""
+"""Beginning of the texts of errors in the settings file."""
 
 
 class ConfigError(CoreError):
@@ -66,17 +66,17 @@ class ConfigError(CoreError):
 
 
 class BeyondClientRights(ConfigError):
-    """A client asks for more than the user's configuration leaves to clients."""
+    """A client asks for more rights than the user's configuration leaves to clients."""
 
     kind = "client_rights"
 
 
 class InvalidSettings(ConfigError):
-    """Settings that a client wants to write are no settings."""
+    """A client wants to write invalid settings."""
 
 
 class VersionConflict(ConfigError):
-    """The settings are not those any more that a client has read."""
+    """The settings have changed since the client read them."""
 
 
 class ConversationError(CoreError):
@@ -109,7 +109,7 @@ class NothingRan(CoreError):
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
         self.code = code
-        """The system's error number, where the launcher reported one."""
+        """Error number of the system; None if the launcher reported none."""
 
 
 class LaunchError(NothingRan):
@@ -148,7 +148,7 @@ class ModelError(CoreError):
     """A request to the model failed."""
 
     retry_after: float | None = None
-    """Seconds that the provider asked to wait before the next attempt; None leaves it to the back-off."""
+    """Wait that the provider requests before a retry, in seconds; None if the back-off decides."""
     unanswered = False
     """Whether the provider took the request and closed the connection without a byte of an answer."""
 
@@ -161,8 +161,8 @@ class ModelError(CoreError):
         retryable: bool = False,
         details: str | None = None,
     ) -> None:
-        """`status` is that of the response; `retryable` says whether the turn loop may try the stream again, `details`
-        what to do, for clients that show more than the text.
+        """`status`: status of the response. `retryable`: whether the turn loop may try the stream again. `details`:
+        advice, for clients that show more than the text.
         """
         super().__init__(text)
         self.error_class, self.status = error_class, status
@@ -186,26 +186,26 @@ class ContextWindowExceeded(ModelError):
     """The conversation no longer fits into the model's context window."""
 
     def __init__(self, window: int | None = None, text: str | None = None) -> None:
-        """`text` None: the usual one, with the window if it is known."""
+        """`text`: None for the usual text, which names the window if it is known."""
         usual = (
             "The conversation has become too long for this model. Start a new one, or ask with less of it."
         )
         known = "" if window is None else f" The window of the model is {window:,} tokens."
         super().__init__(text or usual + known, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
         self.window = window
-        """Tokens of the window, as the provider says it or as its silence suggests; None if it is not known."""
+        """Context window in tokens, as the provider names it or as its silence suggests; None if it is unknown."""
 
 
 class InputClosed(CoreError):
-    """Nothing reads what is written to a command."""
+    """No process reads the input that is written to a command."""
 
 
 class InputFull(CoreError):
-    """More is written to a command than is kept until it reads."""
+    """The input of a command exceeds the buffer that is kept until the command reads."""
 
 
 class FileRefused(CoreError):
-    """A request of a client about a file cannot be served as sent; `kind` says why to programs."""
+    """A client's request about a file cannot be served as sent; `kind` is the reason, for programs."""
 
     def __init__(self, text: str, kind: str = "file") -> None:
         super().__init__(text)

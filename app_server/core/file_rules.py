@@ -1,8 +1,8 @@
-"""What a permission profile says about every path: its rules for the roots and folders of one turn. Pure.
+"""The rights that a permission profile gives for every path: its rules for the roots and folders of one turn. Pure.
 
-The rule of the longest place decides, whatever it says; at the same place `deny` goes before `write`, and `write`
-before `read`. Below a denied folder only `write` opens a place again, except below a denied `/`, which is as if nothing
-had been said. A pattern denies what it matches, and nothing opens that again.
+The rule of the longest path decides, whatever it says; at the same path `deny` takes precedence over `write`, and
+`write` over `read`. Below a denied folder only `write` opens a path again, except below a denied `/`, which has the
+same effect as no rule. A pattern denies the paths that it matches, and no rule opens them again.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ SYSTEM_FOLDERS = (
     *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/usr"),
     *("/nix/store", "/run/current-system/sw"),
 )
-"""Places of `:minimal`: programs do not start without them."""
+"""Paths of `:minimal`: programs do not start without them."""
 
 
 MayRead = Callable[[str], bool]
-"""Whether commands may read what is at a real path. Whatever the server reads in the name of the model obeys it."""
+"""Returns whether commands may read a real path. Everything that the server reads on behalf of the model obeys it."""
 
 
 def reads_all(path: str) -> bool:
-    """Return that they may, as where no permission profile counts."""
+    """Return True: commands may read every path, as is the case without a permission profile."""
     return True
 
 
 class Right(IntEnum):
-    """Use that commands may make of a path."""
+    """The right of commands to use a path."""
 
     ABSENT = 0
-    """No rule gives it."""
+    """No rule gives a right."""
     DENIED = 1
     READ = 2
     WRITE = 3
@@ -58,30 +58,30 @@ class Pattern(Struct, frozen=True):
     """A pattern of denied names below a folder."""
 
     folder: str
-    """The real path of the folder, whose name has no wildcards."""
+    """Real path of the folder, whose name has no wildcards."""
     names: str
-    """The rest, relative to it."""
+    """Rest of the pattern, relative to the folder."""
 
     @property
     def shown(self) -> str:
         return join(self.folder, self.names)
 
     def matches(self, path: str) -> bool:
-        """Return whether the path, or a folder around it, is one of the names."""
+        """Return whether the pattern matches the path or a folder around it."""
         if not within(path, self.folder) or path == self.folder:
             return False
         return _expression(self.names).match(path[len(self.folder.rstrip("/")) + 1 :]) is not None
 
 
 class FileRules(Struct, frozen=True):
-    """The rules of a profile as real paths."""
+    """The rules of a profile, as real paths."""
 
     places: tuple[tuple[str, Access], ...] = ()
-    """Each place once, folders before what is in them."""
+    """Each path once, with its access; a folder precedes the paths within it."""
     patterns: tuple[Pattern, ...] = ()
 
     def right(self, path: str) -> Right:
-        """Return what may be done with a real path."""
+        """Return the right for a real path."""
         right = self.without_patterns(path)
         if right > Right.DENIED and any(pattern.matches(path) for pattern in self.patterns):
             return Right.DENIED
@@ -95,20 +95,20 @@ class FileRules(Struct, frozen=True):
         return right
 
     def around(self, path: str) -> Right:
-        """Return what may be done with the folder around a path; patterns do not count."""
+        """Return the right for the folder around a path; patterns do not count."""
         return self.without_patterns(dirname(path)) if path != "/" else Right.ABSENT
 
     def may_read(self, path: str) -> bool:
         return self.right(path) >= Right.READ
 
     def denied(self) -> Iterator[str]:
-        """Yield the denied places but for the whole disk, and the patterns."""
+        """Yield the denied paths, but not that of the whole disk, and the patterns."""
         yield from (place for place, access in self.places if access is Access.DENY and place != "/")
         yield from (pattern.shown for pattern in self.patterns)
 
     @property
     def whole_disk(self) -> bool:
-        """Whether everything may be read that no rule denies."""
+        """Whether everything may be read except what a rule denies."""
         return self.without_patterns("/") >= Right.READ
 
 
@@ -132,7 +132,9 @@ def rules_of(
     tmpdir: str | None,
     real: Callable[[str, Access], Iterable[str]] = lambda name, access: (name,),
 ) -> FileRules:
-    """Return the rules for a working directory. `real` gives the real paths of a name, none where it leads nowhere."""
+    """Return the rules for a working directory. `real` returns the real paths of a name, and none if it leads
+    nowhere.
+    """
     found: dict[str, Access] = {}
     patterns: list[Pattern] = []
     for rule, name in named_places(profile, cwd, tmpdir):
@@ -147,7 +149,7 @@ def rules_of(
 
 
 def named_places(profile: PermissionProfile, cwd: str, tmpdir: str | None) -> Iterator[tuple[FileRule, str]]:
-    """Yield each rule with the absolute names of its places."""
+    """Yield each rule with the absolute name of each of its paths."""
     for rule in profile.rules:
         for name in _names(rule, (cwd, *profile.roots), tmpdir):
             yield rule, normpath(name) if not is_pattern(name) else name
@@ -209,6 +211,6 @@ def _translated(names: str) -> Iterator[str]:
 
 
 def levels(names: str, most: int) -> int:
-    """Return how many levels below its folder a pattern is looked for; `**` counts as `most`."""
+    """Return the number of levels below its folder in which a pattern is searched; `**` counts as `most`."""
     parts = names.split("/")
     return len(parts) - 1 + most if "**" in names else len(parts)

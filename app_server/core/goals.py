@@ -1,8 +1,8 @@
-"""The goal of one conversation: who may change it how, what it has used, whether a turn is to be begun for it, and what
-the model is sent about it. Pure.
+"""The goal of one conversation: who may change it and how, its usage, whether a turn begins for it, and the messages
+about it for the model. Pure.
 
-Turns are begun only after the user asked for work in this process, by a turn or by setting the goal, and no longer once
-they interrupted one: a conversation that is resumed with an active goal waits for a word.
+Turns begin only after the user asked for work in this process, by a turn or by setting the goal, and no longer after
+the user interrupted one: a conversation that is resumed with an active goal waits for the user.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from app_server_protocol.structs import replace
 
 MAX_OBJECTIVE: Final = 4000
 MAX_TURNS_WITHOUT_A_CALL: Final = 10
-"""So many turns in a row in which the model only talks show that it will not get on by itself."""
+"""Number of turns in a row without a call after which the model is unlikely to make progress by itself."""
 
 COUNTED = (GoalStatus.ACTIVE, GoalStatus.BUDGET_LIMITED)
 
 
 class GoalRefused(CoreError):
-    """The goal cannot be what was asked for."""
+    """The requested goal is invalid."""
 
     def __init__(self, message: str, field: str | None = None) -> None:
         super().__init__(message)
@@ -37,11 +37,11 @@ class GoalRefused(CoreError):
 
 
 class NoGoal(CoreError):
-    """Something was to be changed about a goal, and there is none."""
+    """There is no goal to change."""
 
 
 class GoalChange(Struct, frozen=True, kw_only=True):
-    """Change of a goal. None leaves a part as it is; a budget of "none" is taken away."""
+    """Change of a goal. None leaves a part unchanged; a budget of "none" is removed."""
 
     objective: str | None = None
     status: GoalStatus | None = None
@@ -53,11 +53,11 @@ class GoalKeeper(Struct):
     awake: bool = False
     """Whether the user asked for work in this process and has not interrupted it since."""
     _counted: TokenUsage = msgspec.field(default_factory=TokenUsage)
-    """The conversation's usage that has been looked at."""
+    """Usage of the conversation that is already counted."""
     _since: float | None = None
-    """When the turn that runs was last looked at."""
+    """Time up to which the current turn is counted; None if no turn runs."""
     _worked_on: bool = False
-    """Whether the goal was still open then: the reply that completes it counts, too."""
+    """Whether the goal was open at that time: the reply that completes it counts, too."""
     _calls: bool = False
     _turns_without_a_call: int = 0
 
@@ -67,7 +67,7 @@ class GoalKeeper(Struct):
 
     # --- the client
     def set(self, change: GoalChange, now: int) -> Goal:
-        """Raises GoalRefused and NoGoal."""
+        """Change the goal. Raises GoalRefused and NoGoal."""
         objective = change.objective.strip() if change.objective is not None else None
         _check(objective, change.token_budget)
         goal = self.goal
@@ -92,13 +92,13 @@ class GoalKeeper(Struct):
         return self._keep(goal)
 
     def clear(self) -> bool:
-        """Remove the goal; False where there was none."""
+        """Remove the goal. Return whether there was one."""
         had, self.goal = self.goal is not None, None
         return had
 
     # --- the model
     def create(self, objective: str, token_budget: int | None, now: int) -> Goal:
-        """Raises GoalRefused, also where a goal is there that is not complete."""
+        """Create a goal. Raises GoalRefused, also if there is a goal that is not complete."""
         objective = objective.strip()
         _check(objective, token_budget)
         if self.goal is not None and self.goal.status is not GoalStatus.COMPLETE:
@@ -113,14 +113,14 @@ class GoalKeeper(Struct):
 
     # --- turns
     def turn_begins(self, used: TokenUsage, clock: float, *, asked_for: bool) -> None:
-        """Note the begin of a turn. `asked_for`: by the user, not by the goal."""
+        """Record the start of a turn. `asked_for`: the user asked for it, not the goal."""
         self._counted, self._since, self._calls = used, clock, False
         self._worked_on = self._is_open
         if asked_for:
             self.awake, self._turns_without_a_call = True, 0
 
     def count(self, used: TokenUsage, clock: float, now: int, *, calls: bool) -> Goal | None:
-        """Count a reply of the model; return the goal where it has changed."""
+        """Count a reply of the model. Return the goal if it has changed, else None."""
         self._calls = self._calls or calls
         tokens, seconds = self._news(used, clock)
         goal, counts = self.goal, self._is_open or self._worked_on
@@ -138,7 +138,7 @@ class GoalKeeper(Struct):
     def turn_ends(
         self, now: int, *, error: ErrorClass | None, interrupted: bool, for_goal: bool
     ) -> Goal | None:
-        """Note the end of a turn; return the goal where it has changed by that."""
+        """Record the end of a turn. Return the goal if that has changed it, else None."""
         self._since = None
         self.awake = self.awake and not interrupted
         goal = self.goal
@@ -162,7 +162,9 @@ class GoalKeeper(Struct):
         return self.goal is not None and self.goal.status in COUNTED
 
     def _news(self, used: TokenUsage, clock: float) -> tuple[int, float]:
-        """Return tokens and seconds since the last look. Totals that were set back count from there on."""
+        """Return the tokens and seconds since the last count. If a total was reset, counting continues from its new
+        value.
+        """
         before, self._counted = self._counted, used
         since, self._since = self._since, clock
         return max(_spent(used) - _spent(before), 0), 0.0 if since is None else max(clock - since, 0.0)
@@ -175,7 +177,7 @@ class GoalKeeper(Struct):
 
 
 def _spent(used: TokenUsage) -> int:
-    """Count what the provider read anew and wrote."""
+    """Return the tokens that count: uncached input and output."""
     return max(used.input_tokens - used.cached_input_tokens, 0) + used.output_tokens
 
 
@@ -228,5 +230,5 @@ def _message(text: str) -> MessageItem:
 
 
 def _plain(text: str) -> str:
-    """Remove marks that could end the message."""
+    """Remove tags that could end the message."""
     return text.replace("<", "‹").replace(">", "›")

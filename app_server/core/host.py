@@ -1,5 +1,5 @@
-"""The machine without a conversation, with the rights that the configuration gives: the face of commands, searches,
-repositories and prompts for all APIs.
+"""The interface of the machine outside of conversations, for all APIs: commands, searches, repositories and prompts,
+with the rights that the configuration gives.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WATCHER: Lazy[type[FileWatcher]] = Lazy(
 )
 
 TERMINAL_KIND = "xterm"
-"""$TERM of a command on a terminal, if nothing else says it."""
+"""Value of $TERM for a command on a terminal, if nothing else sets it."""
 
 log = logging.getLogger(__name__)
 
@@ -55,32 +55,34 @@ Result = TypeVar("Result")
 
 
 class WantedCommand(Struct, frozen=True, kw_only=True):
-    """A command of a client."""
+    """A command that a client requests."""
 
     argv: tuple[str, ...]
     cwd: str | None
-    """Relative to the server's working directory."""
+    """Working directory, relative to that of the server; None for that of the server."""
     policy: SandboxPolicy | None
-    """None: the configured one."""
+    """Sandbox policy; None if the configured one holds."""
     timeout_ms: int | None
     request: RequestOverrides | None = None
     environment: Mapping[str, str | None] | None = None
-    """Variables besides those of the configuration; None removes one."""
+    """Variables in addition to those of the configuration; None removes a variable."""
     terminal: bool = False
 
 
 class Host(Struct, frozen=True):
-    """Uses that clients make of the machine, besides conversations."""
+    """The uses of the machine that clients make outside of conversations."""
 
     settings: UserSettings
     runner: CommandRunner
     git: Git
     search: Lazy[FileSearch]
-    """Keeps what it has listed."""
+    """Search for files, which caches its listings."""
     skills: Lazy[SkillCatalog]
 
     def prepare(self, wanted: WantedCommand) -> CommandSpec:
-        """Make what is run of what a client asks for. Raises ConfigError, also where that is more than it may have."""
+        """Convert a client's request into a command that can run. Raises ConfigError, also if it asks for more rights
+        than the client may have.
+        """
         config = self.settings.load(wanted.request)
         cwd = str(self.settings.cwd / (wanted.cwd or ""))
         policy = wanted.policy or config.permissions.sandbox_policy
@@ -107,7 +109,9 @@ class Host(Struct, frozen=True):
         )
 
     async def run(self, wanted: WantedCommand) -> ExecResult:
-        """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran, and as `prepare` does."""
+        """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran, and the errors of
+        `prepare`.
+        """
         return await self.runner.run(self.prepare(wanted), lambda stream, data: None)
 
     async def open(
@@ -118,11 +122,11 @@ class Host(Struct, frozen=True):
         return await self.runner.open_streamed(spec, stdin=stdin, terminal=on_terminal)
 
     async def follow(self, process: Process, take: TakeOutput, timeout_ms: int | None) -> int:
-        """Hand on the output of an open command until it has ended; return its exit code. Raises LaunchError."""
+        """Pass on the output of an open command until it has ended; return its exit code. Raises LaunchError."""
         return await hand_on(process, take, timeout_ms)
 
     async def with_files(self, work: Callable[[ClientFiles], Result]) -> Result:
-        """Do something with files, which runs in a thread. Raises OSError and FileRefused."""
+        """Run work with files in a thread. Raises OSError and FileRefused."""
         files = _FILES.get()(str(self.settings.home))
         return await run_in_thread(work, files, abandon_on_cancel=True)
 
@@ -131,11 +135,11 @@ class Host(Struct, frozen=True):
         return _WATCHER.get()(notify, tasks)
 
     async def diff_to_remote(self, folder: Path) -> DiffToRemote | None:
-        """Return what a working tree has that no remote has; None without a known remote, or if git fails."""
+        """Return the changes of a working tree that no remote has; None without a known remote, or if git fails."""
         return await _DIFF_TO_REMOTE.get()(self.git, folder)
 
     async def merge_base(self, folder: Path, branch: str) -> str | None:
-        """Return the newest commit that HEAD and a branch have in common, if there is one."""
+        """Return the newest commit that HEAD and a branch have in common; None if there is none."""
         repository = find_repository(folder)
         return None if repository is None else await self.git.merge_base(repository, branch)
 

@@ -1,4 +1,4 @@
-"""Loads slow imports on first use, or ahead of that in a thread. Fast to import itself.
+"""Loads slow imports on first use, or before that in a thread. Fast to import itself.
 
 The import statement is in the function that the caller passes, so type checkers see it.
 """
@@ -20,7 +20,7 @@ class Lazy(Generic[T]):
         self._lock = threading.Lock()
         self._loaded: list[T] = []
         self.started = False
-        """It is being loaded, or was."""
+        """Whether loading the value has begun or is done."""
 
     def get(self) -> T:
         """Load the value on this thread, or wait for the thread that does. Raises the exception of `load`."""

@@ -84,7 +84,7 @@ MAX_RUNNING = 8
 
 
 class NotifyProgram:
-    """`command` is empty if none is configured."""
+    """Starts the user's notification program. `command` is empty if none is configured."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = command

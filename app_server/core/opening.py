@@ -26,54 +26,54 @@ if TYPE_CHECKING:
 
 
 class NewConversation(Struct, frozen=True):
-    """Starts with the initial messages only."""
+    """A conversation that starts with the initial messages only."""
 
     client_tools: tuple[ClientTool, ...] = ()
-    """What the client brings for the model."""
+    """Tools that the client provides for the model."""
     ephemeral: bool = False
-    """It is not stored."""
+    """Whether the conversation is not stored."""
     paginated: bool = False
-    """Whether its file has the form of codex since 0.159, else that of codex 0.58."""
+    """Whether its file has the form of codex since 0.159, instead of that of codex 0.58."""
     skill_folders: tuple[str, ...] = ()
     """Folders with skills that the client names for this conversation."""
 
 
 class Revert(Struct, frozen=True):
-    """Request to take back what is stored behind so many lines; the settings stay."""
+    """A request to remove the lines after the first `keeps` lines; the settings stay."""
 
     keeps: int
     turns: int
-    """That are behind these lines."""
+    """Number of turns in the removed lines."""
     settings: Settings
 
 
 class StoredRollout(Struct, frozen=True):
-    """Continues a stored conversation."""
+    """A stored conversation that is continued."""
 
     path: Path
     revert: Revert | None = None
     messages: bool = False
-    """Whether the client is shown what was said as events."""
+    """Whether the client receives the earlier messages as events."""
     turns: bool = False
-    """Whether it is shown turns, or its items under their ids."""
+    """Whether the client receives turns, or items with their ids."""
     keeps_usage: bool = False
-    """Whether the tokens that were used so far count on; else counting begins anew."""
+    """Whether the token usage so far counts; otherwise counting starts at zero."""
 
 
 class GivenHistory(Struct, frozen=True):
-    """Starts with items that the client supplies."""
+    """A conversation that starts with items which the client supplies."""
 
     items: tuple[ResponseItem, ...]
     paginated: bool = False
-    """As of a new conversation."""
+    """Whether its file has the form of codex since 0.159, instead of that of codex 0.58."""
 
 
 class Fork(Struct, frozen=True):
-    """Starts, with a new id, from the state of a stored conversation."""
+    """A conversation that starts, with a new id, from the state of a stored one."""
 
     path: Path
     keeps: int | None = None
-    """From so many lines of its file; None: from all."""
+    """Number of lines of the stored file from which the state is taken; None for all lines."""
     ephemeral: bool = False
 
 
@@ -81,12 +81,12 @@ Origin = NewConversation | StoredRollout | GivenHistory | Fork
 
 
 class Opened(Struct, frozen=True):
-    """An open conversation, and where it comes from."""
+    """An open conversation, and its origin."""
 
     session: SessionHandle
     forked_from: str | None = None
     stored: StoredConversation | None = None
-    """What it goes on from; None for a new one."""
+    """The stored conversation that it continues or copies; None for a new one."""
 
 
 class ProcessEnvironment(Discreet, frozen=True, kw_only=True):
@@ -95,21 +95,21 @@ class ProcessEnvironment(Discreet, frozen=True, kw_only=True):
     HIDDEN = ("environment",)
 
     threads: Path
-    """The home of new conversations: they are stored below it."""
+    """Home of new conversations: they are stored below it."""
     environment: Mapping[str, str]
     version: str
     shell_path: str
     now: Callable[[], datetime]
-    """Local time with a time zone."""
+    """Returns the local time with a time zone."""
     clock: Callable[[], float]
-    """Monotonic seconds."""
+    """Returns the monotonic time in seconds."""
     wall_clock: Callable[[], float]
-    """Seconds since 1970."""
+    """Returns the time in seconds since 1970."""
     jitter: Callable[[], float]
-    """A random number from 0 up to 1, for the delays of retries."""
+    """Returns a random number from 0 up to 1, for the delays of retries."""
     disk: DiskCalls
-    """Writes rollouts."""
+    """System calls that write rollouts."""
     new_conversation_id: Callable[[], ConversationId]
     new_id: Callable[[], str]
     gate: RequestGate | None = None
-    """Lets requests to models pass; None: at once."""
+    """Decides when requests to models are sent; None if they are sent at once."""

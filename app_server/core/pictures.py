@@ -1,8 +1,8 @@
-"""Whether bytes are a whole picture of a kind that models are sent. Pure.
+"""Checks whether bytes are a complete picture of a kind that models accept. Pure.
 
 A provider refuses a request with a broken picture, and with it every later request of that conversation, because the
-picture stays in its history. So structure and lengths are checked of every kind, and of PNG also checksums and whether
-the pixels can be inflated. Pixels are not looked at: a decoder for them would be a large target for hostile files.
+picture stays in its history. So structure and lengths are checked for every kind, and for PNG also the checksums and
+whether the pixels can be inflated. Pixels are not decoded: a decoder would be a large target for hostile files.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from struct import unpack_from
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
-"""For one image; providers accept no larger ones."""
+"""Maximum size of one image, in bytes; providers accept no larger ones."""
 
 MOST_PIXEL_BYTES = 512 * 1024 * 1024
-"""Of a PNG's pixels when they are inflated; no provider takes as much."""
+"""Maximum size of the inflated pixels of a PNG, in bytes; no provider accepts as much."""
 
 INFLATED_AT_ONCE = 1024 * 1024
 ZLIB_HEAD = 2
-"""Bytes before compressed data; behind these is their checksum."""
+"""Size of the header before compressed data, in bytes; a checksum follows the data."""
 
 NOT_A_PICTURE = "not a PNG, JPEG, GIF or WebP image"
 BROKEN = "the picture could not be processed: it is damaged or not complete"
@@ -32,21 +32,22 @@ _DATA_URL = r"(?i)data:([^,;]*)(?:;[^,;]*)*?;base64,"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
-"""By the type of colour, as the number of channels."""
+"""Allowed bit depths of a PNG by its colour type."""
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Of an interlaced PNG: the first column and row, and the steps to the next ones."""
+"""Passes of an interlaced PNG: the first column and row, and the steps to the next ones."""
 _JPEG_MARKER = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
-"""Behind data that are not segments: not a stuffed byte, nor a restart."""
+"""Pattern of a marker after data without segments; it matches neither a stuffed byte nor a restart."""
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 class ImageUnreadable(Exception):
-    """No picture that a model can be sent; the text is the reason."""
+    """The bytes are no picture that a model can be sent; the text is the reason."""
 
 
 def picture_type(data: bytes, *, checksums: bool = True) -> str:
-    """Return the MIME type of a whole picture. `checksums` False: those of a PNG may be wrong. Slow if large: use a
-    thread. Raises ImageUnreadable."""
+    """Return the MIME type of a complete picture. `checksums` False: a PNG may have wrong checksums. Slow for large
+    pictures: use a thread. Raises ImageUnreadable.
+    """
     try:
         if data.startswith(_PNG):
             mime, whole = "image/png", _is_png(data, checksums=checksums)
@@ -66,14 +67,14 @@ def picture_type(data: bytes, *, checksums: bool = True) -> str:
 
 
 def data_url(data: bytes, *, checksums: bool = True) -> str:
-    """Encode a picture as providers take it; the rest is as for `picture_type`."""
+    """Encode a picture as the data URL that providers accept. For the rest, see `picture_type`."""
     mime = picture_type(data, checksums=checksums)
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def checked_url(url: str) -> str:
-    """Return the address of a picture; a data URL gets the type that its data have. Other addresses are left to the
-    provider. Slow for large pictures: use a thread. Raises ImageUnreadable.
+    """Return the address of a picture. A data URL gets the type of its data; the provider checks other addresses. Slow
+    for large pictures: use a thread. Raises ImageUnreadable.
     """
     if url[:5].lower() != "data:":
         return url
@@ -111,8 +112,9 @@ def _is_png(data: bytes, *, checksums: bool) -> bool:
 
 
 def _png_chunks(data: bytes, *, checksums: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Yield kinds and contents. Raises zlib.error where the checksum of a critical chunk is wrong; decoders pass over
-    ancillary ones, whose kinds begin with a small letter."""
+    """Yield kinds and contents of chunks. Raises zlib.error if the checksum of a critical chunk is wrong. Decoders
+    ignore ancillary chunks, whose kinds begin with a small letter.
+    """
     place = len(_PNG)
     while place < len(data):
         length, kind = unpack_from(">I4s", data, place)
@@ -126,7 +128,7 @@ def _png_chunks(data: bytes, *, checksums: bool) -> Iterator[tuple[bytes, bytes]
 
 
 def _pixel_bytes(width: int, height: int, bits: int, *, interlaced: bool) -> int:
-    """Return the size of all rows; each begins with a byte that names its filter."""
+    """Return the size of all rows, in bytes; each row begins with a byte that names its filter."""
     passes = _PASSES if interlaced else ((0, 0, 1, 1),)
     size = 0
     for left, top, across, down in passes:
@@ -136,7 +138,7 @@ def _pixel_bytes(width: int, height: int, bits: int, *, interlaced: bool) -> int
 
 
 def _inflated(data: bytes, most: int, *, checksum: bool) -> int:
-    """Count the bytes that these are inflated, up to some more than `most`. Raises zlib.error."""
+    """Return the inflated size of the data, in bytes; counting stops soon after `most`. Raises zlib.error."""
     inflater = zlib.decompressobj(zlib.MAX_WBITS if checksum else -zlib.MAX_WBITS)
     rest, size = data if checksum else data[ZLIB_HEAD:], 0
     while rest and size < most:
@@ -167,7 +169,7 @@ def _is_jpeg(data: bytes) -> bool:
 
 
 def _is_gif(data: bytes) -> bool:
-    """Return whether it has at least one whole frame."""
+    """Return whether the GIF has at least one complete frame."""
     width, height, flags = unpack_from("<HHB", data, 6)
     place = 13 + _colours(flags)
     while width and height:
@@ -185,12 +187,12 @@ def _is_gif(data: bytes) -> bool:
 
 
 def _colours(flags: int) -> int:
-    """Return the size of the table of colours that the flags announce."""
+    """Return the size of the colour table that the flags announce, in bytes."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
 def _behind_blocks(data: bytes, place: int) -> int:
-    """Return where a row of blocks ends. Raises IndexError."""
+    """Return the position after a sequence of blocks. Raises IndexError."""
     while length := data[place]:
         place += length + 1
     return place + 1

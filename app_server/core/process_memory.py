@@ -1,7 +1,7 @@
-"""Returns memory that is no longer needed to the system. Does nothing where the C library is not glibc.
+"""Returns unused memory to the system. Does nothing if the C library is not glibc.
 
-By default glibc keeps much of what one large output of a command took: it raises its limit for blocks that get a
-mapping of their own, and keeps everything below the topmost block of the heap that is still in use.
+By default glibc keeps much of the memory that one large output of a command took: it raises its limit for blocks that
+get a mapping of their own, and keeps everything below the topmost used block of the heap.
 """
 
 from __future__ import annotations
@@ -15,28 +15,32 @@ import anyio
 
 M_MMAP_THRESHOLD = -3
 LARGE_BLOCK = 320 * 1024
-"""Bytes from which on a block gets a mapping of its own: more than one read of a pipe, which would take longer then."""
+"""Size from which on a block gets a mapping of its own, in bytes. It is more than one read of a pipe, which a mapping
+would slow down.
+"""
 
 SETTLE_SECONDS = 1.0
-"""The result of a command is stored, sent to the model and shown; by then all three have usually ended."""
+"""Delay after a large output, in seconds. By then, the result of the command has usually been stored, sent to the model
+and shown.
+"""
 
 
 def return_large_blocks() -> None:
-    """Return each large block at the moment when it is freed, from now on."""
+    """Return each large block to the system at the moment when it is freed, from now on."""
     mallopt = _function("mallopt")
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 def return_free_memory() -> None:
-    """Return what is free in the heap now. Takes about a millisecond."""
+    """Return the free memory of the heap to the system now. Takes about a millisecond."""
     trim = _function("malloc_trim")
     if trim is not None:
         trim(0)
 
 
 class FreeMemoryReturn:
-    """Returns free memory after a large output: at once, and again when its last owners have let go of it."""
+    """Returns free memory after a large output: at once, and again when the last users of the output are done."""
 
     def __init__(self, settle_seconds: float = SETTLE_SECONDS) -> None:
         self._settle_seconds = settle_seconds
@@ -47,7 +51,7 @@ class FreeMemoryReturn:
         self._owed.set()
 
     async def return_again(self) -> None:
-        """Runs for as long as the server. However much is written, memory is returned once in this time."""
+        """Return memory again after outputs, at most once per delay, for as long as the server runs."""
         while True:
             await self._owed.wait()
             await anyio.sleep(self._settle_seconds)

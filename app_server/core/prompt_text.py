@@ -1,4 +1,4 @@
-"""The text of a custom prompt: the settings at its top, and the places that arguments take. Pure."""
+"""The text of a custom prompt: the settings at its top, and the placeholders for its arguments. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Final
 
 FENCE: Final = "---"
 
-# Texts, which `re` compiles with the first prompt.
+# These patterns are texts, which `re` compiles at the first prompt.
 _PLACEHOLDER: Final = r"\$(\$|[1-9]|ARGUMENTS|[A-Z][A-Z0-9_]*)"
 _NAMED: Final = r"(?s)([A-Z][A-Z0-9_]*)=(.*)"
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """Return the settings between the `---` lines at the top, and the rest. Without a closing line, all is content."""
+    """Return the settings between the `---` lines at the top, and the rest. Without a closing line, all text is the
+    rest.
+    """
     lines = text.splitlines(keepends=True)
     if not lines or lines[0].strip() != FENCE:
         return {}, text
@@ -35,8 +37,8 @@ def _unquoted(value: str) -> str:
 
 
 def filled_in(text: str, rest: str) -> str:
-    """Fill in `$1` to `$9`, `$ARGUMENTS` and, for arguments such as `FILE=a.py`, `$FILE`; `$$` is a dollar sign. Names
-    that are not given stay as they are.
+    """Replace `$1` to `$9`, `$ARGUMENTS` and, for arguments such as `FILE=a.py`, `$FILE`; `$$` is a dollar sign. A name
+    without an argument is not replaced.
     """
     try:
         words = shlex.split(rest)
@@ -59,7 +61,7 @@ def filled_in(text: str, rest: str) -> str:
 
 
 def argument_names(text: str) -> list[str]:
-    """List the arguments of a prompt that have a name, each once."""
+    """Return the names of a prompt's named arguments, each once."""
     names = dict.fromkeys(match[1] for match in re.finditer(_PLACEHOLDER, text))
     return [name for name in names if name != "ARGUMENTS" and name[0].isalpha()]
 

@@ -1,7 +1,7 @@
-"""Real paths on a disk that is not trusted, the same with every version of Python, and what lies in what.
+"""Real paths on an untrusted disk, computed in the same way by every version of Python, and containment of paths.
 
-At a link that cannot be followed, such as `/proc/PID/cwd` of another user or one in a circle, `os.path.realpath` raises
-or goes on, as the version has it.
+At a link that cannot be followed, such as `/proc/PID/cwd` of another user or a cycle, `os.path.realpath` raises or
+continues, depending on the version.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import os
 
 
 def followed_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path without links; what does not exist is kept. Raises OSError where a link cannot be
-    followed.
+    """Return the absolute path with all links resolved; parts that do not exist are kept. Raises OSError if a link
+    cannot be followed.
     """
     place = real = os.path.realpath(path)
     while place != "/":
@@ -23,7 +23,7 @@ def followed_path(path: str | os.PathLike[str]) -> str:
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path without links, but for those that cannot be followed, which are kept."""
+    """Return the absolute path with all links resolved, except those that cannot be followed, which are kept."""
     try:
         return followed_path(path)
     except OSError:
@@ -32,5 +32,5 @@ def real_path(path: str | os.PathLike[str]) -> str:
 
 
 def within(path: str, folder: str) -> bool:
-    """Tell whether `path` is `folder` or lies below it, by whole components; both are absolute and plain."""
+    """Return whether `path` is `folder` or lies below it, by whole components; both are absolute and normalised."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

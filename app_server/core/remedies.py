@@ -1,7 +1,7 @@
-"""The sentences about problems that a user can solve: what happened, and what to do. Pure.
+"""The messages about problems that a user can solve: the problem, and its remedy. Pure.
 
-The errors on the wire and `app-server doctor` use the same ones. A text that clients match comes first in its sentence
-and stays as it is.
+The errors on the wire and `app-server doctor` use the same messages. A text that clients match comes first in its
+message and never changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Problem(Struct, frozen=True):
-    """`str(problem)` is the whole sentence."""
+    """A problem and its remedy; `str(problem)` is the whole message."""
 
     what: str
     advice: str
@@ -28,14 +28,18 @@ NOBODY_LOGGED_IN = Problem(
 
 
 def nobody_logged_in(elsewhere: str) -> Problem:
-    """`elsewhere` are sentences about providers that could be used without a login; empty if there are none."""
+    """Return the problem that there is no login. `elsewhere`: sentences about providers that could be used without one;
+    empty if there are none.
+    """
     if not elsewhere:
         return NOBODY_LOGGED_IN
     return Problem(f"{NOBODY_LOGGED_IN} {elsewhere.removesuffix('.')}", "")
 
 
 def hidden_files(profile: str, reason: str) -> Problem:
-    """`reason` says why this machine has no namespaces."""
+    """Return the problem that a profile hides files on a machine without namespaces. `reason`: why the machine has
+    none.
+    """
     return Problem(
         f"the permission profile `{profile}` hides files, and this machine refuses the namespaces that it needs:"
         f" {reason}",
@@ -58,7 +62,7 @@ def key_missing(variable: str) -> Problem:
 
 
 def key_refused(provider: str, source: str) -> Problem:
-    """`source` says where the key comes from: `in SOME_VARIABLE`."""
+    """Return the problem of a refused key. `source`: where the key comes from, as `in SOME_VARIABLE`."""
     return Problem(
         f"The provider `{provider}` refused the key {source}", "replace it by one that is valid there"
     )
@@ -78,7 +82,9 @@ def no_base_url(provider: str) -> Problem:
 
 
 def model_unknown(provider: str, model: str, offer: str = "") -> Problem:
-    """`offer` is a sentence about what the provider offers; empty if that is not known."""
+    """Return the problem of an unknown model. `offer`: a sentence about the models of the provider; empty if they are
+    not known.
+    """
     what = f"The provider `{provider}` does not offer the model `{model}`"
     if offer:
         return Problem(f"{what}. {offer.removesuffix('.')}", "")
@@ -86,7 +92,7 @@ def model_unknown(provider: str, model: str, offer: str = "") -> Problem:
 
 
 def address_unknown(provider: str, url: str) -> Problem:
-    """`url` is what was asked, without its query."""
+    """Return the problem of an unknown address. `url`: the requested URL, without its query."""
     return Problem(
         f"Nothing is served at {url}",
         f"see `base_url` of the provider `{provider}`: that of most servers ends in `/v1`, and paths are added to it",
@@ -94,7 +100,7 @@ def address_unknown(provider: str, url: str) -> Problem:
 
 
 def address_too_long(provider: str, url: str, path: str) -> Problem:
-    """`path` is what is added to each address, and stands in `base_url` already."""
+    """Return the problem that `base_url` already contains `path`, which is appended to each address."""
     return Problem(
         f"Nothing is served at {url}",
         f"take `/{path}` off the end of `base_url` of the provider `{provider}`: it is added to it",
@@ -102,7 +108,7 @@ def address_too_long(provider: str, url: str, path: str) -> Problem:
 
 
 def other_api(provider: str, url: str) -> Problem:
-    """`url` is what was asked, without its query."""
+    """Return the problem that the provider serves another API. `url`: the requested URL, without its query."""
     return Problem(
         f"Nothing is served at {url}",
         f"see `base_url` and `wire` of the provider `{provider}`: it may have another of the APIs `responses`, `chat`"
@@ -111,7 +117,7 @@ def other_api(provider: str, url: str) -> Problem:
 
 
 def azure_address(provider: str, url: str) -> Problem:
-    """`url` is what was asked, without its query."""
+    """Return the problem of an address at Azure. `url`: the requested URL, without its query."""
     return Problem(
         f"Nothing is served at {url}",
         f"see `base_url` of the provider `{provider}`: the address of Azure ends in `/openai/v1`",

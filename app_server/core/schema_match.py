@@ -1,4 +1,4 @@
-"""Whether a text follows a JSON Schema, within a time: for the final messages of `exec` and of batches.
+"""Validates a text against a JSON Schema, with a time limit: for the final messages of `exec` and of batches.
 
 `schema_matcher` decides, in a process of its own.
 """
@@ -17,15 +17,15 @@ from app_server.core.own_programs import matcher_command
 from app_server_protocol.structs import Json
 
 MOST_SECONDS: Final = 10
-"""Processor time of one match."""
+"""Maximum processor time of one match, in seconds."""
 
 WAITS_WITHIN: Final = 60.0
-"""Seconds for one match on a busy machine."""
+"""Longest wait for one match on a busy machine, in seconds."""
 
 
 async def schema_mismatch(schema: Mapping[str, Json], text: str) -> str | None:
-    """Return the predicate of a sentence that says why a text does not follow a schema, None if it does. That nothing
-    can be decided is a reason, too.
+    """Return the predicate of a sentence that says why a text does not follow a schema; None if it does. It is also a
+    reason that the match could not be decided.
     """
     question = json.dumps({"schema": schema, "text": text}).encode()
     with anyio.move_on_after(WAITS_WITHIN):

@@ -1,8 +1,8 @@
-"""The program that holds a JSON value against a JSON Schema, in a process of its own: a pattern may backtrack without
-end, and nothing interrupts the match but the end of its process. `schema_match` starts it.
+"""The program that validates a JSON value against a JSON Schema, in a process of its own: a pattern may backtrack
+endlessly, and only the end of its process interrupts a match. `schema_match` starts it.
 
-It reads `{"schema", "text"}` on stdin and prints `{"problem"}`, null if the text matches. Its argument is the processor
-time that it may use, in seconds: then the kernel ends it, also where its parent is gone.
+It reads `{"schema", "text"}` on stdin and prints `{"problem"}`, null if the text matches. Its argument is its limit of
+processor time, in seconds: the kernel then ends it, even if its parent is gone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The text of a file that a user wrote. Pure.
+"""Decodes the text of a file that a user wrote. Pure.
 
-Editors and shells of Windows write a mark before it, which says how it is encoded: PowerShell's `>` makes UTF-16.
+Editors and shells of Windows write a byte order mark before the text, which names its encoding: PowerShell's `>` writes
+UTF-16.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-"""A mark of UTF-16 begins one of UTF-32, so that comes first."""
+"""Byte order marks with their encodings. The mark of UTF-32 begins with that of UTF-16, so UTF-32 comes first."""
 
 
 def text_of_bytes(content: bytes, errors: str = "strict") -> str:
-    """Return the text without its mark: UTF-8 where there is none. Raises UnicodeDecodeError, unless `errors` says what
-    is done with bytes that are none of its encoding.
+    """Return the text without its byte order mark; without a mark, it is UTF-8. Raises UnicodeDecodeError, unless
+    `errors` says how invalid bytes are handled.
     """
     for mark, encoding in MARKS:
         if content.startswith(mark):

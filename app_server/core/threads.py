@@ -1,8 +1,8 @@
-"""Work that takes long, beside other tasks: in a worker thread, even if the system has no thread left, or in pieces.
+"""Long work beside other tasks: in a worker thread, even if the system has no thread left, or in pieces.
 
-`anyio.to_thread` raises a bare RuntimeError where there is no thread, which no caller expects: it would cancel whole
-task groups. One event loop serves every conversation and every request, so a loop over input whose awaits may never
-block spends a budget; when it is used up, the loop yields.
+`anyio.to_thread` raises a bare RuntimeError if there is no thread. No caller expects it: it would cancel whole task
+groups. One event loop serves every conversation and every request, so a loop over input whose awaits may never block
+spends a budget; when it is used up, the loop yields.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 PIECE_BYTES = 64 * 1024
-"""Bytes handled before other tasks run. Even split into the shortest possible lines, they take some ten milliseconds, a
-delay that no client notices. Network reads have the same size.
+"""Number of bytes that are handled before other tasks run. Even split into the shortest possible lines, they take some
+ten milliseconds, a delay that no client notices. Network reads have the same size.
 """
 
 PIECE_STEPS = 256
-"""Events, lines or chunks handled before other tasks run: parsing and forwarding one takes ten to a hundred
-microseconds.
+"""Number of events, lines or chunks that are handled before other tasks run: parsing and forwarding one takes ten to a
+hundred microseconds.
 """
 
 NO_THREAD = "can't start new thread"
-"""The interpreter's message; the exception has no class of its own."""
+"""Message of the interpreter's exception, which has no class of its own."""
 
 
 async def run_in_thread(
@@ -66,7 +66,7 @@ class YieldBudget:
         self._bytes = self._steps = 0
 
     async def spend(self, size: int, steps: int = 1) -> None:
-        """Call it after each piece of work."""
+        """Count a piece of work, and yield when the budget is used up. Call it after each piece."""
         self._bytes += size
         self._steps += steps
         if self._bytes >= PIECE_BYTES or self._steps >= PIECE_STEPS:
