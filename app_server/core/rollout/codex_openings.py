@@ -1,7 +1,8 @@
-"""Developer messages in which codex tells its model of what it alone has: its tools, sub-agents, skills, modes, rights.
+"""Removes the developer messages in which codex describes to its model what only codex has: its tools, sub-agents,
+skills, modes and permissions.
 
-They stand before the user's first words, and after a compaction in the middle of a history. A conversation that goes on
-here has none of it; the model is told by this server what there is. Pure.
+These messages stand before the user's first message, and after a compaction in the middle of a history. A conversation
+that is resumed here has none of these features; this server describes its own to the model. Pure.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ HEADS: Final = (
     *("<permissions instructions>", "<skills_instructions>", "<apps_instructions>", "<tools>"),
     *(CODEX_MODE_HEAD, "<multi_agent_role>", "<multi_agent_mode>"),
 )
-"""Beginnings of such texts."""
+"""Beginnings of the texts of such messages."""
 
 Line = ResponseItem | CompactedItem
 
 
 def without_openings(lines: Iterable[Line], meta: SessionMetaLine) -> Iterator[Line]:
-    """Yield a stored history without these messages. In a file that says nothing of its instructions, as those of older
-    programs and of this server, only what stands before the user's first words is looked at.
+    """Yield a stored history without these messages. In a file that does not state its instructions, as files of older
+    programs and of this server do not, only lines before the user's first message are filtered.
     """
     begins, base = True, meta.base_text
     for line in lines:
@@ -54,8 +55,8 @@ def _compacted(line: CompactedItem, meta: SessionMetaLine) -> CompactedItem:
 
 
 def _kept(item: ResponseItem, base: str | None) -> ResponseItem | None:
-    """Return an item with the parts that stay; None if none does. Developer instructions of the user may be in the same
-    message.
+    """Return an item with the parts that stay; None if none stays. The same message may also contain developer
+    instructions of the user.
     """
     if not isinstance(item, MessageItem) or item.role != "developer":
         return item

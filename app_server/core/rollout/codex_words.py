@@ -1,5 +1,5 @@
-"""What newer versions of codex store in other words than this server: the settings of turns, goals, the tools of a
-client, the names of grouped tools. Pure; values in our words stay as they are.
+"""Converts data that newer versions of codex store in another form than this server: the settings of turns, goals, the
+tools of a client, the names of grouped tools. Pure. Values in the form of this server stay as they are.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ _GOAL_STATES: Final = {
     "budgetLimited": GoalStatus.BUDGET_LIMITED,
     "complete": GoalStatus.COMPLETE,
 }
-"""A goal that codex worked for is paused here: codex stores in a database of its own whether it was cleared since."""
+"""Our state of a goal, by the state in codex. A goal that codex was working for is paused here: codex stores in a
+database of its own whether the goal was cleared later.
+"""
 _GROUP_MARK: Final = b'"namespace":'
 
 
 def goal_in(payload: Json) -> Goal | None:
-    """Return the goal that the payload of such a line says; None where it says none, or is damaged."""
+    """Return the goal in the payload of a line about goals; None if it has none, or if it is damaged."""
     match payload:
         case {"type": "thread_goal_updated", "goal": dict() as goal}:
             return _goal_of_codex(goal)
@@ -63,7 +65,7 @@ def _goal(values: Mapping[str, Json]) -> Goal | None:
 
 
 def settings_in_our_words(value: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the settings of a turn as they are stored here."""
+    """Return the settings of a turn in the form in which this server stores them."""
     found = dict(value)
     active = found.get("active_permission_profile")
     if active is not None and not (isinstance(active, dict) and text_of(active, "id")):
@@ -83,7 +85,9 @@ def settings_in_our_words(value: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def meta_in_our_words(value: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the first line of a file with the tools of the client as they are stored here."""
+    """Return the metadata in the first line of a file, with the client's tools in the form in which this server stores
+    them.
+    """
     found, specs = dict(value), value.get("dynamic_tools")
     if "client_tools" not in found and isinstance(specs, list):
         found["client_tools"] = [tool for spec in specs for tool in _tools(spec)]
@@ -91,7 +95,7 @@ def meta_in_our_words(value: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _tools(spec: Json) -> Iterator[dict[str, Json]]:
-    """Yield the tools of an entry; none where it is damaged."""
+    """Yield the tools of an entry; none if the entry is damaged."""
     match spec:
         case {"type": "namespace", "name": str(group), "tools": list(tools)}:
             for tool in tools:
@@ -112,8 +116,8 @@ def _tool(spec: Json, group: str | None) -> Iterator[dict[str, Json]]:
 
 
 def with_whole_name(record: StoredRecord) -> StoredRecord:
-    """Return a call of a tool under the name by which the model is offered that tool here. Codex has the tools of a
-    server in a group, and stores the group beside the name.
+    """Return a tool call with the name by which this server offers the tool to the model. Codex puts the tools of a
+    server into a group, and stores the group beside the name.
     """
     if _GROUP_MARK not in record.payload:
         return record

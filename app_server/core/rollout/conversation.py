@@ -1,8 +1,8 @@
-"""A stored conversation as a whole: its metadata, the model's history, and what its client wants of it. Resumed under
-the lock of its file, with what a crash left over; or read for a copy.
+"""Reads a stored conversation as a whole: its metadata, the model's history, and the messages or turns that its client
+wants. Resumes a conversation under the lock of its file, with what a crash left over, or reads it for a copy.
 
 Damaged and unknown lines are skipped. The file is read in pieces with a maximum line length, so that an endless line
-costs bounded memory. Payloads are validated many at a time, by validators that are built when the first conversation is
+costs bounded memory. Payloads are validated in batches, by validators that are built when the first conversation is
 resumed. A function from `context` converts a summary into a history.
 """
 
@@ -78,10 +78,12 @@ StoredMessage = (
 ITEM_NAMES: Final = frozenset(model.model_fields["type"].default for model in get_args(responses.KnownItem))
 MESSAGE_NAMES: Final = frozenset(name for name, kind in EVENTS.items() if kind in get_args(StoredMessage))
 _TEXTS: Final = {name: Decoder(kind) for name, kind in EVENTS.items() if kind in get_args(StoredText)}
-"""Nearly all messages, with nothing but texts in them; pydantic takes five times as long for these."""
+"""Decoders of events that have only texts, which are nearly all messages. pydantic takes five times as long for
+these.
+"""
 
 BATCH: Final = 1024
-"""Lines to validate in one call, which is several times faster than one call each."""
+"""Number of lines that are validated in one call, which is several times faster than one call for each line."""
 
 LINES_AT_ONCE: Final = 256
 
@@ -89,7 +91,9 @@ HistoryLine = responses.ResponseItem | CompactedItem
 LineKind = TypeVar("LineKind", CompactedItem, SessionMetaLine)
 
 Rebuild = Callable[[Sequence[responses.ResponseItem], CompactedItem], Sequence[responses.ResponseItem]]
-"""The history after a compaction, from the history before it and its stored line."""
+"""Function that returns the history after a compaction, from the history before it and the stored line of the
+compaction.
+"""
 
 
 class StoredConversation(Struct, frozen=True):
@@ -100,22 +104,26 @@ class StoredConversation(Struct, frozen=True):
     items: tuple[HistoryLine, ...]
     """The model's history, in the order of the file."""
     leftover: Leftover
-    """What clients received before a crash, and the file lacks. Of that, `messages` and `turns` have what was cut."""
+    """What clients received before a crash, and the file lacks. `messages` and `turns` contain those parts of it that
+    were cut off.
+    """
     last_model: str | None
-    """The model of the last turn."""
+    """Model of the last turn; None if it is not stored."""
     lines: int
-    """Of the file, or as many as were asked for."""
+    """Number of lines that were read: those of the file, or as many as were requested."""
     taken_back: TakenBack
-    """Lines that do not count."""
+    """Reverted lines of the file, which do not count."""
     goal: Goal | None
     usage: TokenUsageInfo | None
-    """The last count of tokens."""
+    """The last count of tokens; None if there is none."""
     messages: tuple[EventMsg, ...]
-    """Empty where they were not wanted."""
+    """Messages as events; empty if they were not requested."""
     turns: WholeHistory | None
-    """None where they were not wanted."""
+    """Turns with their items; None if they were not requested."""
     damaged: int = 0
-    """How many lines of a known kind cannot be read. Lines of items are read where messages or turns are wanted."""
+    """Number of lines of a known kind that cannot be read. Lines of items are read only if messages or turns are
+    requested.
+    """
 
     @property
     def is_paginated(self) -> bool:
@@ -125,8 +133,9 @@ class StoredConversation(Struct, frozen=True):
 def read_rollout(
     path: Path, keeps: int | None = None, *, messages: bool = False, turns: bool = False
 ) -> StoredConversation:
-    """Read the file, or its first `keeps` lines, with the messages or turns that clients are shown. Raises
-    `RolloutUnreadable`; its text never has anything of the file. Slow for long files: use a thread."""
+    """Read a file, or its first `keeps` lines, with the messages or turns that clients are shown. Raises
+    `RolloutUnreadable`; its message contains nothing from the file. Slow for long files: call it in a thread.
+    """
     with opened_whole(path) as fd, without_collector():
         found = _collected(_Collector(path.name, messages=messages, turns=turns), fd, keeps)
         if found.counts_turns:
@@ -157,7 +166,7 @@ def read_rollout(
 
 
 def _collected(found: _Collector, fd: int, most: int | None) -> _Collector:
-    """Collect from so many lines."""
+    """Collect from the first `most` lines; from all if it is None."""
     for raw in islice(raw_lines(fd), most):
         found.lines = raw.number + 1
         if (record := read_record(raw.data)) is not None:
@@ -167,21 +176,23 @@ def _collected(found: _Collector, fd: int, most: int | None) -> _Collector:
 
 
 class _Collector:
-    """Collects what counts, in the order of the file."""
+    """Collects the parts of a conversation, in the order of the file."""
 
     def __init__(
         self, file_name: str, *, messages: bool, turns: bool, before: _Collector | None = None
     ) -> None:
-        """`before`: one that has read the file, and knows now which lines do not count and whose conversation it is."""
+        """Begin to collect. `before`: a collector that has read the file already, and knows which lines were reverted
+        and which conversation the file belongs to.
+        """
         self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
         self.lines = self.damaged = self.damaged_messages = 0
         self.taken_back: TakenBack = TakenBack() if before is None else before.taken_back
         self.counts_turns = False
-        """Whether a line takes back a number of turns."""
+        """Whether a line reverts a number of turns."""
         self.meta: SessionMetaLine | None = None
         self.items: list[HistoryLine] = []
         self.goal: Json = None
-        """The last line about one."""
+        """Payload of the last line about the goal."""
         self.counts: list[StoredRecord] = []
         self.turns: StoredTurns | None = None
         if before is not None and before.meta is not None:
@@ -265,7 +276,7 @@ def _item_batch() -> TypeAdapter[list[responses.KnownItem]]:
 
 
 def _messages_of_item(item: Item | None) -> Iterator[EventMsg]:
-    """Yield the older events of an item that is a line of its own, as far as codex 0.58 stores such."""
+    """Yield the older events of an item with a line of its own, if codex 0.58 stores events for such items."""
     if isinstance(item, ALWAYS):
         raw = isinstance(item, Reasoning) and item.show_content
         yield from legacy_events(item, raw_reasoning=raw)
@@ -300,7 +311,7 @@ def _validated(kind: type[LineKind], value: Json) -> LineKind | None:
 
 # --- resumed, and read for a copy
 class Reopened(Struct, frozen=True):
-    """A resumed conversation. What was recovered is in `stored.items`, and no longer in `stored.leftover`."""
+    """A resumed conversation. Recovered items are in `stored.items`, and no longer in `stored.leftover`."""
 
     stored: StoredConversation
     writer: RolloutWriter
@@ -315,9 +326,10 @@ def reopen(
     messages: bool = False,
     turns: bool = False,
 ) -> Reopened:
-    """Resume a conversation. `revert` is appended first: the conversation goes on without what it takes back. Raises
-    `RolloutUnreadable` or `RolloutBusy`. Slow for long files: use a thread."""
-    # The lock comes first: no other process may append between reading and writing.
+    """Resume a conversation. `revert` is appended first, so that the conversation continues without the lines that it
+    reverts. Raises `RolloutUnreadable` or `RolloutBusy`. Slow for long files: call it in a thread.
+    """
+    # The lock is taken first: no other process may append between reading and writing.
     writer = RolloutWriter.resume(path, now, disk)
     try:
         if revert is not None:
@@ -334,8 +346,9 @@ def reopen(
 
 
 def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:
-    """Copy what is stored, and what is left over of a crash, to a file of its own. In pieces, because a writer's
-    backlog is limited. Raises OSError. Slow for long files: use a thread."""
+    """Copy a stored conversation, with what a crash left over, to a file of its own. The lines are copied in pieces,
+    because a writer's backlog is limited. Raises OSError. Slow for long files: call it in a thread.
+    """
     lines = copied_lines(stored)
     while piece := list(islice(lines, LINES_AT_ONCE)):
         writer.append_lines(piece)
@@ -343,8 +356,9 @@ def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:
 
 
 def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
-    """Yield every line that counts, as it is in the file, but for the metadata, the goal, which is that of one
-    conversation only, and what is no record. Raises `RolloutUnreadable`."""
+    """Yield every line that counts, as it is in the file. The metadata, lines about the goal, which belongs to one
+    conversation only, and lines that are no records are left out. Raises `RolloutUnreadable`.
+    """
     with opened_whole(stored.path) as fd:
         for raw in islice(raw_lines(fd), stored.lines):
             if raw.number in stored.taken_back:
@@ -355,7 +369,7 @@ def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
 
 
 def recovered_items(stored: StoredConversation) -> list[responses.ResponseItem]:
-    """Return what a crash left over for the history."""
+    """Return the items that a crash left over for the history."""
     return [*with_outputs(stored.leftover.items, stored.items), *stored.leftover.messages]
 
 
@@ -371,7 +385,7 @@ def with_outputs(
 
 
 def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[responses.ResponseItem]:
-    """Return the history after these lines: items are appended, and a compaction replaces the history before it."""
+    """Return the history after these lines: an item is appended, and a compaction replaces the history before it."""
     history: list[responses.ResponseItem] = []
     for line in lines:
         if isinstance(line, CompactedItem):

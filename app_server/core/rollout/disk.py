@@ -1,10 +1,10 @@
-"""The system calls that write rollouts and journals, as a seam for tests of a full disk; files that are opened without
-following links, without blocking on a FIFO, closed on exec, and readable only by their owner, whatever the umask is.
-Texts of errors name files, never their content.
+"""Opens, writes and locks rollouts and journals. The system calls that write are a seam for tests of a full disk. Files
+are opened without following links, without blocking on a FIFO, and closed on exec. They are readable only by their
+owner, whatever the umask is. Error messages name files, never their content.
 
-Locks between servers of one home are such that commands cannot take them: any process that may read a file may lock it,
-and could so block every server. So a server locks not the file itself but a byte of `.locks`, which commands cannot
-open, whose offset depends on the file's inode. The kernel releases a lock when its holder exits.
+Commands cannot take the locks between servers of one home. Any process that may read a file may lock it, and could so
+block every server. So a server locks not the file itself but one byte of `.locks`, which commands cannot open. The
+offset of the byte depends on the file's inode. The kernel releases a lock when its holder exits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class DiskCalls(Struct, frozen=True):
-    """The calls that can fail while a conversation is stored."""
+    """The system calls that may fail while a conversation is stored."""
 
     open: Callable[[Path, int, int], int] = os.open
     write: Callable[[int, memoryview], int] = os.write
@@ -44,7 +44,7 @@ REAL_DISK = DiskCalls()
 
 
 def open_for_append(disk: DiskCalls, path: Path, *, create: bool) -> int:
-    """Open a descriptor that appends to a regular file; a new file is private to its owner."""
+    """Open a regular file to append to it; a new file is private to its owner."""
     if create:
         make_private_folders(path.parent)
     flags = os.O_RDWR | os.O_APPEND | _SAFE | (os.O_CREAT if create else 0)
@@ -52,15 +52,15 @@ def open_for_append(disk: DiskCalls, path: Path, *, create: bool) -> int:
 
 
 def open_for_reading(path: Path) -> int:
-    """Open a regular file. Raises `OSError` or `RolloutUnreadable`."""
+    """Open a regular file for reading. Raises `OSError` or `RolloutUnreadable`."""
     return _regular(os.open(path, os.O_RDONLY | _SAFE), path)
 
 
 @contextmanager
 def opened(path: Path, *, whole: bool = False) -> Iterator[int]:
-    """Hold a stored file open for reading. Raises `RolloutUnreadable`, also for what fails while it is read; its text
-    never has anything of the file. `whole`: one that is too long is refused, since the bytes of a sparse file cost
-    nothing before somebody reads them.
+    """Hold a stored file open for reading. Raises `RolloutUnreadable`, also for an OSError while the file is read; its
+    message contains nothing from the file. `whole`: a file that is too large is refused, since a sparse file costs no
+    disk space but memory when it is read.
     """
     try:
         fd = open_for_reading(path)
@@ -79,7 +79,7 @@ def opened(path: Path, *, whole: bool = False) -> Iterator[int]:
 
 
 def _regular(fd: int, path: Path, *, private: bool = False) -> int:
-    """Return the descriptor of a regular file; of anything else it is closed."""
+    """Return the descriptor if it is one of a regular file; else close it and raise."""
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise RolloutUnreadable(f"{path} is not a regular file")
@@ -103,8 +103,9 @@ def make_private_folders(folder: Path) -> None:
 
 
 def append_lines(fd: int, lines: bytes, disk: DiskCalls = REAL_DISK, known_end: int = -1) -> int:
-    """Append whole lines, behind a torn one on a line of their own; return the file's size then. Raises OSError; of
-    lines that do not fit nothing is left. `known_end`: a file of this size ends with a whole line.
+    """Append whole lines; return the new size of the file. If the file ends with a torn line, the new ones begin on a
+    line of their own. Raises OSError, and leaves nothing of lines that do not fit. `known_end`: if the file has this
+    size, it ends with a whole line.
     """
     size = os.fstat(fd).st_size
     end, torn = (size, False) if size == known_end else without_nuls(fd, size, disk)
@@ -116,8 +117,8 @@ def append_lines(fd: int, lines: bytes, disk: DiskCalls = REAL_DISK, known_end: 
 
 
 def without_nuls(fd: int, size: int, disk: DiskCalls) -> tuple[int, bool]:
-    """Remove the NUL bytes that a power failure may have appended to a file of that size: a line behind them could not
-    be read. Return the size then, and whether the last line is torn.
+    """Remove the NUL bytes that a power failure may have appended to a file of that size: a line after them could not
+    be read. Return the new size, and whether the last line is torn.
     """
     end = end_of_text(fd, size)
     if end < size:
@@ -126,7 +127,7 @@ def without_nuls(fd: int, size: int, disk: DiskCalls) -> tuple[int, bool]:
 
 
 def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """Replace a file by one with these lines at once. Raises OSError."""
+    """Replace a file atomically by one with these lines. Raises OSError."""
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     new = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -139,7 +140,7 @@ def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def end_of_text(fd: int, size: int) -> int:
-    """Return the end of a file without NUL bytes that a power failure may have appended."""
+    """Return the offset of the end of the text, before NUL bytes that a power failure may have appended."""
     while size > 0:
         start = max(0, size - 65536)
         tail = os.pread(fd, size - start, start).rstrip(b"\0")
@@ -151,14 +152,14 @@ def end_of_text(fd: int, size: int) -> int:
 
 FILE_NAME = ".locks"
 HISTORY, NOTES = 0, (1 << 62) + 1
-"""The places of the message history, and of names and metadata: before and behind all offsets of rollouts."""
+"""Lock offsets of the message history, and of names and metadata. They are below and above all offsets of rollouts."""
 LOCK_SECONDS = 2.0
-"""Maximum wait for another server's append; after it, what is to be stored there is not."""
+"""Maximum wait for another server's append, in seconds. After it, the data is not stored."""
 RETRY_SECONDS = 0.005
 
 
 def home_of(rollout: Path) -> Path | None:
-    """Return the home of a rollout; None for one that is stored elsewhere."""
+    """Return the home of a rollout; None if it is stored elsewhere."""
     for folder in rollout.parents:
         if folder.name in (SESSIONS, ARCHIVED):
             return folder.parent
@@ -166,12 +167,12 @@ def home_of(rollout: Path) -> Path | None:
 
 
 def lock_rollout(fd: int, path: Path) -> int | None:
-    """Lock the rollout for its one writer. Return a descriptor that holds the lock, or None if `fd` itself does.
-    Raises `RolloutBusy` while another holds it.
+    """Lock the rollout for its only writer. Return a descriptor that holds the lock; None if `fd` itself holds it.
+    Raises `RolloutBusy` if another writer holds it.
     """
     home = home_of(path)
     try:
-        if home is None or SET_LOCK is None:  # then the rollout itself is locked
+        if home is None or SET_LOCK is None:  # there is no home or no such lock, so lock the rollout itself
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return None
         import hashlib  # noqa: PLC0415 - loads OpenSSL, which lists do without
@@ -200,7 +201,9 @@ def unlock_rollout(fd: int, lock: int | None) -> None:
 
 @contextmanager
 def home_lock(home: Path, place: int, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-    """Hold the lock at one of the two places above. Raises `OSError` after this time."""
+    """Hold the lock at `place`, which is `HISTORY` or `NOTES`. Raises `OSError` if another server still holds it after
+    this many seconds.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -218,8 +221,8 @@ def home_lock(home: Path, place: int, seconds: float = LOCK_SECONDS) -> Iterator
 
 @contextmanager
 def open_locked(path: Path, place: int) -> Iterator[int]:
-    """Open a file of the home to append to it, under its lock: no other server appends to it or replaces it meanwhile.
-    Raises OSError.
+    """Open a file of the home to append to it, under its lock: no other server appends to it or replaces it in the
+    meantime. Raises OSError.
     """
     make_private_folders(path.parent)
     with home_lock(path.parent, place):

@@ -28,18 +28,19 @@ MAX_HISTORY_BYTES = 256 * 1024 * 1024
 
 
 def log_id_of(fd: int, content: bytes) -> int:
-    """Return an id that fits into 53 bits, for clients with floating-point numbers. An inode alone may be reused after
-    a truncation."""
+    """Return the log id of the history file. It fits into 53 bits, for clients with floating-point numbers. An inode
+    alone would not do, because it may be reused after a truncation.
+    """
     first_line = content[: content.find(b"\n") + 1]
     return (os.fstat(fd).st_ino & 0x1FFFFF) << 32 | zlib.crc32(first_line)
 
 
 KEPT_SHARE = 0.8
-"""The share of the maximum size that a truncation keeps, so that not every message truncates the file."""
+"""Share of the maximum size that a truncation keeps, so that not every new message truncates the file."""
 
 
 class MessageHistory(Struct, frozen=True):
-    """The history of one home. All methods block: use a thread."""
+    """The message history of one home. All methods block: call them in a thread."""
 
     home: Path
     config: HistoryConfig
@@ -60,12 +61,12 @@ class MessageHistory(Struct, frozen=True):
                 _cut(self.path, fd, limit)
 
     def metadata(self) -> tuple[int, int]:
-        """Return the log id and the number of messages; zeros without a history."""
+        """Return the log id and the number of messages; zeros if there is no history."""
         log_id, content = self._read()
         return log_id, content.count(b"\n")
 
     def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
-        """Return the message at a position; None if there is none, or if the log id does not match."""
+        """Return the message at an offset; None if there is none, or if the log id does not match."""
         found, content = self._read()
         lines = content.split(b"\n") if found == log_id else []
         match parse_object(lines[offset]) if 0 <= offset < len(lines) else None:
@@ -75,7 +76,7 @@ class MessageHistory(Struct, frozen=True):
                 return None
 
     def _read(self) -> tuple[int, bytes]:
-        """Return the log id and the content."""
+        """Return the log id and the content of the file."""
         try:
             with disk.opened(self.path) as fd:
                 content = _content(fd)
@@ -89,7 +90,7 @@ def _content(fd: int) -> bytes:
 
 
 def _cut(path: Path, fd: int, max_bytes: int) -> None:
-    """Replace the file by one with the newest lines; keeps at least the last one."""
+    """Replace the file by one with the newest lines. At least the last line is kept."""
     lines = _content(fd).removesuffix(b"\n").split(b"\n")
     kept, size = len(lines) - 1, len(lines[-1]) + 1
     while kept and size + len(lines[kept - 1]) + 1 <= max_bytes * KEPT_SHARE:
@@ -99,22 +100,24 @@ def _cut(path: Path, fd: int, max_bytes: int) -> None:
 
 
 STORE_SECONDS = 2 * disk.LOCK_SECONDS
-"""How long the end of a conversation may wait for its messages: one that is being appended, and those behind it."""
+"""Maximum time that the end of a conversation waits for its messages to be stored, in seconds. It is enough for two
+waits for the lock: for a message that is being appended, and for those after it.
+"""
 
 
 class SharedMessages(Struct, frozen=True):
     file: MessageHistory
     _order: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
-    """Messages are stored in the order in which they were handed over."""
+    """Lock that keeps the messages in the order in which they were passed."""
 
     async def append(self, entry: HistoryEntry) -> None:
-        """Store the message, even if the conversation ends meanwhile. Raises OSError and ConversationError."""
+        """Store the message, even if the conversation ends in the meantime. Raises OSError and ConversationError."""
         with anyio.move_on_after(STORE_SECONDS, shield=True):
             async with self._order:
                 await run_in_thread(self.file.append, entry)
 
     async def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
-        """Return the message at a position, as `MessageHistory.lookup`."""
+        """Return the message at an offset, like `MessageHistory.lookup`."""
         async with self._order:
             return await run_in_thread(self.file.lookup, log_id, offset)
 

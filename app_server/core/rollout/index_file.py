@@ -1,10 +1,8 @@
-"""The SQLite file of the index of threads: a stored thread as rows and back, and a list request as SQL over them, which
-may find more than what matches, never less.
+"""The SQLite file of the index of threads. Converts a stored thread into rows and back, and a list request into SQL;
+the query may find more than what matches, but never less.
 
-The file may be lost at any time, and is made anew where it cannot be used.
-
-Where the home cannot be written, or another server keeps the file locked, the index is in memory. The file is private
-and never reached through a link.
+The file may be lost at any time, and is created anew if it cannot be used. If the home is not writable, or another
+server keeps the file locked, the index is in memory. The file is private to its owner and never opened through a link.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "thread_index.sqlite"
 VERSION = 5
-"""Of the tables and of what is in them; a file of another version is replaced."""
+"""Version of the tables and of their content. A file with another version is replaced."""
 BUSY_SECONDS = 1.0
 PRAGMAS = (
     *("trusted_schema = OFF", "cache_size = -8192", "secure_delete = ON"),
@@ -70,33 +68,33 @@ CREATE TABLE summaries (
 
 
 class IndexFile:
-    """A connection that is replaced when it fails. The caller keeps two threads from using it at once."""
+    """A connection that is replaced when it fails. Not thread-safe: the caller must serialise the calls."""
 
     def __init__(self, home: Path) -> None:
         self._path: Path | None = home / FILE_NAME
         self._connection: sqlite3.Connection | None = None
         self._rebuilt = False
         self.generation = 0
-        """Grows with every index that begins empty."""
+        """Number of indexes so far that began empty."""
 
     @property
     def in_memory(self) -> bool:
         return self._path is None
 
     def connection(self) -> sqlite3.Connection:
-        """Return the connection, opened if need be. Raises `sqlite3.Error`."""
+        """Return the connection, which is opened on first use. Raises `sqlite3.Error`."""
         if self._connection is None:
             self._connection = self._open_file() or self._open_memory()
             weakref.finalize(self, self._connection.close)
         return self._connection
 
     def replace(self, error: sqlite3.Error) -> None:
-        """Begin anew after this error: with another file where this one was damaged, else in memory."""
+        """Replace the index after this error: by a new file if the old one was damaged, else by an index in memory."""
         log.warning("the index of threads is made anew: %s", error)
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        # The class of a damaged file is `DatabaseError` itself; its subclasses are about locks, disks and rights.
+        # A damaged file raises `DatabaseError` itself. Its subclasses are for locks, disks and permissions.
         if self._path is None or self._rebuilt or type(error) is not sqlite3.DatabaseError:
             self._path = None
         else:
@@ -117,7 +115,7 @@ class IndexFile:
                 log.warning("the index of threads is made anew: %s", error)
                 if type(error) is not sqlite3.DatabaseError:
                     return None
-                connection = None  # it is damaged
+                connection = None  # the file is damaged
             if connection is not None:
                 self.generation += 1
                 return connection
@@ -127,13 +125,13 @@ class IndexFile:
     def _open_memory(self) -> sqlite3.Connection:
         self._path = None
         connection = _prepared("file::memory:")
-        assert connection is not None  # there is no other version in memory
+        assert connection is not None  # a database in memory has no other version
         self.generation += 1
         return connection
 
 
 def _make_private(path: Path) -> None:
-    """Create the file, private. Raises OSError for what is no file."""
+    """Create the file, private to its owner. Raises OSError if the path is not a regular file."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -144,7 +142,7 @@ def _make_private(path: Path) -> None:
 
 
 def _prepared(uri: str) -> sqlite3.Connection | None:
-    """Open a database with the tables; None where it has those of another version. Raises `sqlite3.Error`."""
+    """Open a database with the tables; None if it has those of another version. Raises `sqlite3.Error`."""
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -186,15 +184,17 @@ def _remove(path: Path) -> None:
 
 
 SEARCHED_CHARACTERS = 16 * 1024
-"""Of a preview; what lies behind is not found."""
+"""Maximum number of characters of a preview that are searched. Later text is not found."""
 
 
 UNREAD, SHOWN, HIDDEN = 0, 1, 2
-"""What is known of a thread: nothing; what is shown; that it cannot be read or has no message of the user."""
+"""States of a thread in the index: not read yet; shown; hidden, since it cannot be read or has no message of the
+user.
+"""
 
 
 Key = tuple[int, str, str]
-"""Whether a thread is archived, its stamp and its id."""
+"""Whether a thread is archived, its time stamp and its id."""
 _OF_KEY = "archived = ? AND stamp = ? AND id = ?"
 
 
@@ -204,7 +204,7 @@ def forget(database: sqlite3.Connection, keys: Sequence[Key]) -> None:
 
 
 def note(database: sqlite3.Connection, key: Key, state: FileState, stored: StoredThread | None) -> None:
-    """Note what a file said, in that state; None: nothing that is shown."""
+    """Store what was read from a file in this state. `stored` is None if the file has nothing to show."""
     values = (None,) * 4 if stored is None else columns(stored)
     database.execute(
         "UPDATE threads SET known = ?, inode = ?, size = ?, changed = ?, moved = ?,"
@@ -216,7 +216,7 @@ def note(database: sqlite3.Connection, key: Key, state: FileState, stored: Store
 
 
 def columns(stored: StoredThread) -> tuple[str, str, str, str]:
-    """Return source, provider, working directory and the text that is searched."""
+    """Return the source, the provider, the working directory and the text to search."""
     head = stored.head
     return (
         source_word(head.source),
@@ -227,12 +227,12 @@ def columns(stored: StoredThread) -> tuple[str, str, str, str]:
 
 
 def clean(text: str) -> str:
-    """Return the text without what SQLite cannot hold or compare."""
+    """Return the text without characters that SQLite cannot store or compare."""
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
 def json_array(texts: Iterable[str]) -> str:
-    """Return the texts as SQL has them for `json_each`."""
+    """Return the texts as a JSON array for `json_each` in SQL."""
     return json.dumps([clean(each) for each in texts])
 
 
@@ -241,7 +241,7 @@ def to_summary(stored: StoredThread) -> str:
 
 
 def from_summary(summary: str, path: Path, state: FileState) -> StoredThread | None:
-    """Return the thread that `to_summary` wrote; None for anything else."""
+    """Return the thread that `to_summary` wrote; None if the text is anything else."""
     try:
         return StoredThread(msgspec.convert(json.loads(summary), StoredHead), path, state)
     except ValueError:
@@ -278,8 +278,9 @@ class IndexQuery(Struct, frozen=True):
 
     @classmethod
     def of(cls, request: ListRequest, named: Sequence[str]) -> IndexQuery:
-        """Make the query of a request. `named`: ids whose names match the search. What was not read yet always
-        matches."""
+        """Return the query for a request. `named`: ids of threads whose names match the search. A thread that was not
+        read yet always matches.
+        """
         wanted, parts, values = request.filter, [], list[SqlValue]()
 
         def require(part: str, *of_it: SqlValue) -> None:
@@ -317,10 +318,10 @@ class IndexQuery(Struct, frozen=True):
 
     @classmethod
     def of_messages(cls, request: ListRequest, term: str, also: Sequence[str]) -> IndexQuery:
-        """Make the query for a text in messages. `also`: ids of threads that are looked at in any case. A thread whose
-        messages were not read yet always matches; of the filter only the sources count.
+        """Return the query for a search in messages. `also`: ids of threads that match in any case. A thread whose
+        messages were not read yet always matches. Of the filter, only the sources are used.
         """
-        # The plus keeps SQLite from collecting and sorting all matches: a page is full early.
+        # The unary plus stops SQLite from using an index to collect and sort all matches: a page is full early.
         condition = (
             f"archived = ? AND ((+has_messages = 0 AND known != {HIDDEN}) OR (+has_messages = 1"
             " AND source IN (SELECT value FROM json_each(?)) AND (id IN (SELECT value FROM json_each(?)) OR EXISTS"
@@ -332,7 +333,9 @@ class IndexQuery(Struct, frozen=True):
         return cls(condition, values, request.by_change, request.newest_first)
 
     def fetch(self, database: sqlite3.Connection, start: ListStart | None, count: int) -> list[IndexedThread]:
-        """Return so many rows from a place on. Raises `sqlite3.Error`."""
+        """Return at most `count` rows from a position on; from the beginning if `start` is None. Raises
+        `sqlite3.Error`.
+        """
         columns = [f"threads.{column}" for column in (_CHANGES if self.by_change else _STARTS)]
         condition, values = self.condition, self.values
         if start is not None:
@@ -345,27 +348,27 @@ class IndexQuery(Struct, frozen=True):
 
 
 def unread(database: sqlite3.Connection, count: int, *, messages: bool = False) -> list[IndexedThread]:
-    """Return the newest outside the archive of which nothing is known, or whose messages were not read. Raises
-    `sqlite3.Error`.
+    """Return the newest threads outside of the archive whose heads, or with `messages` whose messages, were not read
+    yet. Raises `sqlite3.Error`.
     """
     condition = f"has_messages = 0 AND known != {HIDDEN}" if messages else f"known = {UNREAD}"
     return _fetch(database, f"archived = 0 AND {condition} ORDER BY started DESC, id DESC", (count,))
 
 
 def stored_folders(database: sqlite3.Connection) -> list[str]:
-    """Return the working directories that are known. Raises `sqlite3.Error`."""
+    """Return the working directories of all threads in the index. Raises `sqlite3.Error`."""
     return [cwd for [cwd] in database.execute("SELECT DISTINCT cwd FROM threads WHERE cwd IS NOT NULL")]
 
 
 def note_messages(database: sqlite3.Connection, key: Key, messages: str) -> None:
-    """Note what was said in a thread whose head is known. Raises `sqlite3.Error`."""
+    """Store the messages of a thread whose head is stored already. Raises `sqlite3.Error`."""
     folded, packed = clean(messages.casefold()), zlib.compress(messages.encode("utf-8", "replace"), 1)
     database.execute("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?)", (*key, folded, packed))
     database.execute(f"UPDATE threads SET has_messages = 1 WHERE {_OF_KEY}", key)
 
 
 def messages_of(database: sqlite3.Connection, key: Key) -> str | None:
-    """Return what was said, if it was read since the file changed. Raises `sqlite3.Error`."""
+    """Return the messages of a thread; None if they were not read since the file changed. Raises `sqlite3.Error`."""
     row = database.execute(
         f"SELECT packed FROM messages JOIN threads USING (archived, stamp, id) WHERE {_OF_KEY} AND has_messages = 1",
         key,

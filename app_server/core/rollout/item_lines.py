@@ -1,8 +1,8 @@
-"""Lines about whole items, in the form of codex since 0.159: `item_completed` with the item under a `type`, its turn
-and its times. Pure; both directions.
+"""Converts items to lines about whole items and back, in the form of codex since 0.159: `item_completed` with the item
+under a `type`, its turn and its times. Pure.
 
-What the engine knows of an item and that form has no place for stands beside it, as `kept`: other readers pass over it.
-Kinds of items that are unknown here are passed over; what a known kind has too little of is None, like damage.
+What the engine knows of an item and that form has no field for is stored beside the item, as `kept`; other readers
+ignore it. Items of unknown kinds are ignored. An item of a known kind that lacks a field is None, like a damaged one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from app_server_protocol.structs import Json
 
 ITEM_COMPLETED: Final = "item_completed"
 TURN_ITEM: Final = "turn_item"
-"""The kind of a line that holds an item, where the file is not of the paginated form."""
+"""Type of a line that holds an item in a file that does not have the paginated form."""
 
 BY_CRASH: Final = "by_crash"
-"""A member of a line about an item that was cut: a crash cut it, no interrupt, so the conversation API shows it."""
+"""Member of a line about a cut item: a crash cut it and not an interrupt, so the conversation API shows it."""
 
 KNOWN: Final = {
     **{name: name for name in ("UserMessage", "AgentMessage", "Plan", "Reasoning", "CommandExecution")},
@@ -31,7 +31,7 @@ KNOWN: Final = {
     "ExitedReviewMode": "ExitedReview",
     "ContextCompaction": "ContextCompaction",
 }
-"""Kinds of items there, and the engine's classes."""
+"""Names of the engine's item classes, by the kind of the item in that form."""
 _NAMES: Final = {ours: theirs for theirs, ours in KNOWN.items()}
 
 _STARTED_ON_TERMINAL: Final = "unified_exec_startup"
@@ -46,7 +46,7 @@ _NANOSECONDS: Final = 1_000_000_000
 
 # --- reading
 def item_of_line(name: str | None, payload: Mapping[str, Json]) -> items.Item | None:
-    """Return the item that the payload of such a line holds; None where it is of no known kind, or damaged."""
+    """Return the item in the payload of such a line; None if its kind is unknown, or if it is damaged."""
     value = payload.get("item")
     if not isinstance(value, dict):
         return None
@@ -66,8 +66,8 @@ def item_of_line(name: str | None, payload: Mapping[str, Json]) -> items.Item | 
 
 
 def _plain_message(value: Mapping[str, Json]) -> items.UserMessage | items.AgentMessage | None:
-    """Return a message of one text; None for other items. Most lines of items are such: validation by their models
-    would take a fifth of the time in which a long thread is read.
+    """Return a message that has one text; None for any other item. Most lines about items are such messages, and
+    validation by their models would take a fifth of the time in which a long thread is read.
     """
     match value:
         case {"type": "AgentMessage", "id": str(id), "content": [{"text": str(text)}]}:
@@ -83,7 +83,7 @@ def _plain_message(value: Mapping[str, Json]) -> items.UserMessage | items.Agent
 
 
 def is_damaged(name: str | None, payload: Mapping[str, Json]) -> bool:
-    """Return whether the line holds an item of a kind that is known here and cannot be read."""
+    """Return whether the line has an item of a known kind that cannot be read."""
     value = payload.get("item")
     if item_of_line(name, payload) is not None:
         return False
@@ -93,8 +93,8 @@ def is_damaged(name: str | None, payload: Mapping[str, Json]) -> bool:
 
 
 def said_in(payload: Mapping[str, Json]) -> tuple[str, str, bool] | None:
-    """Return what a message says without building the item: its kind, its text, and whether it has anything else, such
-    as an image; None for other items.
+    """Return the message in a line without building the item: its kind, its text, and whether it has anything else,
+    such as an image; None for any other item.
     """
     match payload.get("item"):
         case {"type": ("UserMessage" | "AgentMessage") as kind, "content": list() as parts}:
@@ -154,11 +154,11 @@ def _file_change(value: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def changes_of(changes: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the changes of a patch by path, tagged as the engine's models have them."""
+    """Return the changes of a patch by path, with the tags of the engine's models."""
     found: dict[str, Json] = {}
     for path, change in changes.items():
         kind = change.get("type")
-        # Older programs write {"add": {…}}.
+        # Older programs write {"add": {…}}, which is the form of the models already.
         rest = {name: field for name, field in change.items() if name != "type"}
         found[path] = change if kind is None else {kind: rest}
     return found
@@ -232,7 +232,7 @@ def _review_prompt(target: Json) -> str:
 
 # --- writing
 def item_fields(item: items.Item) -> dict[str, Json]:
-    """Return the members of a line that hold an item: `item`, and `kept` where there is more to know of it."""
+    """Return the members of a line that hold an item: `item`, and `kept` if the form lacks fields for a part of it."""
     value: dict[str, Json] = items.item_to_value(item)
     shown, kept = _written(item, value)
     shown = {"type": _NAMES[type(item).__name__], "id": item.id, **shown}
@@ -348,7 +348,7 @@ def _ended(status: items.ItemStatus) -> str:
 
 
 def _open(status: items.ItemStatus) -> dict[str, Json]:
-    """Return what is kept of an item that was cut before it had an outcome."""
+    """Return the part of `kept` for an item that was cut before it had an outcome; empty for other items."""
     return {"status": status.value} if status is items.ItemStatus.IN_PROGRESS else {}
 
 
@@ -359,7 +359,9 @@ def _url(path: str) -> str:
 def item_line(
     thread_id: str, turn_id: str | None, times: tuple[int, int], item: items.Item, *, cut: bool = False
 ) -> dict[str, Json]:
-    """Return the members of a line about an item but its `type`. `times`: its start and end in milliseconds."""
+    """Return the members of a line about an item, except for its `type`. `times`: start and end of the item in
+    milliseconds since 1970; 0 if it is not known.
+    """
     started, ended = times
     said = {"thread_id": thread_id, "turn_id": turn_id or "", **item_fields(item)}
     said |= {"started_at_ms": started or ended, "completed_at_ms": ended or started}

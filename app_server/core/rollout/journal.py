@@ -1,8 +1,8 @@
-"""What the journal of a crashed server has, and its rollout has not: items that clients were sent, and the text so
-far of those that went on. Reads only; whoever holds the lock of the rollout appends what is found.
+"""Reads the journal of a crashed server, and finds what its rollout lacks: items that clients were sent, and the text
+so far of unfinished items. Reads only; the holder of the rollout's lock appends what is found.
 
-An item that was cut by a crash is stored as one that was cut by an interrupt, and its turn as interrupted. Older
-readers are shown its text as that of a finished message.
+An item that a crash cut off is stored like one that an interrupt cut off, and its turn as interrupted. Older readers
+see its text as that of a finished message.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
 _TEXT_MARK: Final = f'"type":"{TEXT}","after":'.encode()
 _MESSAGES: Final = ("agent_message", "agent_reasoning", "agent_reasoning_raw_content")
 _TURN_EDGES: Final = ("task_started", "task_complete", "turn_aborted", "user_message", REVERTED)
-"""No item that the model writes goes on over one of these."""
+"""Events across which no item of the model continues."""
 _ENDS: Final = (*_MESSAGES, *_TURN_EDGES, TURN_ITEM, ITEM_COMPLETED)
 
 Text = AgentMessage | Reasoning | Plan
@@ -53,10 +53,10 @@ class CutText(Struct):
     begun: Text
     started_ms: int
     after: int
-    """The size of the rollout when the last piece was written."""
+    """Size of the rollout in bytes when the last piece was written."""
     parts: dict[tuple[bool, int], str] = msgspec.field(default_factory=dict)
     lacks_some: bool = False
-    """A piece is damaged, so what follows does not count."""
+    """Whether a piece is missing, because its line is damaged. Later pieces then do not count."""
 
     def add(self, piece: TextPiece, after: int) -> None:
         part = (piece.summary, piece.index)
@@ -78,7 +78,9 @@ class CutText(Struct):
 
     @property
     def message(self) -> MessageItem | None:
-        """Return what the model is told that it said; it is never sent reasoning without the provider's seal."""
+        """The message for the model's history; None if there is none. Reasoning is never sent without the provider's
+        seal.
+        """
         match self.item:
             case AgentMessage(content=(text,), phase=phase) if text:
                 return MessageItem(role="assistant", content=(OutputText(text=text),), phase=phase)
@@ -89,7 +91,7 @@ class CutText(Struct):
                 return None
 
     def is_ended_by(self, record: StoredRecord) -> bool:
-        """Tell whether a line behind the last piece says that the item has ended."""
+        """Return whether a line after the last piece says that the item has ended."""
         if record.kind != "event_msg" or record.is_repetition or record.name not in _ENDS:
             return False
         payload = record.value() or {}
@@ -102,8 +104,8 @@ class CutText(Struct):
         return True
 
     def told_by(self, record: StoredRecord) -> MessageItem | None:
-        """Return what the model is told where `record` tells clients that the item has ended; None where it tells of
-        something else, and of an item that was cut: its request was made anew.
+        """Return the message for the model's history, if `record` tells clients that the item has ended; None if it
+        does not, or if the item was cut: then the request to the model was made again.
         """
         payload = record.value() or {}
         if record.name in _TURN_EDGES or payload.get("cut") is True:
@@ -130,16 +132,16 @@ class Leftover(Struct, frozen=True):
     items: tuple[ResponseItem, ...] = ()
     """Whole items of the history."""
     messages: tuple[ResponseItem, ...] = ()
-    """Messages that were cut."""
+    """Messages that were cut off."""
     events: tuple[StoredEvent, ...] = ()
-    """What clients are shown of what was cut, and that its turn was interrupted."""
+    """Events that show clients the items that were cut off, and that their turns were interrupted."""
     of_journal: bool = False
-    """There is a journal, which was read."""
+    """Whether there is a journal, which was read."""
     paginated: bool = False
     """Whether the file has the paginated form, in which events for older readers repeat items."""
 
     def lines(self) -> list[bytes]:
-        """Return the events as readers of the rollout will take them."""
+        """Return the events as lines, as readers of the rollout get them."""
         told = (each for each in self.events if not (self.paginated and each.type in OLDER_EVENTS))
         return [stored_line("", event) for event in told]
 
@@ -149,7 +151,8 @@ NOTHING: Final = Leftover()
 
 def leftover_of(rollout: Path) -> Leftover:
     """Return what a crashed server sent to clients and did not record in the rollout, in order. Raises
-    `RolloutUnreadable` where there is a journal that cannot be read: who goes on without it would lose that.
+    `RolloutUnreadable` if there is a journal that cannot be read: a server that continued without it would lose its
+    content.
     """
     items: list[JournalLine] = []
     texts: dict[tuple[str | None, str], CutText] = {}
@@ -178,12 +181,13 @@ def leftover_of(rollout: Path) -> Leftover:
             if record is not None:
                 recorded[record.payload] += 1
                 ended = [text for text in open_texts if raw.begin >= text.after and text.is_ended_by(record)]
-                # The history may lack it: a crash may come between this line and the one of the journal with the item.
+                # The history may lack the message: a crash may come between this line and the journal's line with the
+                # item.
                 messages += (text.told_by(record) for text in ended)
                 open_texts = [text for text in open_texts if text not in ended]
     messages += (text.message for text in open_texts)
     new = [line for line in items if _is_new(line.payload, recorded)]
-    recorded.update(line.payload for line in items)  # a message of theirs is not recovered a second time
+    recorded.update(line.payload for line in items)  # a message in these items is not recovered a second time
     return Leftover(
         items=tuple(line.item for line in new),
         messages=tuple(each for each in messages if each is not None and _is_new(each.to_json(), recorded)),
@@ -201,7 +205,7 @@ def _is_new(payload: bytes, recorded: Counter[bytes]) -> bool:
 
 
 def _take(texts: dict[tuple[str | None, str], CutText], line: dict[str, Json]) -> None:
-    """Take a line about text; one that is damaged is passed over."""
+    """Apply a line about text; a damaged line is ignored."""
     after = line.get("after")
     try:
         piece = msgspec.convert(line.get("payload"), TextPiece)

@@ -1,5 +1,7 @@
-"""The lines of a rollout as bytes, with a maximum length: from any place in the file on, or from its end; and what the
-last ones say: the settings of the last turn, the goal and the count of tokens.
+"""Reads the lines of a rollout as bytes, forwards from any offset or backwards from the end of the file. The length of
+a line is limited.
+
+Also reads what the last lines say: the settings of the last turn, the goal and the count of tokens.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ FIRST_BYTES = 16 * 1024
 CHUNK_BYTES = 1024 * 1024
 BLOCK = 256 * 1024
 MOST_BYTES = 64 * 1024 * 1024
-"""So much of the end of a file is looked at: what lies before is given up."""
+"""Maximum number of bytes at the end of a file that are searched. Lines before them are not found."""
 MOST_KEPT = 8 * 1024 * 1024
-"""No line that is looked for from the end of a file is longer."""
+"""Maximum length of a line that is searched for from the end of a file, in bytes."""
 
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Disables garbage collection: it would double the time of reading a long conversation."""
+    """Disable garbage collection in the block: it would double the time of reading a long conversation."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -54,10 +56,11 @@ def without_collector() -> Iterator[None]:
 
 
 def raw_lines(fd: int, number: int = 0, begin: int = 0, end: int | None = None) -> Iterator[RawLine]:
-    """Yield the lines between two places in the file, `end` None: up to its end; the last one may lack its line end.
+    """Yield the lines between two offsets of the file. `end` is None for the end of the file. The last line may lack
+    its line end.
 
-    Raises `RolloutUnreadable` where the first line of a file is too long: no rollout begins so, and what follows may be
-    a gigabyte of nothing.
+    Raises `RolloutUnreadable` if the first line of the file is too long: no rollout begins with such a line, and the
+    rest of the file may be a gigabyte without any line.
     """
     end = os.fstat(fd).st_size if end is None else end
     carry: list[bytes] = []
@@ -84,12 +87,12 @@ def raw_lines(fd: int, number: int = 0, begin: int = 0, end: int | None = None) 
 
 
 def lines_from_the_end(fd: int, mark: bytes, most: int = MOST_BYTES) -> Iterator[bytes]:
-    """Yield the lines that contain `mark`, the last one first, of at most `most` bytes of the file's end. The mark,
-    which has no line end, is searched in blocks: few lines have it.
+    """Yield the lines that contain `mark`, the last one first, from at most `most` bytes at the end of the file. `mark`
+    contains no line end. The file is searched in blocks, because few lines contain the mark.
     """
     end = os.fstat(fd).st_size
     first = max(end - most, 0)
-    rest = b""  # the end of a line whose begin is not read yet
+    rest = b""  # the end of a line whose beginning is not read yet
     while end > first:
         start = max(end - BLOCK, first)
         block = os.pread(fd, end - start, start) + rest
@@ -106,7 +109,7 @@ def lines_from_the_end(fd: int, mark: bytes, most: int = MOST_BYTES) -> Iterator
 
 
 def paginated_thread(path: Path, fd: int) -> str | None:
-    """Return the thread of a file of the paginated form; None for another form."""
+    """Return the id of the thread of a file in the paginated form; None if the file has another form."""
     first = next(raw_lines(fd), None)
     record = None if first is None else read_record(first.data)
     meta = None if record is None or record.kind != "session_meta" else record.value()
@@ -116,8 +119,8 @@ def paginated_thread(path: Path, fd: int) -> str | None:
 
 
 def form_of(path: Path) -> tuple[str | None, int]:
-    """Return the thread of a file of the paginated form, and the number of its next line; None and 0 for another form.
-    Raises RolloutUnreadable.
+    """Return the id of the thread of a file in the paginated form, and the number of its next line; None and 0 if the
+    file has another form. Raises RolloutUnreadable.
     """
     with opened(path) as fd:
         thread = paginated_thread(path, fd)
@@ -134,7 +137,9 @@ _GOAL_MARK: Final = b"goal_"
 
 
 def last_goal(path: Path) -> Goal | None:
-    """Read the goal; None where there is none, and where the line is damaged. Raises RolloutUnreadable."""
+    """Return the goal of the conversation; None if there is none, or if its line is damaged. Raises
+    RolloutUnreadable.
+    """
     with opened(path) as fd:
         records = _records(fd, _GOAL_MARK)
         found = next((each for each in records if each.name in GOAL_KINDS), None)
@@ -142,7 +147,7 @@ def last_goal(path: Path) -> Goal | None:
 
 
 def usage_in(counts: Sequence[StoredRecord]) -> TokenUsageInfo | None:
-    """Return the last of these counts of tokens that says how many there are."""
+    """Return the last of these token counts that states a number; None if none does."""
     for record in reversed(counts):
         info = (record.value() or {}).get("info")
         if info is not None:
@@ -154,10 +159,10 @@ def usage_in(counts: Sequence[StoredRecord]) -> TokenUsageInfo | None:
 
 
 def last_turn_context(path: Path) -> TurnContextItem | None:
-    """Read the settings of the last turn; None where no turn was stored. Raises RolloutUnreadable.
+    """Return the settings of the last turn; None if no turn was stored. Raises RolloutUnreadable.
 
-    A file that does not say whose models it speaks of, as those of autumn 2025, names no model: whoever is asked now
-    may not have it.
+    If the file does not name its provider, as files of autumn 2025 do not, the model is left empty: the provider that
+    is asked now may not have that model.
     """
     with opened(path) as fd:
         for value in turn_contexts(fd):
@@ -172,8 +177,8 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
 
 
 def provider_named(fd: int) -> str | None:
-    """Return the provider that a conversation began with, empty if its first line does not say it; None if that line
-    cannot be read.
+    """Return the id of the provider that a conversation began with; empty if the first line does not name it; None if
+    that line cannot be read.
     """
     first = next(raw_lines(fd), None)
     record = None if first is None else read_record(first.data)
@@ -183,7 +188,7 @@ def provider_named(fd: int) -> str | None:
 
 
 def turn_contexts(fd: int, most: int = MOST_BYTES) -> Iterator[dict[str, Json]]:
-    """Yield the settings of turns, the last first, as the end of the file has them."""
+    """Yield the settings of turns, the last turn first, from at most `most` bytes at the end of the file."""
     for record in _records(fd, b'"turn_context"', most):
         if record.kind == "turn_context" and (value := record.value()) is not None:
             yield value

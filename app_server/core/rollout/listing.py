@@ -1,8 +1,8 @@
-"""Which rollouts a home has, by their names alone, and where one of them is.
+"""Lists the rollouts of a home by their file names alone, and finds the file of one conversation.
 
-Only regular files count, outside the archive only in the folder of their day, so that names give the order: the time in
-a conversation's id, which a folder's day is at most a day away from. Links are not followed. Of a conversation in
-several files the newest one is meant.
+Only regular files count; links are not followed. A rollout outside of the archive counts only in the folder of its day,
+so that the names give the order. Conversations are ordered by the time in their ids, which is at most a day away from
+the day of the folder. If a conversation has several files, the newest one is returned.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ from app_server_protocol.ids import ConversationId
 NAME_LENGTH = len("rollout-2026-01-02T03-04-05-.jsonl") + 36
 SEGMENT_LENGTH = NAME_LENGTH + 37
 STAMP, ID = slice(8, 27), slice(28, 64)
-"""Where a name has them."""
+"""Positions of the time stamp and of the id in a file name."""
 DAYS_APART = 3
-"""The id of a conversation says a day that is less than this away from its folder's."""
+"""Limit of the difference between the day of a conversation's id and the day of its folder: the difference is
+smaller.
+"""
 NO_SEGMENTS: Final[Mapping[str, Path]] = {}
 SETTLED_NS = 2_000_000_000
-"""A folder or file that changed this long ago: what changes it now gives it another time on every file system."""
+"""Age in nanoseconds after which a change of a folder or file is settled. On every file system, a later change then
+gives it another modification time.
+"""
 
 _YEAR, _TWO = re.compile(r"\d{4}"), re.compile(r"\d{2}")
 
@@ -45,11 +49,13 @@ _YEAR, _TWO = re.compile(r"\d{4}"), re.compile(r"\d{2}")
 class RolloutFolder(Struct, frozen=True):
     path: str
     day: str
-    """As its names begin; empty for the archive, which has names of all days."""
+    """Day of the folder, with which the time stamps in its file names begin; empty for the archive, which has names of
+    all days.
+    """
 
 
 class ListedName(NamedTuple):
-    """A conversation's first file in a folder; such names sort by the begin of the conversation."""
+    """The first file of a conversation in a folder. Such names sort by the start of the conversation."""
 
     started: str
     id: str
@@ -72,7 +78,7 @@ def folders(home: Path, *, archived: bool = False, newest_first: bool = True) ->
 
 
 def names_in(folder: str) -> list[ListedName]:
-    """Return the first files of conversations, in order."""
+    """Return the first files of the conversations in a folder, in order."""
     names = _names(folder, lambda each: may_be_rollout(each.name) and each.is_file(follow_symlinks=False))
     parsed = ((file_name, parse_rollout_name(file_name)) for file_name in names)
     return sorted(
@@ -99,8 +105,8 @@ def walk(
     names_in: NamesIn = names_in,
     newest: Mapping[str, Path] = NO_SEGMENTS,
 ) -> Iterator[tuple[RolloutName, Path]]:
-    """Yield the conversations in the order of their begin, each with its newest file: `newest` has those of
-    conversations in several. A folder is read when the walk comes near it.
+    """Yield the conversations in the order of their start, each with its newest file. `newest` has the newest files of
+    the conversations that have several. A folder is read only when the walk reaches it.
     """
     pending: list[tuple[ListedName, str]] = []
     for folder, following in _with_following(folders(home, archived=archived, newest_first=newest_first)):
@@ -119,7 +125,7 @@ def walk(
 def _with_following(
     found: Iterator[RolloutFolder],
 ) -> Iterator[tuple[RolloutFolder, RolloutFolder | None]]:
-    """Yield each folder with the one behind it."""
+    """Yield each folder with the following one; None after the last one."""
     before = next(found, None)
     while before is not None:
         following = next(found, None)
@@ -132,7 +138,7 @@ def _is_of_day(each: ListedName, folder: RolloutFolder) -> bool:
 
 
 def _is_behind(each: ListedName, start: ListStart | None, newest_first: bool) -> bool:
-    """Return whether a page that begins at `start` may have the conversation."""
+    """Return whether the conversation may be on a page that begins at `start`."""
     if start is None:
         return True
     here, there = (each.started, each.id), (start.key.value, start.key.thread_id)
@@ -144,7 +150,7 @@ def _is_behind(each: ListedName, start: ListStart | None, newest_first: bool) ->
 
 
 def _is_passed_by(folder: RolloutFolder, start: ListStart | None, *, newest_first: bool) -> bool:
-    """Return whether everything in the folder comes before a page that begins at `start`."""
+    """Return whether all conversations in the folder come before a page that begins at `start`."""
     if start is None or not folder.day:
         return False
     day = start.key.value[:10]
@@ -154,7 +160,7 @@ def _is_passed_by(folder: RolloutFolder, start: ListStart | None, *, newest_firs
 def _settled(
     pending: Sequence[tuple[ListedName, str]], following: RolloutFolder | None, *, newest_first: bool
 ) -> int:
-    """Return before how many of what is pending nothing of the following folders comes."""
+    """Return how many of the pending conversations come before everything in the folders that follow."""
     if following is None or not following.day:
         return len(pending)
     edge = _shifted(following.day, DAYS_APART if newest_first else -DAYS_APART)
@@ -164,7 +170,7 @@ def _settled(
 
 
 def _shifted(day: str, days: int) -> str:
-    """Return the day so many days later; the same one where it is none of the calendar."""
+    """Return the day that is `days` later; the same text if it is not a day of the calendar."""
     try:
         return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
     except (ValueError, OverflowError):
@@ -172,13 +178,13 @@ def _shifted(day: str, days: int) -> str:
 
 
 def find(home: Path, conversation_id: ConversationId, *, archived: bool = False) -> Path | None:
-    """Return the newest file of a conversation, also in the folder of another day."""
+    """Return the newest file of a conversation, also if it is in the folder of another day; None if there is none."""
     found = find_all(home, conversation_id, archived=archived)
     return found[-1] if found else None
 
 
 def find_all(home: Path, conversation_id: str, *, archived: bool = False) -> list[Path]:
-    """Return all files of a conversation, the newest last."""
+    """Return all files of a conversation, the newest one last."""
     first = find_file(home, conversation_id, archived=archived)
     if first is None:
         return []
@@ -195,7 +201,9 @@ def find_all(home: Path, conversation_id: str, *, archived: bool = False) -> lis
 
 
 def find_file(home: Path, file_id: str, *, archived: bool = False) -> Path | None:
-    """Return the rollout whose name ends with this id: the first file of a conversation, or a further one."""
+    """Return the rollout whose name ends with this id, which may be the first file of a conversation or a further one;
+    None if there is none.
+    """
     ends = (f"-{file_id.lower()}.jsonl", f"_{file_id.lower()}.jsonl")
     if archived:
         return _ending(str(home / ARCHIVED), ends)
@@ -209,7 +217,9 @@ def find_file(home: Path, file_id: str, *, archived: bool = False) -> Path | Non
 
 
 def find_elsewhere(home: Path, conversation_id: ConversationId) -> Path | None:
-    """Return the rollout of a conversation that is stored in one of the other homes which this one has links to."""
+    """Return the rollout of a conversation that is stored in another home to which this home has a link; None if there
+    is none.
+    """
     for name in _names(str(home / OTHER_HOMES), lambda each: each.is_symlink()):
         other = Path(real_path(home / OTHER_HOMES / name))
         if (path := find(other, conversation_id)) is not None:
@@ -234,7 +244,7 @@ def _names(folder: str, is_wanted: Callable[[os.DirEntry[str]], bool]) -> list[s
 
 
 def rollouts_in(folder: str) -> list[Path]:
-    """Return all files in a folder that may be rollouts, first and further ones."""
+    """Return all files in a folder that may be rollouts: the first files of conversations, and further ones."""
     names = _names(
         folder,
         lambda each: (
@@ -265,14 +275,14 @@ def _ending(folder: str, ends: tuple[str, str]) -> Path | None:
     )
     for file_name in sorted(names, key=str.lower):
         name = parse_rollout_name(file_name)
-        # The id of a conversation stands in the names of its further files, too.
+        # The names of a conversation's further files contain its id, too.
         if name is not None and (name.segment or name.conversation_id) == ends[0][1 : -len(".jsonl")]:
             return Path(folder, file_name)
     return None
 
 
 def _days_of(conversation_id: str) -> list[datetime]:
-    """Return the days, in any time zone, on which an id was made that says its time."""
+    """Return the days, in any time zone, on which an id was made; an empty list if the id does not say its time."""
     try:
         made = datetime.fromtimestamp(int(conversation_id.replace("-", "")[:12], 16) / 1000, UTC)
         return [made, made + timedelta(days=1), made - timedelta(days=1)]
@@ -281,14 +291,14 @@ def _days_of(conversation_id: str) -> list[datetime]:
 
 
 class FolderNames:
-    """The names in folders. Those of the last few are kept while the folder's own time stays, and of all folders which
-    conversations have several files.
+    """Cache of the file names in folders. The names in the last few folders are cached until the folder's modification
+    time changes. The names of further files are cached for all folders.
     """
 
     MOST_KEPT = 16
 
     def __init__(self, now: Callable[[], float]) -> None:
-        """`now` gives seconds since 1970."""
+        """Begin with an empty cache. `now` returns seconds since 1970."""
         self._now = now
         self._kept: dict[str, tuple[int, list[ListedName]]] = {}
         self._segments: dict[str, tuple[int, list[tuple[RolloutName, Path]]]] = {}
@@ -309,7 +319,7 @@ class FolderNames:
         return names
 
     def newest(self, home: Path, archived: bool) -> dict[str, Path]:
-        """Return the newest files of conversations that have several, by their ids."""
+        """Return the newest files of the conversations that have several files, by conversation id."""
         found: dict[str, tuple[str, Path]] = {}
         for folder in folders(home, archived=archived):
             for name, path in self._segments_in(folder.path):

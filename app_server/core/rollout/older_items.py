@@ -1,6 +1,7 @@
-"""Items and errors of turns in words of older events and of codex, as the engine has them. Pure.
+"""Converts items and errors of turns from older events, and from the form of codex, into those of the engine. Pure.
 
-The older form of rollouts has an event for each item that 0.58 shows, and for patches and calls of MCP servers since.
+The older form of rollouts has an event for each item that 0.58 shows. Newer versions also store events for patches and
+calls of MCP servers.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from app_server_protocol.structs import Json
 Kind = TypeVar("Kind", bound=Enum)
 
 CALLS_ENDED: Final = ("patch_apply_end", "mcp_tool_call_end")
-"""Events of calls that the older form has as items."""
+"""Events about ended calls that are items in the older form."""
 
 
 def older_item(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> items.Item | None:
-    """Return the item that an older event tells of; None where it tells of none, or is damaged."""
+    """Return the item of an older event; None if the event has none, or if it is damaged."""
     kind, message = payload["type"], payload.get("message")
     if kind == "user_message" and isinstance(message, str):
         images = payload.get("images")
@@ -51,7 +52,7 @@ def older_item(id: str, payload: Mapping[str, Json], *, after_compaction: bool) 
 
 
 def _call_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
-    """Return the patch or the call of an MCP server's tool that such an event tells of; None where it is damaged."""
+    """Return the patch or the MCP tool call of such an event; None if it is damaged."""
     try:
         if payload["type"] == "patch_apply_end":
             return _patch_ended(id, payload)
@@ -63,7 +64,7 @@ def _call_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
 def _patch_ended(id: str, payload: Mapping[str, Json]) -> items.Item | None:
     changes = changes_of(payload.get("changes") or {})
     if not changes:
-        return None  # older programs name no files; the history has the call
+        return None  # older programs do not name the files; the history has the call
     status = payload.get("status") or ("completed" if payload.get("success") is True else "failed")
     output = {name: payload.get(name) or "" for name in ("stdout", "stderr")}
     return items.item_from_value(
@@ -85,7 +86,7 @@ def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
 
 
 def member_of(kind: type[Kind], value: Json) -> Kind | None:
-    """Return the member of an enumeration that a stored value names; None where it names none."""
+    """Return the member of an enumeration with this value; None if there is none."""
     try:
         return kind(value)
     except ValueError:
@@ -104,7 +105,7 @@ def stored_error(value: Json) -> TurnError | None:
 
 
 def _class_of(info: Json) -> tuple[ErrorClass | None, Json]:
-    """Return the class of an error as codex stores it, and its status of HTTP."""
+    """Return the class and the HTTP status of an error in the form in which codex stores it."""
     match info:
         case str():
             return member_of(ErrorClass, info), None

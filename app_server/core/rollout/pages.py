@@ -1,8 +1,8 @@
-"""Pages of stored threads, of their turns and of their items: what a request wants, where a page begins and how long it
-is, and what is shown of a thread. Pure.
+"""Pages of lists of stored threads, and of the turns and items of a thread: requests, cursors, limits, and the facts
+that are shown of a thread. Pure.
 
-A cursor names the entry where its page begins, so it stays valid while threads and turns appear or go: of threads with
-the value that sorts them.
+A cursor names the entry where its page begins, so it stays valid while threads and turns are added or removed. In a
+list of threads it also has the value by which the threads are sorted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SUB_AGENT_KINDS = ("review", "compact", "thread_spawn")
 
 
 class InvalidCursor(ConversationError):
-    """The cursor is none of ours, or what it names is gone."""
+    """The cursor was not made by this server, or the entry that it names is gone."""
 
     kind, field = "invalid_params", "cursor"
 
@@ -38,15 +38,16 @@ class InvalidCursor(ConversationError):
 
 
 class ListKey(Struct, frozen=True, order=True):
-    """Place of an entry in a list: entries sort by the value, then by the id."""
+    """Sort key of a thread in a list: threads sort by the value, then by the id."""
 
     value: str
-    """The start (`RolloutName.started`), or the last change in nanoseconds, with leading zeros."""
+    """Start of the thread (`RolloutName.started`), or its last change in nanoseconds since 1970, with leading zeros."""
     thread_id: str
 
     def cursor(self, *, included: bool = False) -> str:
-        """Return the place behind the entry, or before it: from there the entry itself comes first, in either
-        direction."""
+        """Return a cursor for the page that begins after this entry. `included`: the page begins with the entry
+        itself, in either direction.
+        """
         return f"{self.value}|{self.thread_id}" + ("|=" if included else "")
 
     @classmethod
@@ -60,7 +61,7 @@ class ListStart(Struct, frozen=True):
 
 
 def parse_list_cursor(cursor: str | None, *, by_change: bool) -> ListStart | None:
-    """Return where a page begins. Raises InvalidCursor."""
+    """Return where a page begins; None without a cursor. Raises InvalidCursor."""
     if cursor is None:
         return None
     match = re.fullmatch(_CURSOR, cursor)
@@ -70,19 +71,19 @@ def parse_list_cursor(cursor: str | None, *, by_change: bool) -> ListStart | Non
 
 
 class ThreadFilter(Struct, frozen=True, kw_only=True):
-    """None: no matter which."""
+    """Filter of a list of threads. A field that is None does not filter."""
 
     sources: frozenset[str]
-    """As `source_word` has them."""
+    """Sources of threads, as `source_word` returns them."""
     default_provider: str
     providers: frozenset[str] | None = None
     cwds: frozenset[str] | None = None
-    """Normalised paths."""
+    """Working directories, as normalised paths."""
     included: frozenset[str] | None = None
     """Ids of the only threads that are wanted."""
     excluded: frozenset[str] = frozenset()
     search: str | None = None
-    """Text that the preview or the name contains, in whatever case."""
+    """Text that the preview or the name contains. Case is ignored."""
 
     def is_found(self, text: str) -> bool:
         return self.search is not None and self.search.casefold() in text.casefold()
@@ -98,13 +99,13 @@ class ListRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def follows_names(self) -> bool:
-        """Tell whether names give the order, and most threads are wanted."""
+        """Whether the names of the files give the order, and most threads match."""
         wanted = self.filter
         return not self.by_change and (wanted.search, wanted.cwds, wanted.included) == (None, None, None)
 
 
 def source_word(source: SessionOrigin | dict[str, Json]) -> str:
-    """Return what began the thread, as one word."""
+    """Return the source of a thread, which says what started it, as one word."""
     match source:
         case SessionOrigin():
             return source.value
@@ -119,26 +120,26 @@ def source_word(source: SessionOrigin | dict[str, Json]) -> str:
 
 
 class StoredHead(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Facts of a file about its conversation, in the order in which the index keeps them."""
+    """Facts from a file about its conversation, in the order in which the index stores them."""
 
     id: str
     preview: str
     timestamp: str | None
-    """Of its begin, as the file has it; None: it is not stored."""
+    """Start of the conversation as the file states it; None if it is not stored."""
     provider: str
-    """Empty where the file names none."""
+    """Id of the model provider; empty if the file names none."""
     cwd: str
     cli_version: str
     source: SessionOrigin | dict[str, Json]
-    """For a sub-agent's conversation, the object of the protocol."""
+    """Source of the conversation; for a sub-agent's conversation, the object of the protocol."""
     git: GitInfo | None
-    """The state of the repository."""
+    """State of the Git repository."""
     originator: str
-    """The client that began it."""
+    """Name of the client that began the conversation."""
     forked_from: str | None
-    """The conversation that it is a copy of."""
+    """Id of the conversation that this one was forked from."""
     model: str | None = None
-    """The model and effort of the last turn."""
+    """Model and effort of the last turn; None if they are not stored."""
     effort: str | None = None
 
 
@@ -146,7 +147,7 @@ class ThreadSummary(StoredHead, frozen=True, kw_only=True):
     """Facts that are shown of a thread beside its turns. Times are in whole seconds since 1970."""
 
     path: Path | None
-    """Where it is stored, or will be; None: nowhere."""
+    """Path of the rollout, which may not exist yet; None if the thread is not stored."""
     created_at: int
     updated_at: int
     name: str | None = None
@@ -164,7 +165,7 @@ def page_limit(wanted: int | None) -> int:
 
 
 class Anchor(Struct, frozen=True):
-    """Beginning of a page: at this turn or item, or behind it."""
+    """Entry where a page begins: at this turn or item, or after it."""
 
     id: str
     included: bool = False
@@ -197,9 +198,9 @@ class PageRequest(Struct, frozen=True, kw_only=True):
 class Page(Struct, Generic[Row], frozen=True):
     rows: tuple[Row, ...] = ()
     next_cursor: str | None = None
-    """None: this was the last page."""
+    """Cursor of the following page; None if this is the last page."""
     backwards_cursor: str | None = None
-    """Begins with the first row, for asking in the other direction."""
+    """Cursor of the page that begins with the first row, for the opposite direction."""
 
 
 class ItemRow(Struct, frozen=True):
@@ -208,7 +209,7 @@ class ItemRow(Struct, frozen=True):
 
 
 FoundThread = tuple[ThreadSummary, str]
-"""With the words around the first match."""
+"""A thread with a snippet of text around the first match."""
 
 
 def with_rows(page: Page[Any], rows: tuple[Row, ...]) -> Page[Row]:
@@ -216,7 +217,7 @@ def with_rows(page: Page[Any], rows: tuple[Row, ...]) -> Page[Row]:
 
 
 def choose(ids: Sequence[str], request: PageRequest) -> Page[str]:
-    """Return the ids of a page out of all ids, which are in the order of the conversation."""
+    """Return the ids of one page. `ids` are all ids, in the order of the conversation."""
     limit = page_limit(request.limit)
     order = ids[::-1] if request.newest_first else ids
     start = 0
@@ -245,6 +246,6 @@ class TurnNotFound(ConversationError):
 
 class TurnCut(Struct, frozen=True):
     keeps: int | None
-    """So many lines come before the cut; None: all of them."""
+    """Number of lines before the cut; None if the cut is after the last line."""
     turns: int
-    """So many turns are behind it."""
+    """Number of turns after the cut."""

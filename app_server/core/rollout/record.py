@@ -1,12 +1,13 @@
-"""One line of a rollout as a value: a record with its kind, and its payload, which is parsed when somebody asks for it;
-a line of a journal; and lines that take back earlier ones. Pure; nothing here raises for what a line says.
+"""Parses one line of a rollout into a record: its kind, and its payload, which is parsed on first use. Also parses the
+lines of a journal, and finds which lines were reverted. Pure; nothing here raises for the content of a line.
 
-A line is one JSON object in whatever order of keys, also with members beside the payload that are not known here; a
-byte order mark around it, and a record after an incomplete one, are found too. Lines of the paginated form have their
-number in the file, an `ordinal`: there an item is one line, and the older events about it stand beside that line only
-for readers which know nothing else. Rollouts are only appended to, so a thread is cut off by a line that says how many
-of the lines before it count. It is an event of codex after 0.58 with a field of ours; 0.58 passes over it and still
-sees what was taken back.
+A line is one JSON object. Its keys may be in any order, and unknown members beside the payload are ignored. A record is
+also found inside a byte order mark, and after an incomplete record. A line of the paginated form has its number in the
+file, the `ordinal`. In that form an item is one line; the older events about the item stand beside that line only for
+readers that do not know the form.
+
+Rollouts are append-only, so a thread is cut off by a line that says how many of the lines before it count. That line is
+an event of codex after 0.58 with a field of this server. Codex 0.58 ignores the line and still sees what was reverted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ OLDER_EVENTS: Final = frozenset(
         *("entered_review_mode", "exited_review_mode"),
     )
 )
-"""Events that tell of items which the paginated form has as lines of their own."""
+"""Events about items that have lines of their own in the paginated form."""
 _JOURNALED: Final = re.compile(
     rb'\{"timestamp":"[^"\\]{0,40}","type":"response_item","after":(\d{1,15}),"payload":(\{.*\})\}', re.DOTALL
 )
@@ -44,19 +45,19 @@ _DECODER: Final = msgspec.json.Decoder()
 
 class RawLine(Struct, frozen=True, gc=False):
     number: int
-    """From 0."""
+    """Line number in the file, counted from 0."""
     begin: int
-    """Where the line begins in the file."""
+    """Offset of the first byte of the line in the file."""
     end: int
-    """Where the next one does."""
+    """Offset of the next line in the file."""
     data: bytes
-    """Without the line end; empty where the line is longer than any that is taken."""
+    """Content of the line without the line end; empty if the line is longer than the maximum."""
     whole: bool = True
-    """Whether it has a line end."""
+    """Whether the line has a line end."""
 
 
 def lines_behind(number: int, end: int, lines: Iterable[bytes]) -> Iterator[RawLine]:
-    """Yield lines as if they stood in a file behind its last line, which ends there."""
+    """Yield lines as if they were appended to a file. `number` is the number of the first one, and `end` its offset."""
     for line in lines:
         yield RawLine(number, end, end + len(line) + 1, line)
         number, end = number + 1, end + len(line) + 1
@@ -65,37 +66,37 @@ def lines_behind(number: int, end: int, lines: Iterable[bytes]) -> Iterator[RawL
 class StoredRecord(Struct, gc=False):
     kind: str
     name: str | None
-    """The payload's `type`."""
+    """The payload's `type`; None if it has none."""
     _text: bytes | None
     _value: dict[str, Json] | None = None
     ordinal: int | None = None
-    """The number that the line has in the paginated form."""
+    """Line number that is stored in a line of the paginated form; None in other forms."""
 
     @classmethod
     def of(cls, kind: str, value: dict[str, Json], ordinal: int | None = None) -> StoredRecord:
-        """Make the record of a payload that is parsed already."""
+        """Make a record from a payload that is parsed already."""
         name = value.get("type")
         return cls(kind, name if isinstance(name, str) else None, None, value, ordinal)
 
     @property
     def payload(self) -> bytes:
-        """Return the payload as JSON, not validated."""
+        """The payload as JSON, not validated."""
         return escaped_json(self._value) if self._text is None else self._text
 
     @property
     def is_repetition(self) -> bool:
-        """Whether another line has all of what this event tells."""
+        """Whether another line contains everything that this event says."""
         return self.ordinal is not None and self.kind == "event_msg" and self.name in OLDER_EVENTS
 
     def value(self) -> dict[str, Json] | None:
-        """Parse the payload; None where it is damaged."""
+        """Return the parsed payload; None if it is damaged."""
         if self._value is None and self._text is not None:
             self._value = parse_object(self._text)
         return self._value
 
 
 class _Line(Struct, gc=False):
-    """The members of a line that count."""
+    """The members of a line that are read."""
 
     type: str
     payload: msgspec.Raw
@@ -106,7 +107,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def read_record(line: bytes) -> StoredRecord | None:
-    """Read a line in any form; None where it is no record."""
+    """Parse a line of any form; None if it is not a record."""
     try:
         found = _LINE.decode(line)
     except (ValueError, RecursionError):
@@ -123,7 +124,7 @@ def read_record(line: bytes) -> StoredRecord | None:
 
 
 def _damaged_record(line: bytes) -> StoredRecord | None:
-    """Read a line with bytes around its record, or one that was appended to an incomplete one."""
+    """Parse a line with extra bytes around its record, or a record that was appended to an incomplete one."""
     line = line.strip(_EDGES)
     raw = parse_object(line)
     if raw is None and (start := line.rfind(_RECORD_START)) > 0:
@@ -137,13 +138,13 @@ def _damaged_record(line: bytes) -> StoredRecord | None:
 
 
 def parse_object(data: bytes) -> dict[str, Json] | None:
-    """Parse the JSON object in these bytes; None for anything else."""
+    """Parse the JSON object in these bytes; None if they are anything else."""
     if not data.startswith(b"{"):
         return None
     try:
         raw = _DECODER.decode(data)
     except (ValueError, RecursionError):
-        try:  # lone surrogates and infinite numbers, which only the slower parser takes
+        try:  # lone surrogates and infinite numbers: only this slower parser accepts them
             raw = json.loads(data.decode("utf-8", "surrogatepass"))
         except (ValueError, RecursionError):
             return None
@@ -151,13 +152,13 @@ def parse_object(data: bytes) -> dict[str, Json] | None:
 
 
 def text_of(fields: Mapping[str, Json], name: str) -> str | None:
-    """Return the text of a field; None for anything else."""
+    """Return the value of a field that is a string; None if it is anything else."""
     value = fields.get(name)
     return value if isinstance(value, str) else None
 
 
 class JournalLine(Struct, frozen=True):
-    """An item that was emitted when the rollout had `after` bytes."""
+    """An item that was emitted when the rollout had a size of `after` bytes."""
 
     after: int
     payload: bytes
@@ -175,12 +176,12 @@ def parse_journal_line(line: bytes) -> JournalLine | None:
 
 REVERTED: Final = "thread_rolled_back"
 REVERT_MARK: Final = REVERTED.encode()
-"""In lines that may take others back."""
+"""Mark of the lines that may revert other lines."""
 
 
 def turns_taken_back(payload: Mapping[str, Json]) -> int:
-    """Return how many turns such a line takes back that does not say which lines count, as codex wrote it up to 0.158;
-    0 for another one.
+    """Return how many turns a line reverts that counts turns instead of lines, as codex wrote it up to 0.158; 0 for any
+    other line.
     """
     turns = payload.get("num_turns")
     if "kept_lines" in payload or isinstance(turns, bool) or not isinstance(turns, int):
@@ -189,22 +190,26 @@ def turns_taken_back(payload: Mapping[str, Json]) -> int:
 
 
 def revert_line(keeps: int, turns: int) -> StoredEvent:
-    """Return a line by which `keeps` lines of the file count; so many turns were behind them."""
+    """Return a line that reverts all but the first `keeps` lines of the file. `turns` is the number of turns after
+    those lines.
+    """
     body = f'{{"type":"{REVERTED}"}}'.encode()
     return StoredEvent(REVERTED, body, {"num_turns": turns, "kept_lines": keeps})
 
 
 class TakenBack:
-    """Lines of a file that do not count. Lines that say so are handed in in the file's order."""
+    """The lines of a file that were reverted and do not count. Lines that revert others are passed in the order of the
+    file.
+    """
 
     def __init__(self, before: TakenBack | None = None) -> None:
-        """`before`: those that are known already."""
+        """Begin with the reverted lines of `before`; None if none are known."""
         self._ranges: list[range] = [] if before is None else [*before._ranges]
-        """In order; they do not overlap."""
+        """Ranges of line numbers, in order and without overlap."""
 
     def take(self, payload: Mapping[str, Json], number: int) -> bool:
-        """Take a line of this number. Returns False where it does not say which lines count, or what cannot be: the
-        first line of a file has what the conversation is, and always counts.
+        """Apply a reverting line with this number. Return False if it does not say which lines count, or says something
+        impossible: the first line of a file describes the conversation and always counts.
         """
         keeps = payload.get("kept_lines")
         if not isinstance(keeps, int) or isinstance(keeps, bool) or not 1 <= keeps <= number:
@@ -213,7 +218,7 @@ class TakenBack:
         return True
 
     def cut(self, keeps: int, number: int) -> None:
-        """Take back the lines behind the first `keeps` ones, up to the line with this number."""
+        """Revert the lines after the first `keeps` ones, up to the line with this number."""
         while self._ranges and self._ranges[-1].stop >= keeps:
             keeps = min(keeps, self._ranges.pop().start)
         self._ranges.append(range(keeps, number + 1))

@@ -1,8 +1,8 @@
-"""Which lines of a file were taken back.
+"""Finds which lines of a file were reverted and do not count.
 
-A line of this server says how many lines before it count. A line of codex up to 0.158 says how many turns do not:
-turns in which the user said something, since the model's history is cut there. So a file with such a line is read once
-more, to find where its turns begin.
+A reverting line of this server says how many lines before it count. A reverting line of codex up to 0.158 says how many
+turns do not count, of the turns that have a message of the user, since the model's history is cut there. A file with
+such a line is read a second time to find where its turns begin.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ from app_server_protocol.rollout import ENVIRONMENT_HEAD
 from app_server_protocol.structs import Json
 
 LOOKS_BACK: Final = 8
-"""So many lines before a turn's first may belong to it."""
+"""Number of lines before the first line of a turn that may belong to the turn."""
 
 
 def find_reverts(lines: Iterable[RawLine], known: TakenBack, fd: int) -> TakenBack | None:
-    """Find which lines do not count, if these lines of an open file say so of more than is known; None where they do
-    not.
-    """
+    """Return the reverted lines of an open file, if `lines` revert more than is known already; None if they do not."""
     found = None
     for raw in lines:
         payload = _revert_in(raw)
@@ -52,8 +50,8 @@ def find_reverts(lines: Iterable[RawLine], known: TakenBack, fd: int) -> TakenBa
 
 
 def counted_reverts(fd: int, most: int | None = None) -> TakenBack:
-    """Find which of the first lines of an open file do not count, where some say it by a number of turns. `most`: so
-    many lines; None for all.
+    """Return the reverted lines of an open file in which some lines revert a number of turns. `most`: how many lines of
+    the file are read; None for all of them.
     """
     found, turns = TakenBack(), _Turns()
     for raw in islice(raw_lines(fd), most):
@@ -72,15 +70,16 @@ def counted_reverts(fd: int, most: int | None = None) -> TakenBack:
 
 
 def counting_lines(fd: int) -> Iterator[RawLine]:
-    """Yield the lines of a file but for those that were taken back."""
+    """Yield the lines of a file that were not reverted."""
     taken_back = find_reverts(raw_lines(fd), TakenBack(), fd) or TakenBack()
     return (raw for raw in raw_lines(fd) if raw.number not in taken_back)
 
 
 def first_line_of_turn(before: deque[RawLine], number: int, *, implicit: bool) -> int:
-    """Return the number of the first line of a turn, whose begin is known by the line with this number: with what was
-    recorded for it before it began. That is what the model was sent of a new environment, and where its begin is
-    `implicit`, in files without identity, the user's words. Takes lines off the end of `before`.
+    """Return the number of a turn's first line, which may come before the line with this number, by which the beginning
+    of the turn is known. Earlier lines belong to the turn if they were stored for it: the description of a new
+    environment for the model, and the user's message if the beginning is `implicit`, as in files without identity.
+    Removes such lines from the end of `before`.
     """
     words_may_come = implicit
     while before and number > 1:
@@ -93,7 +92,7 @@ def first_line_of_turn(before: deque[RawLine], number: int, *, implicit: bool) -
 
 
 def _users_text(line: bytes) -> str | None:
-    """Return what a message in the name of the user says; None where the line has another kind."""
+    """Return the text of a message with the role `user`; None for any other line."""
     record = read_record(line)
     match None if record is None or record.kind != "response_item" else record.value():
         case {"type": "message", "role": "user", "content": list(parts)}:
@@ -103,7 +102,7 @@ def _users_text(line: bytes) -> str | None:
 
 
 def _revert_in(raw: RawLine) -> Mapping[str, Json] | None:
-    """Return what a line says that takes others back; None for another line."""
+    """Return the payload of a line that reverts others; None for any other line."""
     if not raw.whole or REVERT_MARK not in raw.data:
         return None
     record = read_record(raw.data)
@@ -111,7 +110,7 @@ def _revert_in(raw: RawLine) -> Mapping[str, Json] | None:
 
 
 def is_revert(record: StoredRecord) -> bool:
-    """Return whether a record takes lines back."""
+    """Return whether a record reverts lines."""
     return record.kind == "event_msg" and record.name == REVERTED
 
 
@@ -119,11 +118,11 @@ class _Turn(Struct):
     id: str | None
     first_line: int
     of_user: bool = False
-    """The user said something in it."""
+    """Whether the turn has a message of the user."""
 
 
 class _Turns(Struct):
-    """The turns of the lines so far that count."""
+    """The turns in the lines so far that count."""
 
     reader: TurnReader = field(default_factory=lambda: TurnReader(""))
     turns: list[_Turn] = field(default_factory=list)
@@ -145,11 +144,11 @@ class _Turns(Struct):
         self.before.append(raw)
 
     def first_lines(self) -> list[int]:
-        """Return where the turns begin in which the user said something."""
+        """Return the first line numbers of the turns that have a message of the user."""
         return [turn.first_line for turn in self.turns if turn.of_user]
 
     def forget(self, gone: TakenBack) -> None:
-        """Forget the turns that were taken back, also one that is open."""
+        """Remove the turns that were reverted, including an open one."""
         self.turns = [turn for turn in self.turns if turn.first_line not in gone]
         self.reader = TurnReader("")
         self.before.clear()

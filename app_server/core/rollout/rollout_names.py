@@ -1,7 +1,7 @@
-"""Paths and names of rollouts: `sessions/YYYY/MM/DD/rollout-<local time>-<conversation id>.jsonl`. A conversation that
-codex reverted goes on in a further file, whose name has an id of its own behind that of the conversation.
+"""Paths and names of rollouts: `sessions/YYYY/MM/DD/rollout-<local time>-<conversation id>.jsonl`. When codex reverts a
+conversation, it continues it in a further file, whose name has an id of its own after that of the conversation.
 
-A journal is in the same folder, under a name that listings do not match. Nothing here accesses the disk.
+The journal of a rollout is in the same folder, under a name that listings do not match. Nothing here accesses the disk.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from app_server_protocol.ids import ConversationId
 SESSIONS = "sessions"
 ARCHIVED = "archived_sessions"
 OTHER_HOMES = "thread_homes"
-"""Links to other homes. Their conversations are found by their ids, and are in no list."""
+"""Folder with links to other homes. Their conversations are found by id, and are in no list."""
 
 MOST_APART = timedelta(hours=26)
-"""The stamp of a name and the time in its id are of one moment, in whatever time zone; else the id says another one."""
+"""Maximum difference between the time stamp of a name and the time in its id, for any time zone. If they differ by
+more, the id does not say the time of the name.
+"""
 
 _STAMP_FORM = "%Y-%m-%dT%H-%M-%S"
 _STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}"
@@ -35,7 +37,7 @@ class RolloutName(Struct, frozen=True, order=True):
     stamp: str
     conversation_id: ConversationId
     segment: str = ""
-    """The id of a further file of the conversation; empty for its first one."""
+    """Id of a further file of the conversation; empty for its first file."""
 
     @property
     def file_name(self) -> str:
@@ -44,8 +46,8 @@ class RolloutName(Struct, frozen=True, order=True):
 
     @property
     def started(self) -> str:
-        """Return when the conversation began, as texts sort: by its id, which has the time in UTC with milliseconds,
-        or else by the stamp, which is local and may come from another time zone.
+        """Start of the conversation, as a text that sorts by time. It comes from the id, which has the time in UTC with
+        milliseconds, or else from the stamp, which is local and may come from another time zone.
         """
         return started_at(self.stamp, self.conversation_id)
 
@@ -62,7 +64,7 @@ def started_at(stamp: str, conversation_id: str) -> str:
 
 
 def new_rollout_path(home: Path, local_time: datetime, conversation_id: ConversationId) -> Path:
-    """Return the path for a new conversation."""
+    """Return the path of a new conversation."""
     name = RolloutName(local_time.strftime(_STAMP_FORM), conversation_id)
     return home / SESSIONS / local_time.strftime("%Y/%m/%d") / name.file_name
 
@@ -75,22 +77,22 @@ def parse_rollout_name(file_name: str) -> RolloutName | None:
 
 
 def home_of(rollout: Path) -> Path | None:
-    """Return the home that has a rollout at this path; None for one outside of any home's folders."""
+    """Return the home whose folders contain this rollout; None if the path is outside of any home's folders."""
     if rollout.parent.name == ARCHIVED:
         return rollout.parents[1]
     return rollout.parents[4] if len(rollout.parents) > 4 and rollout.parents[3].name == SESSIONS else None
 
 
 def conversation_of(file_name: str, stated: str) -> ConversationId:
-    """Return the id of the conversation whose rollout has this name, or the id that the file states if the name has
-    another form. The name decides: what a file states is not trusted to lead to another conversation.
+    """Return the id of the conversation whose rollout has this name; the id that the file states if the name has
+    another form. The name takes precedence, so that the content of a file cannot lead to another conversation.
     """
     name = parse_rollout_name(file_name)
     return ConversationId(stated) if name is None else name.conversation_id
 
 
 def stored_path(home: Path, name: RolloutName, *, archived: bool = False) -> Path:
-    """Return where a rollout of that name is."""
+    """Return the path of a rollout with that name."""
     folder = home / ARCHIVED if archived else home / SESSIONS / name.stamp[:10].replace("-", "/")
     return folder / name.file_name
 

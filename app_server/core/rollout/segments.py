@@ -1,9 +1,9 @@
-"""Files that go on from a part of another file, as codex since 0.159 writes them for a thread that is forked or
-reverted: the first line names the other file, and says up to which byte it counts.
+"""Reads files that continue a part of another file, as codex since 0.159 writes them for a thread that is forked or
+reverted: the first line names the other file, and up to which byte that file counts.
 
-Whoever reads the whole of such a file is given one that has all of it, in memory: the file's own first line, what
-counts of the other file behind its first line, and the rest. So line numbers, and all readers, are those of a plain
-file. Such a file is appended to like any other; nothing is ever written into the one that it goes on from.
+A reader of the whole file gets a joined copy in memory: the file's own first line, the part of the other file after its
+first line, and the rest of the file. So line numbers, and all readers, are those of a plain file. Such a file is
+appended to like any other; nothing is ever written into the file that it continues.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from app_server.core.rollout.record import RawLine, read_record
 from app_server.core.rollout.rollout_names import home_of
 
 MOST_FILES: Final = 256
-"""So many files may one go on from, each from the next."""
+"""Maximum length of a chain of files, each of which continues the next."""
 FIRST_LOOK: Final = 1024
-"""Bytes that most first lines are shorter than."""
+"""Number of bytes that are read first: most first lines are shorter."""
 COPIED_AT_ONCE: Final = 1024 * 1024
 _MARK: Final = b'"history_base":{'
 
 
 class HistoryBase(Struct, frozen=True):
-    """Place of the first lines of a thread."""
+    """The part of another file that has the first lines of a thread."""
 
     file_id: str
-    """The last id in the name of the other file."""
+    """Id of the other file: the last id in its name."""
     end: int
-    """So many bytes of it count."""
+    """Number of bytes of the other file that count."""
 
 
 class Piece(Struct, frozen=True):
-    """A part of an open file."""
+    """A part of an open file, between two offsets."""
 
     fd: int
     begin: int
@@ -51,7 +51,7 @@ class Piece(Struct, frozen=True):
 
 
 def base_of(first_line: bytes) -> HistoryBase | None:
-    """Return what the file with this first line goes on from; None for a file that stands alone."""
+    """Return what the file with this first line continues; None if the file stands alone."""
     record = read_record(first_line) if _MARK in first_line else None
     meta = record.value() if record is not None and record.kind == "session_meta" else None
     match (meta or {}).get("history_base"):
@@ -63,15 +63,16 @@ def base_of(first_line: bytes) -> HistoryBase | None:
 
 @contextmanager
 def opened_whole(path: Path) -> Iterator[int]:
-    """Hold a rollout open for reading, with all that it goes on from. Raises `RolloutUnreadable`."""
+    """Hold a rollout open for reading, joined with the files that it continues. Raises `RolloutUnreadable`."""
     with opened(path, whole=True) as fd, ExitStack() as held:
         found = pieces(path, fd, held)
         yield fd if found is None else _joined(found, held)
 
 
 def pieces(path: Path, fd: int, held: ExitStack) -> list[Piece] | None:
-    """Return the parts of an open rollout in their order, of files that are open as long as `held`; None where it
-    stands alone. Raises `RolloutUnreadable` where a file that it goes on from is missing, or shorter than it says.
+    """Return the parts of an open rollout in their order; None if it stands alone. The files of the parts stay open as
+    long as `held`. Raises `RolloutUnreadable` if a file that it continues is missing, or is shorter than the part that
+    counts.
     """
     head_of_line = os.pread(fd, FIRST_LOOK, 0)
     if b"\n" in head_of_line and _MARK not in head_of_line:
@@ -97,8 +98,8 @@ def pieces(path: Path, fd: int, held: ExitStack) -> list[Piece] | None:
 
 
 def head_lines(path: Path, fd: int, most: int) -> Iterator[RawLine]:
-    """Yield the first lines of an open rollout, of at most so many bytes of each of its files. Where a file that it
-    goes on from cannot be read, there are its own.
+    """Yield the first lines of an open rollout, from at most `most` bytes of each of its files. If a file that it
+    continues cannot be read, only its own lines are yielded.
     """
     with ExitStack() as held:
         found = None
@@ -121,7 +122,7 @@ def _find(path: Path, file_id: str) -> Path:
 
 
 def _joined(found: list[Piece], held: ExitStack) -> int:
-    """Return a file without a name that has these parts."""
+    """Return the descriptor of an anonymous file that contains these parts."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("rollout", os.MFD_CLOEXEC)
     else:
@@ -141,8 +142,8 @@ def _joined(found: list[Piece], held: ExitStack) -> int:
 
 
 def going_on_from(home: Path, file_ids: Container[str], but_for: Container[Path]) -> Path | None:
-    """Return a rollout of the home that goes on from one of the files with these ids; None where none does. Reads the
-    head of every file `but_for` some.
+    """Return a rollout of the home that continues one of the files with these ids; None if there is none. Reads the
+    first line of every rollout, except for those in `but_for`.
     """
     for archived in (False, True):
         for folder in folders(home, archived=archived):

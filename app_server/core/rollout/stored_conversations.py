@@ -1,8 +1,8 @@
-"""The stored conversations of one home, as clients list, search, read, name, archive and delete them. All methods that
-wait leave the disk to a thread; what most clients do not ask for is loaded with its first use.
+"""Lists, searches, reads, names, archives and deletes the stored conversations of one home. All async methods do their
+disk access in a thread. Modules that few clients need are loaded on first use.
 
-Archived ones are in a folder of their own, out of the list. A rollout is moved or deleted only while no server writes
-it. Nothing is ever replaced.
+Archived conversations are in a folder of their own and not in the list. A rollout is moved or deleted only while no
+server writes it. No existing file is ever replaced.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-# Few clients show them.
+# These modules are loaded on first use, because few clients need them.
 _READ_ITEMS: Lazy[Callable[..., StoredItems]] = Lazy(
     lambda: import_module("app_server.core.rollout.stored_items").read_stored_items
 )
@@ -62,7 +62,7 @@ _READ_ROLLOUT: Lazy[Callable[..., StoredConversation]] = Lazy(
 
 class StoredConversations:
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
-        """`now` gives seconds since 1970."""
+        """Open the conversations of a home. `now` returns seconds since 1970."""
         self._home = home
         self._notes, self._indexes = ThreadNotes(home, now), TurnIndexes()
         self._lists: Lazy[ThreadLists] = Lazy(
@@ -73,20 +73,20 @@ class StoredConversations:
 
     # --- lists
     async def list(self, request: ListRequest) -> Page[ThreadSummary]:
-        """Return a page of conversations. Raises InvalidCursor. Files that cannot be read are left out."""
+        """Return a page of conversations. Files that cannot be read are left out. Raises InvalidCursor."""
         return await run_in_thread(lambda: self._lists.get().page(request), abandon_on_cancel=True)
 
     async def search(self, request: ListRequest, term: str, loaded: Sequence[str]) -> Page[FoundThread]:
-        """Return conversations with `term` in what was said or in their names. `loaded`: ids of those that change in
-        this process. Of the filter only the sources count. Raises InvalidCursor.
+        """Return a page of conversations that have `term` in their messages or names. `loaded`: ids of conversations
+        that change in this process. Of the filter, only the sources are used. Raises InvalidCursor.
         """
         return await run_in_thread(
             lambda: self._lists.get().search(request, term, loaded), abandon_on_cancel=True
         )
 
     async def read_ahead(self, *, messages: bool = False) -> None:
-        """Read what a search will need, with pauses: whoever looks at a long list will search in it. Returns at once
-        where this goes on already.
+        """Read what a search will need in advance, with pauses: a user who looks at a long list will probably search in
+        it. Returns at once if another call is reading ahead already.
         """
         lists = self._lists.get()
         lists.reads_messages = lists.reads_messages or messages
@@ -104,8 +104,8 @@ class StoredConversations:
 
     # --- one of them
     async def find(self, id: ConversationId, *, archived: bool = True) -> Path:
-        """Return where a conversation is stored, also in a home that this one has a link to; one in the archive only
-        if that is asked for too. Raises RolloutNotFound.
+        """Return the path of a stored conversation, also in another home to which this home has a link. The archive is
+        searched only with `archived`. Raises RolloutNotFound.
         """
         path = await run_in_thread(find, self._home, id) or await run_in_thread(
             find_elsewhere, self._home, id
@@ -117,11 +117,13 @@ class StoredConversations:
         return path
 
     async def find_archived(self, id: ConversationId) -> Path | None:
-        """Return where a conversation is stored in the archive."""
+        """Return the path of an archived conversation; None if it is not in the archive."""
         return await run_in_thread(lambda: find(self._home, id, archived=True))
 
     async def summary(self, path: Path, default_provider: str) -> ThreadSummary:
-        """Summarise a stored conversation. Raises RolloutUnreadable; its text says nothing that the file says."""
+        """Return the summary of a stored conversation. Raises RolloutUnreadable; its message contains nothing from the
+        file.
+        """
         return await run_in_thread(
             lambda: summarise(read_stored_thread(path), default_provider, self._notes.read())
         )
@@ -133,8 +135,8 @@ class StoredConversations:
         ask: Callable[[TurnHistory], Result],
         running: TurnRecord | None = None,
     ) -> Result:
-        """Return what `ask`, which runs in a thread, makes of the turns of a conversation, stored and running. Raises
-        RolloutUnreadable.
+        """Return the result of `ask`, which is called in a thread with the stored and running turns of a conversation.
+        Raises RolloutUnreadable.
         """
 
         def read() -> Result:
@@ -146,7 +148,7 @@ class StoredConversations:
     async def show(
         self, turns: Sequence[TurnRecord], show: Callable[[Sequence[TurnRecord]], Result]
     ) -> Result:
-        """Return what `show`, which runs in a thread, makes of turns that were read already."""
+        """Return the result of `show`, which is called in a thread with turns that were read already."""
 
         def convert() -> Result:
             with without_collector():
@@ -155,27 +157,29 @@ class StoredConversations:
         return await run_in_thread(convert)
 
     async def items(self, path: Path, id: ConversationId, *, is_open: bool) -> StoredItems:
-        """Return all items in their order, whoever stored them. Raises RolloutUnreadable."""
+        """Return all items in their order, from files of this server and of other programs. Raises
+        RolloutUnreadable.
+        """
         return await run_in_thread(lambda: _READ_ITEMS.get()(path, id, is_open=is_open))
 
     async def messages(self, path: Path) -> tuple[EventMsg, ...]:
-        """Return what was said, as events. Raises RolloutUnreadable."""
+        """Return the messages of a conversation as events. Raises RolloutUnreadable."""
         return (await run_in_thread(lambda: _READ_ROLLOUT.get()(path, messages=True))).messages
 
     async def goal(self, path: Path) -> Goal | None:
-        """Return what the conversation works for. Raises RolloutUnreadable."""
+        """Return the goal of a conversation; None if it has none. Raises RolloutUnreadable."""
         return await run_in_thread(last_goal, path)
 
     async def name(self, id: str) -> str | None:
-        """Return the name that a user gave the conversation."""
+        """Return the name that the user gave the conversation; None if it has none."""
         return (await run_in_thread(self._notes.read)).name(id)
 
     async def find_cut(self, path: Path, id: str, turn_id: str, *, behind: bool) -> TurnCut:
-        """Return where the file is cut before a turn, or behind it. Raises TurnNotFound and RolloutUnreadable."""
+        """Return the cut before a turn; with `behind`, the cut after it. Raises TurnNotFound and RolloutUnreadable."""
         return await run_in_thread(lambda: find_cut(path, id, self._indexes, turn_id, behind=behind))
 
     async def last_settings(self, path: Path) -> TurnContextItem | None:
-        """Return the settings of the last turn; None where no turn was stored. Raises RolloutUnreadable."""
+        """Return the settings of the last turn; None if no turn was stored. Raises RolloutUnreadable."""
         return await run_in_thread(last_turn_context, path)
 
     async def provider(self, path: Path) -> str | None:
@@ -190,7 +194,7 @@ class StoredConversations:
         return await run_in_thread(look)
 
     async def has(self, path: Path) -> bool:
-        """Tell whether a file is one of the home's conversations, wherever links lead."""
+        """Return whether a file is one of the home's conversations, after resolving links."""
 
         def look() -> bool:
             real = Path(real_path(path))
@@ -199,11 +203,11 @@ class StoredConversations:
         return await run_in_thread(look)
 
     async def is_file(self, path: Path) -> bool:
-        """Tell whether there is a file, of the home's or any other."""
+        """Return whether there is a regular file at any path, in the home or elsewhere."""
         return await run_in_thread(path.is_file)
 
     async def folders(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return directories as conversations may have them stored: as they are named, and without links."""
+        """Return directories as conversations may have stored them: both the normalised paths and the real paths."""
         named = [os.path.normpath(path) for path in paths]
         real = await run_in_thread(lambda: [real_path(path) for path in named], abandon_on_cancel=True)
         return frozenset((*named, *real))
@@ -214,29 +218,33 @@ class StoredConversations:
         await run_in_thread(self._notes.set_name, id, name)
 
     async def set_revision(self, id: ConversationId, revision: GitInfo) -> None:
-        """Note another state of the repository for a conversation. Raises OSError."""
+        """Store another state of the repository for a conversation. Raises OSError."""
         await run_in_thread(self._notes.set_revision, id, revision)
 
     async def require_archivable(self, id: ConversationId, path: Path) -> None:
-        """Raise ArchiveRefused or ConversationError if that file of the conversation cannot be archived."""
+        """Raise ArchiveRefused or ConversationError if this file of the conversation cannot be archived."""
         await run_in_thread(archivable, self._home, id, path)
 
     async def require_unused(self, path: Path) -> None:
-        """Raise RolloutBusy while somebody writes the file."""
+        """Raise RolloutBusy if a server is writing the file."""
         await run_in_thread(require_unused, path)
 
     async def archive(self, id: ConversationId, path: Path) -> None:
-        """Move the file to the archive. Raises like `require_archivable`, and RolloutBusy while somebody writes it."""
+        """Move the file to the archive. Raises like `require_archivable`, and RolloutBusy if a server is writing the
+        file.
+        """
         await run_in_thread(archive_rollout, self._home, id, path)
 
     async def unarchive(self, path: Path) -> Path:
-        """Move an archived file back; return the new path. Raises ConversationError, and RolloutBusy while somebody
-        writes it.
+        """Move an archived file back; return the new path. Raises ConversationError, and RolloutBusy if a server is
+        writing the file.
         """
         return await run_in_thread(unarchive_rollout, self._home, path)
 
     async def delete(self, id: ConversationId, path: Path) -> None:
-        """Delete the file and what is noted of it. Raises ConversationError, RolloutBusy and OSError."""
+        """Delete the file, and the name and metadata that are stored for it. Raises ConversationError, RolloutBusy and
+        OSError.
+        """
 
         def delete() -> None:
             delete_rollout(self._home, path)
@@ -270,8 +278,9 @@ def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Pa
 
 
 def archive_rollout(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
-    """Move a rollout to the archive; return the new path. Raises like `archivable`, and `RolloutBusy` while somebody
-    writes it."""
+    """Move a rollout to the archive; return the new path. Raises like `archivable`, and `RolloutBusy` if a server is
+    writing the file.
+    """
     real = archivable(home, conversation_id, rollout)
     for each in _others(home, conversation_id, real, archived=False):
         _move(each, home / rollout_names.ARCHIVED / each.name, "archive")
@@ -279,9 +288,10 @@ def archive_rollout(home: Path, conversation_id: ConversationId, rollout: Path) 
 
 
 def unarchive_rollout(home: Path, rollout: Path) -> Path:
-    """Move an archived rollout to the folder of its day, as the one that was changed last; return the new path.
+    """Move an archived rollout back to the folder of its day, and make it the one that was changed last; return the new
+    path.
 
-    Raises `ConversationError`, and `RolloutBusy` while somebody writes it.
+    Raises `ConversationError`, and `RolloutBusy` if a server is writing the file.
     """
     name = rollout_names.parse_rollout_name(rollout.name)
     if name is None:
@@ -298,8 +308,8 @@ def unarchive_rollout(home: Path, rollout: Path) -> Path:
 
 
 def delete_rollout(home: Path, rollout: Path) -> None:
-    """Delete the files of a conversation with their journals. Raises `ConversationError`, also where another
-    conversation goes on from one of them, and `RolloutBusy` while somebody writes one.
+    """Delete the files of a conversation with their journals. Raises `ConversationError`, also if another conversation
+    continues one of the files, and `RolloutBusy` if a server is writing one.
     """
     of_this = rollout_names.parse_rollout_name(rollout.name)
     archived, files = rollout.parent == home / ARCHIVED, [rollout]
@@ -319,12 +329,12 @@ def delete_rollout(home: Path, rollout: Path) -> None:
 
 
 def _others(home: Path, conversation_id: str, rollout: Path, *, archived: bool) -> list[Path]:
-    """Return the further files of a conversation: codex begins a new one with each revert."""
+    """Return the other files of a conversation: codex begins a new file with each revert."""
     return [each for each in find_all(home, conversation_id, archived=archived) if each.name != rollout.name]
 
 
 def require_unused(rollout: Path) -> None:
-    """Raise `RolloutBusy` while somebody writes it."""
+    """Raise `RolloutBusy` if a server is writing the rollout."""
     with _exclusively(rollout, "change"):
         pass
 
@@ -343,7 +353,7 @@ def _move(source: Path, target: Path, verb: str) -> Path:
 
 @contextmanager
 def _exclusively(rollout: Path, verb: str) -> Iterator[None]:
-    """Hold the lock of the rollout's writer. An `OSError` becomes a `ConversationError`."""
+    """Hold the rollout's write lock. An `OSError` becomes a `ConversationError`."""
     try:
         with ExitStack() as held:
             fd = open_for_reading(rollout)

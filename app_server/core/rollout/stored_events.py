@@ -1,11 +1,11 @@
-"""Which of the engine's events a rollout stores, and in which form; and the text of items that go on, in pieces for
-the journal beside it. Pure.
+"""Converts the engine's events to the lines that a rollout stores, and the text of unfinished items to pieces for the
+journal beside it. Pure.
 
-The events that 0.58 stores are stored as it does, so that it reads these files. A conversation that a client follows by
-turns and items is stored *with identity*: turns and items keep their ids and times. A file of the *paginated* form,
-that of codex since 0.159, has a line for each item (`item_lines`), and the older events behind it for readers that
-know nothing else. In other files identity stands in fields and lines beside those events, which other readers pass
-over. A rollout never has deltas, nor output while a command runs.
+The events that codex 0.58 stores are stored in the same form, so that it can read these files. A conversation that a
+client follows by turns and items is stored *with identity*: turns and items keep their ids and times. A file of the
+*paginated* form, that of codex since 0.159, has a line for each item (`item_lines`), followed by the older events for
+readers that do not know the form. In other files, identity is stored in additional fields and lines beside those
+events, which other readers ignore. A rollout never has deltas, nor output of a running command.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.structs import Json, Written, replace
 
 GOAL_UPDATED, GOAL_CLEARED = "goal_updated", "goal_cleared"
-"""The kinds of lines about the goal of a conversation; the last one counts."""
+"""Types of lines about the goal of a conversation. The last such line counts."""
 
 MARKER_ROOM = 64
 OUTPUT_CAP = 32 * 1024
@@ -49,14 +49,14 @@ ALWAYS = (
 """Items whose older events are stored with and without identity."""
 
 DELTAS: Final = events.AgentMessageDelta, events.ReasoningSummaryDelta, events.ReasoningTextDelta
-"""Most events are pieces of texts. They are stored nowhere but in the journal."""
+"""Types of deltas, which are most events. Only the journal stores them."""
 
 
 def stored_events(
     event: events.SessionEvent, *, identity: bool, paginated: str | None = None
 ) -> Sequence[StoredEvent]:
-    """Return the lines for one event, in order; none for most kinds. `paginated`: the thread whose file has that form,
-    which always has identity; None for a file of another form.
+    """Return the lines for one event, in order; none for most kinds of events. `paginated`: the id of the thread, if
+    its file has the paginated form, which always has identity; None for another form.
     """
     inner, identity = event.event, identity or paginated is not None
     if isinstance(inner, DELTAS):
@@ -91,7 +91,7 @@ def turn_started_line(turn_id: str | None, event: events.TurnStarted) -> StoredE
 
 
 def capped(text: str, cap: int = OUTPUT_CAP) -> str:
-    """Return `text`, or its head and tail if it has more than `cap` characters; the result never has more."""
+    """Return `text`, or its head and tail if it has more than `cap` characters. The result never has more."""
     if len(text) <= cap:
         return text
     half = (cap - MARKER_ROOM) // 2
@@ -114,7 +114,7 @@ def _item(event: events.ItemCompleted, turn_id: str | None, *, identity: bool) -
     shows_raw = isinstance(item, items.Reasoning) and item.show_content
     older = legacy_events(item, raw_reasoning=shows_raw)
     if not identity:
-        # codex 0.58 stores words that joined a turn as an entry of the history only.
+        # codex 0.58 stores a user message that joined a running turn only as an entry of the history.
         hidden = isinstance(item, items.UserMessage) and not event.announced
         return () if hidden else [_stored(each, {}) for each in older]
     if not older or not _is_covered_by_legacy(item):
@@ -144,8 +144,9 @@ def _for_older_readers(item: items.Item) -> Iterator[StoredEvent]:
 def cut_item_events(
     item: items.Item, turn_id: str | None, started_ms: int, paginated: str | None = None
 ) -> list[StoredEvent]:
-    """Return the lines for an item that a crash cut off: unlike one that an interrupt cut off, older readers are shown
-    it too, because the history has it. `paginated`: as of `stored_events`."""
+    """Return the lines for an item that a crash cut off. Older readers see it, too, unlike one that an interrupt cut
+    off, because the history has it. `paginated`: the id of the thread, if its file has the paginated form; else None.
+    """
     if paginated is not None:
         line = item_line(paginated, turn_id, (started_ms, 0), item, cut=True)
         return [_bare(ITEM_COMPLETED, {**line, BY_CRASH: True}), *_for_older_readers(item)]
@@ -155,7 +156,7 @@ def cut_item_events(
 
 
 def _is_covered_by_legacy(item: items.Item) -> bool:
-    """Tell whether the legacy events contain all of the item, so that it can be restored from them."""
+    """Return whether the older events contain all of the item, so that it can be restored from them."""
     match item:
         case items.UserMessage():
             plain = item.client_id is None and item.sent is None
@@ -194,12 +195,12 @@ WITH_STATUS: Final = frozenset(
         *(ErrorClass.RESPONSE_STREAM_DISCONNECTED, ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS),
     )
 )
-"""Classes that codex stores with the status of HTTP."""
+"""Error classes that codex stores with the HTTP status."""
 _UNKNOWN_THERE: Final = (ErrorClass.OUTPUT_LIMIT, ErrorClass.REFUSED)
 
 
 def _error_info(error: TurnError) -> Json:
-    """Return the class of an error as codex stores it."""
+    """Return the class of an error in the form in which codex stores it."""
     kind = error.error_class
     if kind is None or kind in _UNKNOWN_THERE:
         return ErrorClass.OTHER.value
@@ -215,29 +216,31 @@ def _bare(kind: str, extra: Mapping[str, Json]) -> StoredEvent:
 
 
 MOST_UNKEPT: Final = 4096
-"""Bytes of text that clients may have been sent and the journal lacks; the outbox limits the time, too."""
+"""Maximum size of text that clients may have been sent and the journal lacks, in bytes. The outbox also limits the
+time.
+"""
 
 
 TEXT: Final = "text"
-"""The kind of a journal's line about such text."""
+"""Type of a journal's line about the text of an unfinished item."""
 
 
 class TextPiece(Struct, frozen=True):
-    """A line of the journal about an item that goes on."""
+    """A line of the journal about an unfinished item."""
 
     turn: str | None = None
-    """None: the conversation is stored without identity."""
+    """Id of the turn; None if the conversation is stored without identity."""
     item: str = ""
     text: str = ""
     at: int = 0
-    """So many characters of its part come before the text."""
+    """Number of characters of the part that come before this text."""
     summary: bool = False
     index: int = 0
-    """The part of reasoning, of its summary or its content."""
+    """Index of the part, in the summary or the content of reasoning."""
     begun: Mapping[str, Json] | None = None
-    """With the first piece: the item as it began."""
+    """The item as it began, in the first piece of the item; None in other pieces."""
     ended: bool = False
-    """The item has ended, so its pieces no longer count."""
+    """Whether the item has ended, so that its pieces no longer count."""
 
     def to_json(self) -> bytes:
         said = {name: value for name, value in asdict(self).items() if value}
@@ -248,13 +251,13 @@ class _GrowingText(Struct):
     begun: events.ItemStarted
     turn: str | None = None
     deltas: list[events.Delta] = msgspec.field(default_factory=list)
-    """Those that the journal lacks, and their size."""
+    """Deltas that the journal lacks; `size` is their size in bytes."""
     size: int = 0
     written: dict[tuple[bool, int], int] = msgspec.field(default_factory=dict)
-    """How many characters of each part the journal has."""
+    """Number of characters that the journal has, by part."""
 
     def pieces(self) -> Iterator[TextPiece]:
-        """Yield what the journal lacks, which has it from then on."""
+        """Yield the pieces that the journal lacks. They count as written from then on."""
         for part, deltas in groupby(self.deltas, _part):
             text, at = "".join(each.delta for each in deltas), self.written.get(part, 0)
             begun: dict[str, Json] | None = None
@@ -275,9 +278,9 @@ class OpenTexts(Struct):
     """The text of all items that have begun and not ended."""
 
     waiting: int = 0
-    """So many bytes of it the journal lacks."""
+    """Size of the text that the journal lacks, in bytes."""
     is_due: bool = False
-    """The journal has to be written before anything more is sent to clients."""
+    """Whether the journal has to be written before anything else is sent to clients."""
     _open: dict[tuple[str | None, str], _GrowingText] = msgspec.field(default_factory=dict)
     _ended: list[TextPiece] = msgspec.field(default_factory=list)
 
@@ -308,7 +311,7 @@ class OpenTexts(Struct):
                 self.is_due = True
 
     def pieces(self) -> list[bytes]:
-        """Return what the journal lacks, which has it from then on."""
+        """Return the pieces that the journal lacks as JSON. They count as written from then on."""
         found = self._ended
         for growing in self._open.values():
             found += growing.pieces()
@@ -317,5 +320,5 @@ class OpenTexts(Struct):
 
     @property
     def is_kept(self) -> bool:
-        """Tell whether the journal has text of an item that goes on."""
+        """Whether the journal has text of an unfinished item."""
         return any(growing.written for growing in self._open.values())

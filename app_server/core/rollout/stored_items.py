@@ -1,10 +1,11 @@
-"""All items of a stored conversation in their order, whoever stored it: with the calls that only the history has.
+"""Reads all items of a stored conversation in their order, from files of this server and of other programs. Calls that
+are stored only in the model's history become items, too.
 
-Also the last plan and the last count of tokens, which belong to no item. One pass over the file, and what a crash has
-left over is read as if it stood at the end.
+Also reads the last plan and the last count of tokens, which belong to no item. The file is read in one pass. What a
+crash left over in the journal is read as if it stood at the end of the file.
 
-Of calls in the history alone, files of other programs, and of conversations that no client followed by items, have no
-better word. What such a call did is read from its arguments and its output; a call without an output failed.
+Files of other programs, and files of conversations that no client followed by items, have calls in the history alone.
+The effect of such a call is read from its arguments and its output. A call without an output failed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from app_server_protocol.structs import Json, replace
 
 class StoredItems(Struct, frozen=True):
     items: tuple[EndedItem, ...]
-    """Under ids that are unique in the conversation."""
+    """All items, with ids that are unique in the conversation."""
     plan: PlanUpdateEvent | None = None
     usage: TokenUsageInfo | None = None
 
@@ -58,10 +59,12 @@ class _ItemCollector(Struct):
     cwd: str = "/"
     ended: list[EndedItem] = msgspec.field(default_factory=list)
     calls: dict[str, list[int]] = msgspec.field(default_factory=dict)
-    """Where in `ended` the calls of the history are, by call id, which may repeat."""
+    """Indexes in `ended` of the calls in the history, by call id. Call ids may repeat."""
     outputs: dict[str, list[Json]] = msgspec.field(default_factory=dict)
     stored: Counter[str] = msgspec.field(default_factory=Counter)
-    """How many calls of an id are stored as items, before or behind their entries of the history."""
+    """Number of calls that are stored as items, by call id. The item may be stored before or after the entry in the
+    history.
+    """
     plan: Json = None
     counts: list[StoredRecord] = msgspec.field(default_factory=list)
 
@@ -113,7 +116,7 @@ class _ItemCollector(Struct):
         for id, places in self.calls.items():
             given = self.outputs.get(id, [])
             outputs |= {place: given[n] if n < len(given) else None for n, place in enumerate(places)}
-        # The first call of an id is that of its first item, which says more.
+        # The first calls of an id are those of its items, and an item says more than its call.
         dropped = {place for id, places in self.calls.items() for place in places[: self.stored[id]]}
         ids, kept = ItemIds(), list[EndedItem]()
         for n, each in enumerate(self.ended):
@@ -129,8 +132,8 @@ class _ItemCollector(Struct):
 
 
 def read_stored_items(path: Path, conversation_id: str, *, is_open: bool = False) -> StoredItems:
-    """Read all items of a conversation, with what a crash has left over; not where it `is_open` and goes on. Blocks.
-    Raises `RolloutUnreadable`.
+    """Return all items of a conversation, with what a crash left over in the journal. `is_open`: the conversation goes
+    on, so its journal is not read. Blocks. Raises `RolloutUnreadable`.
     """
     with opened_whole(path) as fd:
         collector, end = _ItemCollector(TurnReader(conversation_id)), 0
@@ -162,7 +165,7 @@ _MCP_NAMES: Final = (re.compile(r"mcp__(.+?)__(.+)"), re.compile(r"(.+?)__(.+)")
 
 
 def item_of_call(payload: Mapping[str, Json], cwd: str) -> items.Item | None:
-    """Return the item as it began, under the id of the call; None where the call is shown as none."""
+    """Return the item of a call as it began, with the id of the call; None if the call is not shown as an item."""
     if payload.get("type") == "web_search_call":
         action = payload.get("action")
         query = (text_of(action, "query") if isinstance(action, dict) else None) or ""
@@ -184,12 +187,12 @@ def item_of_call(payload: Mapping[str, Json], cwd: str) -> items.Item | None:
 
 
 def search_id(query: str) -> str:
-    """Make an id for a search: they are stored without their ids."""
+    """Return an id for a web search, made from its query: web searches are stored without their ids."""
     return f"search {query}"
 
 
 def ended_item(item: items.Item, output: Json) -> items.Item:
-    """Return the item at its end, by the output that the model was given; None: there is none."""
+    """Return the item as it ended. `output` is what the model was sent; None if there is no output."""
     text = _output_text(output)
     match item:
         case items.CommandExecution():
@@ -290,7 +293,7 @@ def _words(command: Sequence[Json]) -> tuple[str, ...]:
 
 
 def _result(text: str | None) -> tuple[int | None, str]:
-    """Exit code and output, as far as the text that the model was given says them."""
+    """Return the exit code and the output; the exit code is None if the text for the model does not say it."""
     if text is None:
         return None, ""
     try:

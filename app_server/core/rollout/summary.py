@@ -1,11 +1,14 @@
-"""What is shown of a stored conversation beside its turns: where it came from and what it is about, from the head of
-its file; with which model it was used last, from its end; what users said beside it; and what was said in it, as one
-text for a search. Output of commands, tool calls and reasoning are not searched, nor are turns that were taken back.
+"""Summaries of stored conversations, and the text of their messages for a search.
 
-What users say beside it are names, in `session_index.jsonl`, in the form of codex 0.169, which reads and writes the
-same file, and another state of the repository, in `thread_metadata.jsonl`. In both, the last line about a conversation
-counts. Lines are appended under a lock of the home; only `forget` replaces a file, by one without the lines about a
-conversation. What was read is kept; a look at the file shows whether it grew, was replaced or is gone.
+A summary comes from three sources: the head of the file (source, preview), the end of the file (the model that was used
+last), and notes that users set separately. The search text has the messages. It has no output of commands, tool calls
+or reasoning, and no reverted turns.
+
+The notes are names, in `session_index.jsonl`, and another state of the repository, in `thread_metadata.jsonl`. The
+names are in the form of codex 0.169, which reads and writes the same file. In both files, the last line about a
+conversation counts. Lines are appended under a lock of the home; only `forget` replaces a file, by one without the
+lines about a conversation. What was read is cached; the file's status shows whether the file has grown, was replaced or
+is gone.
 """
 
 from __future__ import annotations
@@ -38,27 +41,29 @@ from app_server_protocol.rollout import GitInfo
 from app_server_protocol.structs import Json
 
 MAX_HEAD_BYTES = 8 * 1024 * 1024
-"""Instructions and a first message with images may be long; a summary reads at most this much."""
+"""Maximum size of a head that a summary reads, in bytes: instructions and a first message with images may be long."""
 MAX_HEAD_LINES = 64
 TAIL_BYTES = 256 * 1024
-"""So much of a file's end is searched for the settings of its last turn: a request to the model stores them anew."""
+"""Number of bytes at the end of a file that are searched for the settings of its last turn: each request to the model
+stores them again.
+"""
 IMAGE = "[Image]"
-"""The preview where the user began with images only, as in codex 0.169."""
+"""Preview of a conversation whose first user message has only images, as in codex 0.169."""
 
 _REQUEST = "## My request for Codex:"
-"""Some clients prepend context to a message; the user's own text follows this heading."""
+"""Heading before the user's own text: some clients prepend context to a message."""
 _MOST = 2**63 - 1
 
 
 class FileState(NamedTuple):
-    """By which a change of a file is seen; in numbers of 64 bits with a sign."""
+    """State of a file by which a change is detected. Each number fits into 64 bits with a sign."""
 
     inode: int
     size: int
     changed_ns: int
-    """Its modification time."""
+    """Modification time, in nanoseconds since 1970."""
     moved_ns: int
-    """Its status change time, which nobody can set."""
+    """Status change time, in nanoseconds since 1970. No program can set it."""
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileState:
@@ -71,21 +76,21 @@ class StoredThread(Struct, frozen=True):
     path: Path
     state: FileState
     has_user_message: bool = True
-    """Whether it contains a message of the user."""
+    """Whether the file contains a message of the user."""
 
 
 class Said(NamedTuple):
-    """The words of a message."""
+    """The text of a message."""
 
     by_user: bool
     text: str
     more: bool
-    """Whether there is anything else in it, such as an image."""
+    """Whether the message has anything else, such as an image."""
 
 
 def said_by(record: StoredRecord) -> Said | None:
-    """Return what a stored line says, by an event or a whole item; None for other lines, and for events beside a line
-    that says the same.
+    """Return the message in a stored line, from an event or a whole item; None for other lines, and for an event beside
+    a line that has the same message.
     """
     if record.kind != "event_msg" or record.is_repetition:
         return None
@@ -100,8 +105,9 @@ def said_by(record: StoredRecord) -> Said | None:
 
 
 def read_stored_thread(path: Path) -> StoredThread:
-    """Read the head and the end of a file. Raises `RolloutUnreadable`; its text says nothing that the file says."""
-    # No validators: a list is often the first request, and building them takes longer than the page.
+    """Read the head and the end of a file. Raises `RolloutUnreadable`; its message contains nothing from the file."""
+    # Plain dicts are read without validators: a list is often the first request, and building validators takes longer
+    # than the page.
     with opened(path) as fd:
         status = os.fstat(fd)
         meta: dict[str, Json] | None = None
@@ -140,7 +146,7 @@ def read_stored_thread(path: Path) -> StoredThread:
 
 
 def summarise(stored: StoredThread, default_provider: str, noted: NotedNow) -> ThreadSummary:
-    """Summarise what the file says, with what users said beside it."""
+    """Return the summary of a thread, with the notes of users about it."""
     head, updated_at = stored.head, stored.state.changed_ns // 1_000_000_000
     noted_beside = {
         "provider": head.provider or default_provider,
@@ -156,7 +162,7 @@ def summarise(stored: StoredThread, default_provider: str, noted: NotedNow) -> T
 
 
 def is_session_meta(found: Mapping[str, Json]) -> bool:
-    """Tell whether the payload has what no conversation is without."""
+    """Return whether the payload has the fields that every conversation has."""
     return all(
         isinstance(found.get(key), str) for key in ("id", "timestamp", "cwd", "originator", "cli_version")
     )
@@ -190,14 +196,14 @@ def _seconds(timestamp: str, default: int) -> int:
 
 
 SEARCHED_CHARACTERS: Final = 256 * 1024
-"""Of one conversation; what was said later is not found."""
+"""Maximum number of characters of a conversation that are searched. Later text is not found."""
 BEFORE, AFTER = 48, 96
-"""Characters of a snippet around a match."""
+"""Number of characters of a snippet before and after a match."""
 _MESSAGE: Final = re.compile(rb'(?:_m|M)essage"')
 
 
 def read_message_text(path: Path) -> str:
-    """Read the messages in their order, a line end between two. Raises `RolloutUnreadable`."""
+    """Return the messages of a file in their order, separated by line ends. Raises `RolloutUnreadable`."""
     texts, length = list[str](), 0
     with opened_whole(path) as fd:
         for raw in counting_lines(fd):
@@ -213,7 +219,7 @@ def read_message_text(path: Path) -> str:
 
 
 def snippet(text: str, term: str) -> str | None:
-    """Return the words around the first place where `text` has `term`, in whatever case; None where it is nowhere."""
+    """Return the text around the first match of `term`, ignoring case; None if there is no match."""
     wanted = term.casefold()
     folded = text.casefold()
     at = folded.find(wanted)
@@ -228,7 +234,7 @@ def snippet(text: str, term: str) -> str | None:
 
 
 def _place(text: str, folded_place: int) -> int:
-    """Return where a place in `text.casefold()` is in `text`: some characters fold to several."""
+    """Return the index in `text` of an index in `text.casefold()`: some characters fold to several."""
     folded = 0
     for place, character in enumerate(text):
         if folded >= folded_place:
@@ -238,14 +244,14 @@ def _place(text: str, folded_place: int) -> int:
 
 
 MAX_NOTED_BYTES = 64 * 1024 * 1024
-"""So much of a file of notes is read; what lies behind it does not count."""
+"""Maximum number of bytes of a file of notes that are read. Later lines do not count."""
 
 _Place = tuple[int, int]
 """Device and inode of a file."""
 
 
 class LatestLines:
-    """One such file. All methods block; they may be called in several threads."""
+    """The last lines by conversation of one file of notes. All methods block. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -256,7 +262,7 @@ class LatestLines:
         self._lines: dict[str, dict[str, Json]] = {}
 
     def read(self) -> Mapping[str, Mapping[str, Json]]:
-        """Return the last lines by conversation. A file that cannot be read has none."""
+        """Return the last lines by conversation id; none if the file cannot be read."""
         with self._mutex:
             try:
                 with opened(self.path) as fd:
@@ -301,7 +307,7 @@ class LatestLines:
             if fields is not None and id is not None:
                 changed[id] = fields
         if changed:
-            self._lines = {**self._lines, **changed}  # who was given the old ones keeps them
+            self._lines = {**self._lines, **changed}  # earlier callers keep the old mapping unchanged
 
     def _start_anew(self, place: _Place | None) -> None:
         self._lines = {}
@@ -309,7 +315,7 @@ class LatestLines:
 
 
 def _whole_lines(fd: int, start: int) -> Iterator[bytes]:
-    """Yield the lines from `start` on; one without an end is still being written, or torn."""
+    """Yield the lines from offset `start` on. A line without an end is left out: it is still being written, or torn."""
     end = min(os.fstat(fd).st_size, MAX_NOTED_BYTES)
     return (raw.data for raw in raw_lines(fd, 1, start, end) if raw.whole)
 
@@ -322,11 +328,11 @@ def _id(fields: Mapping[str, Json] | None) -> str | None:
 NAMES_FILE = "session_index.jsonl"
 METADATA_FILE = "thread_metadata.jsonl"
 NOTED_GIT = {"commit_hash": "sha", "branch": "branch", "repository_url": "origin_url"}
-"""What the state of a repository is called, here and in the file."""
+"""Fields of a repository's state, by their names here; the values are their names in the file."""
 
 
 class NotedNow(Struct, frozen=True):
-    """The notes as they were at one moment."""
+    """The notes at one moment."""
 
     names: Mapping[str, Mapping[str, Json]]
     metadata: Mapping[str, Mapping[str, Json]]
@@ -336,7 +342,7 @@ class NotedNow(Struct, frozen=True):
         return None if line is None else _name(line)
 
     def revision(self, id: str) -> GitInfo | None:
-        """Return the state of the repository that replaces the stored one."""
+        """Return the state of the repository that replaces the stored one; None if there is none."""
         line = self.metadata.get(id.lower())
         match None if line is None else line.get("git_info"):
             case dict() as git:
@@ -345,7 +351,7 @@ class NotedNow(Struct, frozen=True):
                 return None
 
     def named(self, wanted: Callable[[str], bool]) -> list[str]:
-        """Return the ids of the conversations with such a name."""
+        """Return the ids of the conversations whose names are wanted."""
         return [id for id, line in self.names.items() if (name := _name(line)) is not None and wanted(name)]
 
 
@@ -353,7 +359,7 @@ class ThreadNotes:
     """The notes of one home. All methods block; they may be called in several threads."""
 
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
-        """`now` gives seconds since 1970."""
+        """Open the notes of a home. `now` returns seconds since 1970."""
         self._names = LatestLines(home / NAMES_FILE)
         self._metadata = LatestLines(home / METADATA_FILE)
         self._now = now
@@ -362,16 +368,16 @@ class ThreadNotes:
         return NotedNow(self._names.read(), self._metadata.read())
 
     def set_name(self, id: str, name: str) -> None:
-        """Name a conversation. Raises `OSError`."""
+        """Set the name of a conversation. Raises `OSError`."""
         self._names.append(id, {"thread_name": name, "updated_at": self._stamp()})
 
     def set_revision(self, id: str, revision: GitInfo) -> None:
-        """Note another state of the repository. Raises `OSError`."""
+        """Store another state of the repository. Raises `OSError`."""
         git = {noted: getattr(revision, name) for name, noted in NOTED_GIT.items()}
         self._metadata.append(id, {"git_info": git, "updated_at": self._stamp()})
 
     def forget(self, id: str) -> None:
-        """Remove what is noted of a conversation. Raises `OSError`."""
+        """Remove the name and metadata of a conversation. Raises `OSError`."""
         self._names.forget(id)
         self._metadata.forget(id)
 

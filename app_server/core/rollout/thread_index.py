@@ -1,9 +1,11 @@
-"""The index of stored threads: what their heads say, for searching and for the order of changes, and what was said in
-them, once somebody searches that. Never the truth.
+"""Index of stored threads: facts from their heads, for searching and for sorting by change; and their messages, as soon
+as these are searched. The files, not the index, are the source of truth.
 
-Each use first compares the folders' times with those of the last time, and now and then those of all files; what
-appeared, changed or is gone is noted. Each candidate is held against its file and read again where that changed. A head
-is read when it is first needed, so a new index answers at once.
+1. Each use first compares the modification times of the folders with those of the last use. From time to time it
+   compares those of all files, too. New, changed and removed threads are noted.
+2. Each candidate is compared with its file, and read again if the file changed.
+
+A head is read when it is first needed, so a new index answers at once.
 """
 
 from __future__ import annotations
@@ -30,16 +32,18 @@ from app_server_protocol.ids import ConversationId
 from app_server_protocol.structs import replace
 
 RECENT_NS = 24 * 3600 * 10**9
-"""A file without a message that changed so lately is looked at each time: its first turn may have begun since."""
+"""Age in nanoseconds up to which a file without a message is checked at each use: its first turn may have begun
+since.
+"""
 
 Row = tuple[str | int, ...]
 Candidates = Iterator[tuple[ListKey, StoredThread, str]]
-"""Threads with what was said in them, where that is searched."""
+"""Threads with their sort keys, and with their messages if these are searched."""
 
 
 class IndexChanges(Struct):
     new: list[Row] = msgspec.field(default_factory=list)
-    """Also what changed."""
+    """Rows of new threads, and of changed ones."""
     gone: list[index_file.Key] = msgspec.field(default_factory=list)
     folders: list[tuple[int, str, int | None]] = msgspec.field(default_factory=list)
     lost_folders: list[tuple[int, str]] = msgspec.field(default_factory=list)
@@ -62,8 +66,8 @@ class IndexChanges(Struct):
 def find_changes(
     database: sqlite3.Connection, home: Path, now_ns: int, *, archived: bool, whole: bool
 ) -> IndexChanges:
-    """Find the changes of folders whose time changed, and of files that may have been used for the first time;
-    `whole`: of all files.
+    """Find the changes of folders whose modification time changed, and of files that may have been used for the first
+    time. `whole`: of all files.
 
     Raises `sqlite3.Error`.
     """
@@ -77,7 +81,7 @@ def find_changes(
         before = known.pop(folder.day, -1)
         if whole or before != changed:
             _compare(database, folder, found, archived=archived)
-            # What changes a folder within one tick of the file system's clock does not change its time.
+            # A folder's time may stay the same if the folder changes twice within one tick of the file system's clock.
             kept = changed if changed < now_ns - listing.SETTLED_NS else None
             if before != kept:
                 found.folders.append((archived, folder.day, kept))
@@ -90,7 +94,7 @@ def find_changes(
 
 
 def file_state(path: Path) -> FileState | None:
-    """Return the state of a regular file."""
+    """Return the state of a regular file; None if the path is none."""
     try:
         status = os.stat(path, follow_symlinks=False)
     except (OSError, ValueError):
@@ -131,7 +135,9 @@ def _look_at_unused(
 
 
 def _files(folder: listing.RolloutFolder) -> Iterator[tuple[str, FileState]]:
-    """Yield names and states. This does little for each, since a home may have very many."""
+    """Yield the names and states of the files in a folder. The loop does little work per file, since a home may have
+    very many.
+    """
     try:
         with os.scandir(folder.path) as entries:
             for entry in entries:
@@ -149,23 +155,23 @@ def _files(folder: listing.RolloutFolder) -> Iterator[tuple[str, FileState]]:
 
 CHUNK = 512
 SEARCHED = 128
-"""The same where the messages of each may have to be read."""
+"""Chunk size in threads, as `CHUNK`, if the messages of each thread may have to be read."""
 ATTEMPTS = 3
 REST = 10.0
-"""All files are looked at again after so many times as long as the last look took."""
+"""Pause before all files are checked again, as a multiple of the time that the last check took."""
 MOST_REST_SECONDS = 2.0
 CALM = 15.0
-"""That many times as long where the order of changes does not matter."""
+"""Factor of that pause if threads are not sorted by change."""
 
 Result = TypeVar("Result")
 
 
 class IndexReplaced(Exception):
-    """Another thread began anew with an empty one."""
+    """Another thread replaced the index by an empty one."""
 
 
 class ThreadIndex:
-    """The index of one home. All methods block; they may be called in several threads."""
+    """Index of the threads of one home. All methods block. Thread-safe."""
 
     def __init__(
         self,
@@ -173,17 +179,20 @@ class ThreadIndex:
         now: Callable[[], float],
         newest: Callable[[Path, bool], Mapping[str, Path]] = lambda home, archived: listing.NO_SEGMENTS,
     ) -> None:
-        """`now` gives seconds since 1970, `newest` the newest files of conversations in several, by their ids,
-        in the archive or not.
+        """Open the index of a home. `now` returns seconds since 1970. `newest` returns the newest files of the
+        conversations that have several files, by conversation id; its second argument says whether those in the archive
+        are wanted.
         """
         self._home, self._now, self._newest = home, now, newest
         self._file = index_file.IndexFile(home)
         self._mutex = threading.RLock()
         self._last_look: dict[tuple[int, bool], tuple[float, float]] = {}
-        """At all files: when it ended and how long it took, by generation of the index and archive."""
+        """End and duration of the last check of all files, in seconds, by generation of the index and by whether it was
+        the archive.
+        """
 
     def retried(self, ask: Callable[[ThreadIndex], Result]) -> Result:
-        """Return what `ask` returns. It is called again, with an empty index, where this one cannot be used."""
+        """Return the result of `ask`. It is retried with an empty index if this one cannot be used."""
         for _ in range(ATTEMPTS):
             try:
                 return ask(self)
@@ -197,15 +206,15 @@ class ThreadIndex:
         return ask(self)
 
     def candidates(self, request: ListRequest, start: ListStart | None, named: Sequence[str]) -> Candidates:
-        """Yield threads in the order of the request; more than what matches, never less. `named`: ids whose names
-        match the search.
+        """Yield threads in the order of the request: more than what matches, but never less. `named`: ids of threads
+        whose names match the search.
 
         Raises IndexReplaced and `sqlite3.Error`.
         """
         return self._held(request, start, index_file.IndexQuery.of(self._with_links(request), named), CHUNK)
 
     def _with_links(self, request: ListRequest) -> ListRequest:
-        """Return the request for threads of the wanted folders, also under the names by which links lead there. Raises
+        """Return the request with additional names of the wanted folders: those that lead there by links. Raises
         `sqlite3.Error`.
         """
         wanted = request.filter.cwds
@@ -219,17 +228,18 @@ class ThreadIndex:
     def with_messages(
         self, request: ListRequest, start: ListStart | None, term: str, also: Sequence[str]
     ) -> Candidates:
-        """Yield threads that may have `term` in their messages, with those. `also`: ids that are looked at in any case.
+        """Yield threads that may have `term` in their messages, with the messages. `also`: ids of threads that are
+        yielded in any case.
 
-        Of the filter only the sources count. Raises IndexReplaced and `sqlite3.Error`.
+        Of the filter, only the sources are used. Raises IndexReplaced and `sqlite3.Error`.
         """
         return self._held(
             request, start, index_file.IndexQuery.of_messages(request, term, also), SEARCHED, messages=True
         )
 
     def read_ahead(self, count: int, *, messages: bool = False) -> bool:
-        """Read so many heads that nobody needed yet, or also their messages. Return False where there are no more, or
-        where the index is in memory.
+        """Read `count` heads that were not needed yet, or with `messages` also their messages. Return False if there
+        are no more, or if the index is in memory.
 
         Raises `sqlite3.Error`.
         """
@@ -254,12 +264,13 @@ class ThreadIndex:
         *,
         messages: bool = False,
     ) -> Candidates:
-        """Yield what the query finds, as the files have it: as many as a page shows, then in chunks."""
+        """Yield the results of the query, updated from the files. The first chunk has as many as a page shows."""
         with self._mutex:
             self._look(
                 archived=request.archived,
                 first_page=request.cursor is None,
-                by_change=request.by_change and not messages,  # who searches changes filters again and again
+                by_change=request.by_change
+                and not messages,  # a client that searches changes its filters often
             )
             generation = self._file.generation
         count = page_limit(request.limit) + 1
@@ -297,7 +308,7 @@ class ThreadIndex:
     def _hold_against_files(
         self, database: sqlite3.Connection, entries: Sequence[index_file.IndexedThread]
     ) -> list[StoredThread | None]:
-        """Return what the files of these entries say; None for those that are gone or are not shown."""
+        """Return the threads of these entries from their files; None for a file that is gone or not shown."""
         found: list[StoredThread | None] = []
         read: list[tuple[index_file.IndexedThread, FileState | None, StoredThread | None]] = []
         newest = {archived: self._newest(self._home, archived) for archived in {e.archived for e in entries}}
@@ -326,7 +337,7 @@ class ThreadIndex:
         entries: Sequence[index_file.IndexedThread],
         found: Sequence[StoredThread | None],
     ) -> list[str]:
-        """Return what was said in these threads; of those that are gone nothing."""
+        """Return the messages of these threads; an empty text for one that is gone."""
         texts: list[str] = []
         read: list[tuple[index_file.Key, str]] = []
         for entry, stored in zip(entries, found, strict=True):
@@ -350,7 +361,7 @@ def _read_messages(path: Path) -> str:
 
 
 def _read(path: Path) -> StoredThread | None:
-    """Read a head; None for what is not shown."""
+    """Read the head of a file; None if it is not shown."""
     try:
         stored = read_stored_thread(path)
     except RolloutUnreadable:

@@ -1,9 +1,9 @@
-"""Pages of stored threads, in either direction, by the time of their start or of their last change, with filters; and
-pages by what was said in them.
+"""Pages of stored threads, in either direction, sorted by start or by last change and filtered; and pages of a
+full-text search in their messages.
 
-Files are the truth: what a page shows was read from them, or is as their present state was read before. Where names
-give the order and most threads are wanted, a page reads the heads that it comes by. Everything else asks the index for
-candidates, which knows all heads; it is loaded then.
+Files are the source of truth: every fact on a page was read from a file in its present state. If the file names give
+the order and most threads match, a page reads the heads of the files that it passes. For all other requests the index
+provides the candidates, because it has all heads. The index is loaded on first use.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_PASSED_BY = 200
-"""Heads that a page without the index reads and leaves out, before the index is asked."""
+"""Maximum number of heads that do not match and that a page reads without the index. After that the page is read from
+the index.
+"""
 
 HEADS_AHEAD = 50
 REST_AHEAD = 1.0
-"""Times as long as reading them took, so that everything else goes on meanwhile."""
+"""Length of a pause as a multiple of the time that reading took, so that other work continues."""
 
 Candidates = Iterator[tuple[pages.ListKey, StoredThread, str]]
-"""With what was said in them, where that is searched."""
+"""Threads with their sort keys, and with their messages if these are searched."""
 
 
 class TooManyPassedBy(Exception):
-    """Most threads do not match; the index knows better."""
+    """Most threads do not match, so the index is faster."""
 
 
 class ThreadLists:
-    """The lists of one home. All methods block; they may be called in several threads."""
+    """Lists of the threads of one home. All methods block. Thread-safe."""
 
     def __init__(self, home: Path, notes: ThreadNotes, now: Callable[[], float]) -> None:
-        """`now` gives seconds since 1970."""
+        """Begin with an empty cache. `now` returns seconds since 1970."""
         self._home, self.notes = home, notes
         self._names = FolderNames(now)
         self.index: Lazy[ThreadIndex] = Lazy(
@@ -62,14 +64,14 @@ class ThreadLists:
                 home, now, self._names.newest
             )
         )
-        """Few lists need it."""
+        """Index of threads, loaded on first use: few lists need it."""
         self.reads_ahead = False
-        """Whether somebody calls `read_ahead` again and again."""
+        """Whether a caller is calling `read_ahead` in a loop."""
         self.reads_messages = False
         """Whether messages are read ahead, too."""
 
     def page(self, request: pages.ListRequest) -> pages.Page[pages.ThreadSummary]:
-        """Return a page of threads. Raises InvalidCursor. Files that cannot be read are left out."""
+        """Return a page of threads. Files that cannot be read are left out. Raises InvalidCursor."""
         start = pages.parse_list_cursor(request.cursor, by_change=request.by_change)
         noted = self.notes.read()
         if request.follows_names:
@@ -85,8 +87,8 @@ class ThreadLists:
     def search(
         self, request: pages.ListRequest, term: str, loaded: Sequence[str]
     ) -> pages.Page[pages.FoundThread]:
-        """Return threads with `term` in what was said or in their names. `loaded`: ids of those that change in this
-        process. Of the filter only the sources count. Raises InvalidCursor.
+        """Return a page of threads that have `term` in their messages or names. `loaded`: ids of threads that change in
+        this process. Of the filter, only the sources are used. Raises InvalidCursor.
         """
         start = pages.parse_list_cursor(request.cursor, by_change=request.by_change)
         noted = self.notes.read()
@@ -97,8 +99,8 @@ class ThreadLists:
         )
 
     def read_ahead(self) -> float | None:
-        """Read some heads or messages, so that the first search finds them read. Returns for how many seconds to rest
-        then; None where there are no more.
+        """Read some heads or messages in advance for the first search. Return how many seconds to pause afterwards;
+        None if everything is read.
         """
         begun = time.monotonic()
         messages = self.reads_messages
@@ -108,7 +110,7 @@ class ThreadLists:
         return (time.monotonic() - begun) * REST_AHEAD
 
     def _by_names(self, request: pages.ListRequest, start: pages.ListStart | None) -> Candidates:
-        """Yield threads without the index. Raises TooManyPassedBy."""
+        """Yield threads without using the index. Raises TooManyPassedBy."""
         passed_by = 0
         for name, path in walk(
             self._home,
@@ -131,7 +133,7 @@ class ThreadLists:
 
 
 def matches(wanted: pages.ThreadFilter, stored: StoredThread, name: str | None) -> bool:
-    """Tell whether a filter wants a thread that has this name."""
+    """Return whether a thread with this name matches a filter. `name` is None if the thread has none."""
     head = stored.head
     return (
         stored.has_user_message
@@ -143,14 +145,14 @@ def matches(wanted: pages.ThreadFilter, stored: StoredThread, name: str | None) 
 
 
 def _is_in(cwd: str, wanted: frozenset[str]) -> bool:
-    """Return whether a thread's folder is wanted under this name, or under that to which links lead."""
+    """Return whether a thread's folder is wanted, either by this name or by its real path."""
     return os.path.normpath(cwd) in wanted or real_path(cwd) in wanted
 
 
 def page_of(
     request: pages.ListRequest, candidates: Candidates, noted: NotedNow
 ) -> pages.Page[pages.ThreadSummary]:
-    """Return the first candidates that the filter matches."""
+    """Return a page of the first candidates that match the filter."""
     limit, provider = pages.page_limit(request.limit), request.filter.default_provider
     rows: list[tuple[pages.ListKey, StoredThread]] = []
     more = False

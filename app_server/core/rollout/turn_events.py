@@ -1,7 +1,8 @@
-"""Converts stored records into events, for the fold of turns. Pure.
+"""Converts stored records into events, from which the fold builds turns. Pure.
 
-Lines that were stored with identity contain ids and times. Older files have neither: there, a turn begins with a user
-message, and ids are derived from the conversation's id and the line number, so that every reading yields the same ids.
+Lines that were stored with identity contain ids and times. Older files have neither. In an older file, a turn begins
+with a user message, and ids are derived from the conversation's id and the line number, so that every reading yields
+the same ids.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.structs import Json, replace
 
 MOST_NUMBER = 2**53
-"""Of times and durations; a stored number beyond it, or an infinite one, is none."""
+"""Maximum of stored times and durations. A number beyond it, or an infinite one, counts as missing."""
 
 _VARIANTS = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
-"""By the digit that stands there: the first two bits of such an id are 10."""
+"""Variant digit of a UUID, by the hash digit in its place: the first two bits of the variant are 10."""
 
 
 def times_of(payload: Mapping[str, Json]) -> tuple[int, int]:
-    """Start and end in milliseconds; 0 if the line has none."""
+    """Return the start and the end in milliseconds since 1970; 0 for a time that the line does not have."""
     if "started_at_ms" not in payload and "completed_at_ms" not in payload:
         return 0, 0
     return int(number_of(payload, "started_at_ms") or 0), int(number_of(payload, "completed_at_ms") or 0)
@@ -44,8 +45,9 @@ def number_of(payload: Mapping[str, Json], name: str) -> float | None:
 
 
 def derived_id(conversation_id: str, name: str) -> str:
-    """Return the text of `uuid.uuid5(conversation, name)`; written out, since old files need thousands of them at
-    once."""
+    """Return the text of `uuid.uuid5(conversation, name)`. It is computed here without that function, because old files
+    need thousands of ids at once.
+    """
     hashed = _hashed_space(conversation_id).copy()
     hashed.update(name.encode())
     digits = hashed.hexdigest()
@@ -70,18 +72,18 @@ OF_TURNS: Final = frozenset(
         *("patch_apply_end", "mcp_tool_call_end", "context_compacted"),
     )
 )
-"""Events whose content is looked into. What the model remembers is most of a file, and says nothing of turns."""
+"""Events whose payload is parsed. Most of a file is the model's history, which has no information about turns."""
 
 
 _OLDER: Final = (
     *("user_message", "agent_message", "entered_review_mode", "exited_review_mode"),
     *(*CALLS_ENDED, "context_compacted"),
 )
-"""Events of which each is an item."""
+"""Events that stand for one item each."""
 
 
 class StoredTurns:
-    """All turns of a conversation in one pass over its records, also over those that were taken back."""
+    """Builds all turns of a conversation in one pass over its records, including reverted ones."""
 
     def __init__(self, conversation_id: str, taken_back: TakenBack) -> None:
         self._conversation_id, self._taken_back = conversation_id, taken_back
@@ -98,7 +100,7 @@ class StoredTurns:
 
     @property
     def damaged(self) -> int:
-        """Return how many lines about an item of a known kind cannot be read."""
+        """Number of lines about an item of a known kind that cannot be read."""
         return self._reader.damaged
 
     def finish(self) -> WholeHistory:
@@ -107,7 +109,7 @@ class StoredTurns:
 
 
 class _OpenReasoning(Struct):
-    """The reasoning whose parts are being read."""
+    """The reasoning item whose parts are being read."""
 
     id: str
     times: tuple[int, int]
@@ -122,9 +124,9 @@ class _OpenReasoning(Struct):
 
 
 class TurnReader(Struct):
-    """Reads the records of one conversation in order; each turn gets an end. A turn without a stored end was
-    interrupted; in old files, which store no ends, it counts as completed. What a reader keeps of a file is small, so
-    that another can go on from the middle: see `copy`.
+    """Converts the records of one conversation to events, in order. Each turn gets an end. A turn without a stored end
+    was interrupted; in old files, which store no ends, it counts as completed. A reader has little state, so that
+    another reader can continue from the middle of a file: see `copy`.
     """
 
     conversation_id: str
@@ -135,14 +137,14 @@ class TurnReader(Struct):
     _after_compaction: bool = False
     _turn_started: float | None = None
     _last_turn: str | None = None
-    """The last turn that a line named."""
+    """Id of the last turn that a line named."""
     _review: items.ExitedReview | None = None
-    """The item before, if it was the end of a review."""
+    """The previous item, if it was the end of a review; else None."""
     damaged: int = 0
-    """How many lines about an item of a known kind cannot be read."""
+    """Number of lines about an item of a known kind that cannot be read."""
 
     def take(self, number: int, record: StoredRecord) -> _Events:
-        """Return the events of the record with this number in the file, from 0."""
+        """Return the events of a record. `number` is its line number in the file, counted from 0."""
         name = record.name if record.kind == "event_msg" and not record.is_repetition else None
         if name is None and self._reasoning is None and not self._after_compaction:
             self._after_compaction = record.kind == "compacted"
@@ -171,14 +173,14 @@ class TurnReader(Struct):
             case "agent_reasoning" | "agent_reasoning_raw_content":
                 self._reasoning_part(out, number, name, payload)
             case _:
-                # Lines between a compaction and its event do not separate them.
+                # Other lines between a compaction and its event are ignored.
                 self._after_compaction = self._after_compaction or (
                     after_compaction and name in ("token_count", None)
                 )
         return out
 
     def copy(self) -> TurnReader:
-        """Return a reader that goes on from here on its own."""
+        """Return a copy of the reader, which continues independently."""
         return replace(self, _reasoning=None if self._reasoning is None else self._reasoning.copy())
 
     def finish(self) -> _Events:
@@ -210,14 +212,14 @@ class TurnReader(Struct):
         self, out: _Events, turn_id: str, kind: events.TurnKind, started_at: float | None, *, explicit: bool
     ) -> None:
         self._turn, self.explicit, self._turn_started = turn_id, explicit, started_at
-        self._review = None  # only a message of the same turn repeats what its review says
+        self._review = None  # only a message of the same turn can repeat the text of its review
         self._last_turn = turn_id
         out.append(self._event(events.TurnStarted(kind, None, started_at or 0.0)))
 
     def _begin_derived(
         self, out: _Events, number: int, kind: events.TurnKind = events.TurnKind.REGULAR
     ) -> None:
-        """Begin a turn whose begin is not stored."""
+        """Begin a turn whose beginning is not stored."""
         self._begin(out, self._derived("turn", number), kind, None, explicit=False)
 
     def _turn_end(
@@ -260,7 +262,7 @@ class TurnReader(Struct):
             self.damaged += is_damaged(name, payload)
             return
         turn_id = text_of(payload, "turn_id") or None
-        if turn_id is None and self._turn is None:  # a crash has lost the line that began the turn
+        if turn_id is None and self._turn is None:  # a crash lost the line that began the turn
             self._begin_derived(out, number)
         cut = payload.get("cut") is True
         self._last_turn = turn_id or self._turn
@@ -318,28 +320,28 @@ class TurnReader(Struct):
         return events.SessionEvent("", self._turn, event)
 
     def _derived(self, what: str, number: int) -> str:
-        """Return an id that is the same for each reading, and unique to this conversation."""
+        """Return an id that is the same at each reading, and unique to this conversation."""
         return derived_id(self.conversation_id, f"{what} {number}")
 
 
 def _repeats(review: items.ExitedReview, item: items.Item) -> bool:
-    """Return whether an item is the text of the review before it, which codex stores as a message, too. APIs make that
-    message of the review.
+    """Return whether an item is the text of the review before it, which codex also stores as a message. The APIs create
+    that message from the review.
     """
     explained = "" if review.output is None else review.output.overall_explanation
     return isinstance(item, items.AgentMessage) and bool(item.text) and item.text.startswith(explained)
 
 
 def _works_for(turn_id: str | None, payload: Mapping[str, Json]) -> bool:
-    """Return whether a turn that begins is one of another thread that works for this turn."""
+    """Return whether the turn that begins belongs to another thread that works for this turn."""
     attribution = payload.get("turn_attribution")
     parent = text_of(attribution, "parent_turn_id") if isinstance(attribution, dict) else None
     return parent is not None and parent == turn_id
 
 
 def _is_of_another(conversation_id: str, turn_id: str | None, payload: Mapping[str, Json]) -> bool:
-    """Return whether a line is about a turn of another thread that worked for this one, such as a review. Lines of the
-    thread that this one was forked from name it, too; they are about the turn that is open.
+    """Return whether a line is about a turn of another thread that worked for this one, such as a review. In a fork,
+    lines of the original thread name that thread; they are about the open turn.
     """
     thread = text_of(payload, "thread_id")
     return thread not in (None, conversation_id) and text_of(payload, "turn_id") != turn_id

@@ -21,7 +21,7 @@ from app_server_protocol.structs import replace
 
 
 class ItemIds(Struct):
-    """Ids of a conversation's items, each used for one item only."""
+    """Maps the ids of items to ids that are unique in the conversation."""
 
     _times: dict[str, int] = msgspec.field(default_factory=dict)
     _open: dict[str, str] = msgspec.field(default_factory=dict)
@@ -30,14 +30,14 @@ class ItemIds(Struct):
         return ItemIds(dict(self._times), dict(self._open))
 
     def __contains__(self, id: str) -> bool:
-        """Tell whether an item has this unique id."""
+        """Return whether an item has this unique id."""
         return id in self._times
 
     def begin(self, id: str) -> str:
         """Return the unique id of an item that begins under `id`."""
         times = self._times.get(id, 0) + 1
         unique = id if times == 1 else f"{id}-{times}"
-        while times > 1 and unique in self._times:  # an item of its own has that id
+        while times > 1 and unique in self._times:  # another item has that id of its own
             times += 1
             unique = f"{id}-{times}"
         self._times[id] = times
@@ -60,7 +60,7 @@ class ItemIds(Struct):
         return unique
 
     def pass_over(self, gone: Iterable[SessionEvent | TurnRenamed]) -> None:
-        """Count the items of events that were taken back: they have been shown under their ids."""
+        """Count the items of reverted events: these items have been shown under their ids."""
         for event in gone:
             if isinstance(event, SessionEvent) and isinstance(event.event, events.ItemCompleted):
                 self.end(event.event.item.id)
@@ -69,11 +69,13 @@ class ItemIds(Struct):
 class WholeHistory(Struct, frozen=True):
     turns: tuple[TurnRecord, ...]
     ids: ItemIds
-    """Of all items, also of those that were taken back."""
+    """Ids of all items, including reverted ones."""
 
 
 class _Draft(Struct):
-    """A turn while its events are applied. Records are made at the end: a long file has tens of thousands of events."""
+    """A turn while its events are applied. Its record is made at the end, because a long file has tens of thousands of
+    events.
+    """
 
     id: str
     kind: events.TurnKind = events.TurnKind.REGULAR
@@ -93,7 +95,7 @@ class TurnFold(Struct):
 
     ids: ItemIds = msgspec.field(default_factory=ItemIds)
     _drafts: dict[str, _Draft] = msgspec.field(default_factory=dict)
-    """By the turns' ids, in their order."""
+    """Drafts by the ids of their turns, in the order of the turns."""
 
     @property
     def turns(self) -> list[TurnRecord]:
@@ -101,7 +103,7 @@ class TurnFold(Struct):
 
     @property
     def last(self) -> TurnRecord:
-        """Return the last turn. Raises StopIteration where there is none."""
+        """The last turn. Raises StopIteration if there is none."""
         return next(reversed(self._drafts.values())).record()
 
     def apply_all(self, stored: Iterable[SessionEvent | TurnRenamed]) -> None:
@@ -109,7 +111,7 @@ class TurnFold(Struct):
             self.apply(event)
 
     def apply(self, event: SessionEvent | TurnRenamed) -> None:
-        """Apply an event; one outside of turns is ignored."""
+        """Apply an event. An event outside of any turn is ignored."""
         if isinstance(event, TurnRenamed):
             self._rename(event)
             return
@@ -128,7 +130,7 @@ class TurnFold(Struct):
 
     @property
     def running(self) -> TurnRecord | None:
-        """Return the turn that has not ended; at most one runs at a time."""
+        """The turn that has not ended; None if there is none. At most one turn runs at a time."""
         last = next(reversed(self._drafts.values()), None)
         return last.record() if last is not None and last.state is TurnStatus.IN_PROGRESS else None
 
@@ -136,7 +138,9 @@ class TurnFold(Struct):
         draft = self._drafts.get(event.before)
         if draft is None:
             return
-        if event.after in self._drafts:  # two turns of one name: the first lines are one that got no end
+        if (
+            event.after in self._drafts
+        ):  # two turns have one name: the first lines are those of a turn without an end
             draft.state = TurnStatus.INTERRUPTED
             return
         draft.id = event.after
@@ -164,5 +168,5 @@ class TurnFold(Struct):
 
 
 def _whole(seconds: float | None) -> float | None:
-    """Return whole seconds, as stored; None for 0, which means unknown in old files."""
+    """Return whole seconds, as they are stored; None for 0, which means unknown in old files."""
     return float(int(seconds)) if seconds else None

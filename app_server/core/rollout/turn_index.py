@@ -1,9 +1,11 @@
-"""Where the turns of a rollout are, so that some of them can be read without the others, or the thread be cut between
-them.
+"""Index of the turns of a rollout, so that some turns can be read without the others, or the thread be cut between two.
 
-The index is made by one pass over the file, kept, and continued when the file has grown: rollouts are only appended to.
-For each turn it has the place where it begins, what the reader of turns knew there, the place behind the last line that
-mentions it, and the ids of its items, which depend on all that came before.
+The index is made by one pass over the file and cached. It is continued when the file has grown, because rollouts are
+append-only. For each turn it has these facts:
+
+1. the offset of the turn's first line, and the state of the turn reader there;
+2. the offset after the last line about the turn;
+3. the ids of the turn's items, which depend on all lines before.
 """
 
 from __future__ import annotations
@@ -34,59 +36,62 @@ from app_server_protocol.engine.items import UserMessage
 from app_server_protocol.structs import replace
 
 KEPT = 8
-"""Indexes of so many files are kept: a client pages through a few threads at a time."""
+"""Maximum number of files whose indexes are cached. This is a choice: a client pages through a few threads at a time.
+"""
 
 SAMPLE_BYTES = 256
-"""Of the begin and the end of what is indexed: a file that has others is another file."""
+"""Number of bytes that are compared at the beginning and at the end of the indexed part. A file with different bytes
+there is another file.
+"""
 
 
 class TurnPlace(Struct):
     id: str
     number: int
     begin: int
-    """Of the first line that mentions the turn."""
+    """Offset of the first line about the turn."""
     reader: TurnReader
-    """As it was before that line."""
+    """State of the reader before that line."""
     end: int = 0
-    """Behind the last line that mentions it."""
+    """Offset after the last line about the turn."""
     items: list[str] = msgspec.field(default_factory=list)
-    """Ids of its items, unique in the conversation."""
+    """Ids of the turn's items, unique in the conversation."""
     implicit: bool = False
-    """The file has no line for its begin."""
+    """Whether the file has no line for the beginning of the turn."""
     names: tuple[str, ...] = ()
-    """Ids that lines behind its first gave it; the last is the one that counts."""
+    """Ids that lines after the first one gave the turn; the last id counts."""
     of_user: bool = False
-    """The user said something in it."""
+    """Whether the turn has a message of the user."""
     to_the_end: bool = False
-    """The end of the file ends it, or an item of it."""
+    """Whether the end of the file ends the turn, or an item of it."""
 
 
 class TurnPlaces(Struct, frozen=True):
     places: tuple[TurnPlace, ...]
     taken_back: TakenBack
-    """Lines between them that do not count."""
+    """Reverted lines between the turns."""
     behind: tuple[RawLine, ...] = ()
-    """Lines that a crash kept from the file, as if they stood at its end."""
+    """Lines that a crash kept out of the file, as if they stood at its end."""
 
 
 class TurnIndex(Struct):
-    """Index of one file as far as it was read."""
+    """Index of one file, up to the line that was read last."""
 
     conversation_id: str
     lines: int = 0
     size: int = 0
-    """Up to here, which is the end of a line."""
+    """Size of the part of the file that is indexed, in bytes. It ends with a whole line."""
     taken_back: TakenBack = msgspec.field(default_factory=TakenBack)
     _places: dict[str, TurnPlace] = msgspec.field(default_factory=dict)
-    """By the turns' ids, in their order."""
+    """Turns by id, in their order."""
     _reader: TurnReader = msgspec.field(default_factory=lambda: TurnReader(""))
     ids: ItemIds = msgspec.field(default_factory=ItemIds)
     _gone: TurnReader | None = None
-    """Of the lines that were taken back, while such lines are read."""
+    """Reader for reverted lines, while such lines are read."""
 
     @classmethod
     def empty(cls, conversation_id: str, taken_back: TakenBack | None = None) -> TurnIndex:
-        """Begin an index. `taken_back`: lines of the file that do not count."""
+        """Begin an index. `taken_back`: the reverted lines of the file, which do not count."""
         return cls(conversation_id, taken_back=taken_back or TakenBack(), _reader=TurnReader(conversation_id))
 
     @property
@@ -106,8 +111,8 @@ class TurnIndex(Struct):
                 self._take_event(event, raw, before)
 
     def closed(self, rest: Sequence[RawLine]) -> tuple[TurnPlace, ...]:
-        """Return the places as the end of the file leaves them, where `rest` are lines that may not stay: a
-        last one without an end, and those that a crash left over. This index stays as it is, and can take more.
+        """Return the turns as the end of the file leaves them. `rest` are lines that may not stay in the file: a last
+        line without a line end, and lines that a crash left over. This index does not change, and can be continued.
         """
         if not rest and not self._reader.copy().finish():
             return self.places
@@ -129,7 +134,7 @@ class TurnIndex(Struct):
     def _take_event(
         self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
     ) -> None:
-        """Count an event as `TurnFold` does."""
+        """Apply an event to the index, as `TurnFold` does."""
         if isinstance(event, TurnRenamed):
             self._rename(event, raw)
             return
@@ -153,21 +158,23 @@ class TurnIndex(Struct):
             return
         place.end = raw.end
         if event.after not in self._places:
-            # A copy, since readers of the places as they were use the other one.
+            # This is a copy, since readers of the earlier index still use the old object.
             names = (*place.names, event.after)
             named = replace(place, id=event.after, names=names, items=[*place.items], implicit=False)
             self._places = {each.id: each for each in (named if one is place else one for one in self.places)}
 
 
 class TurnIndexes:
-    """Indexes of the files that were read last. Used from several threads."""
+    """Cache of the indexes of the files that were read last. Thread-safe."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, int], tuple[TurnIndex, bytes]] = OrderedDict()
         self._lock = Lock()
 
     def of(self, fd: int, conversation_id: str, leftover: Sequence[bytes] = ()) -> TurnPlaces:
-        """Return the turns of an open rollout, as it is now. `leftover`: lines that a crash kept from it."""
+        """Return the turns of an open rollout in its present state. `leftover`: lines that a crash kept out of the
+        file.
+        """
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino)
         with self._lock:
@@ -212,8 +219,9 @@ def _sample(fd: int, size: int) -> bytes:
 def find_cut(
     path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool
 ) -> TurnCut:
-    """Find the cut before a turn, or behind it: it is kept. Raises TurnNotFound and RolloutUnreadable. Slow for long
-    files: use a thread."""
+    """Find the cut before a turn; with `behind`, the cut behind it, so that the turn stays. Raises TurnNotFound and
+    RolloutUnreadable. Slow for long files: call it in a thread.
+    """
     with opened_whole(path) as fd:
         places = indexes.of(fd, conversation_id).places
         at = next((n for n, place in enumerate(places) if place.id == turn_id), None)
@@ -222,7 +230,7 @@ def find_cut(
         at += behind
         if at == len(places):
             return TurnCut(None, 0)
-        # codex counts only turns in which the user said something.
+        # codex counts only the turns that have a message of the user.
         return TurnCut(_first_line(fd, places[at]), sum(place.of_user for place in places[at:]))
 
 

@@ -1,8 +1,8 @@
-"""Turns and items of one conversation by pages, from its end or its beginning.
+"""Pages of the turns and items of one conversation, from its end or its beginning.
 
-Reads and folds the turns of a page only; where they are is known from the index. What is known of a turn that runs is
-handed in, and stands for what the file has of it. Pages are named by the turn or item where they begin, so a cursor
-stays good while the conversation goes on.
+Only the turns of a page are read and folded; the index says where they are. The caller passes the record of a running
+turn, which replaces what the file has of that turn. A cursor names the turn or item where a page begins, so it stays
+valid while the conversation continues.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TurnHistory:
         running: TurnRecord | None,
         leftover: Sequence[bytes] = (),
     ) -> None:
-        """`leftover`: lines that a crash kept from the file."""
+        """Read turns from `fd`; None if there is no file. `leftover`: lines that a crash kept out of the file."""
         self._fd, self._conversation_id = fd, conversation_id
         self._indexes, self._running, self._leftover = indexes, running, leftover
 
@@ -56,8 +56,8 @@ class TurnHistory:
         return self._records(self._ids) if self._running is not None else self.whole().turns
 
     def whole(self) -> WholeHistory:
-        """Return all turns that are stored, and the ids of all items. Reads from the begin to the end, where an index
-        would take another pass.
+        """Return all stored turns, and the ids of all items. The file is read from beginning to end without the index,
+        which would need another pass.
         """
         if self._fd is None:
             return WholeHistory((), ItemIds())
@@ -81,7 +81,7 @@ class TurnHistory:
 
     @cached_property
     def _places(self) -> dict[str, TurnPlace | None]:
-        """Return the places by the turns' ids; None for the turn that runs."""
+        """Places of the turns by turn id; None for the running turn."""
         running, places = self._running, self._stored.places
         found: dict[str, TurnPlace | None] = {place.id: place for place in places}
         if running is not None:
@@ -100,8 +100,9 @@ class TurnHistory:
         return with_rows(chosen, self._records(chosen.rows))
 
     def items(self, request: PageRequest, turn_id: str | None = None) -> Page[ItemRow]:
-        """Return a page of items of all turns, or of one; of none where there is no such turn. Raises
-        `InvalidCursor`."""
+        """Return a page of the items of all turns, or of one turn; an empty page if there is no such turn. Raises
+        `InvalidCursor`.
+        """
         if turn_id is not None and turn_id not in self._places:
             return Page(())
         turns = self._ids if turn_id is None else (turn_id,)
@@ -131,13 +132,14 @@ class TurnHistory:
 def open_history(
     path: Path | None, conversation_id: str, indexes: TurnIndexes, running: TurnRecord | None = None
 ) -> Iterator[TurnHistory]:
-    """Open the turns of a conversation. Without a file, or with one that is not there yet, there is what runs alone.
-    Raises `RolloutUnreadable`."""
+    """Open the turns of a conversation. If there is no file, or it does not exist yet, the history has only the running
+    turn. Raises `RolloutUnreadable`.
+    """
     if path is None or not path.exists():
         yield TurnHistory(None, conversation_id, indexes, running)
     else:
         with opened_whole(path) as fd:
-            # What goes on is known better, and all else is stored.
+            # The running turn is newer than the journal, and everything else is stored.
             leftover = NOTHING if running is not None else leftover_of(path)
             yield TurnHistory(fd, conversation_id, indexes, running, leftover.lines())
 
@@ -145,8 +147,9 @@ def open_history(
 def _fold(
     fd: int, places: Sequence[TurnPlace], taken_back: TakenBack, behind: Sequence[RawLine]
 ) -> dict[str, TurnRecord]:
-    """Read the given neighbouring turns in one pass; return them by id. What lies between them is read too, and is
-    little: they are neighbours."""
+    """Read these turns in one pass; return them by id. Lines between the turns are read, too; they are few, because the
+    turns are neighbours.
+    """
     if not places:
         return {}
     first = min(places, key=lambda place: place.begin)
@@ -165,14 +168,16 @@ def _fold(
 
 
 def _known(event: SessionEvent | TurnRenamed, names: AbstractSet[str]) -> SessionEvent | TurnRenamed:
-    """Keep the name of a turn where the index, which knows all turns, says that another one has the name already."""
+    """Return the event. A renaming to an id that the index does not give to these turns is replaced by one that keeps
+    the id: the index knows all turns, and another turn has that id already.
+    """
     if isinstance(event, TurnRenamed) and event.after not in names:
         return TurnRenamed(event.before, event.before)
     return event
 
 
 def _with_ids(record: TurnRecord, ids: Sequence[str]) -> TurnRecord:
-    """Give the items their unique ids, which depend on all items before, which only the index has seen."""
+    """Return the turn with unique item ids. These depend on all earlier items, which only the index has read."""
     if all(ended.item.id == id for ended, id in zip(record.items, ids, strict=True)):
         return record
     items = zip(record.items, ids, strict=True)
@@ -182,8 +187,9 @@ def _with_ids(record: TurnRecord, ids: Sequence[str]) -> TurnRecord:
 
 
 def _stored_of(running: TurnRecord, places: Sequence[TurnPlace]) -> str | None:
-    """Return under which id the file has the turn that runs. A file without identity ends with it, if it has words of
-    it."""
+    """Return the id under which the file has the running turn; None if the file has nothing of it. A file without
+    identity ends with the running turn, if a line of it is stored.
+    """
     if any(place.id == running.id for place in places):
         return running.id
     opened = next((each for each in running.items if isinstance(each.item, ALWAYS) and not each.cut), None)

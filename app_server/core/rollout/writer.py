@@ -1,14 +1,14 @@
-"""Appends a conversation to its rollout, line by line, and reports every loss. `NoRollout` takes its place for
-conversations that are not stored.
+"""Appends a conversation to its rollout, line by line, and reports every loss. For conversations that are not stored,
+`NoRollout` is used instead.
 
 Steps of an append: encode, add to the backlog, write the backlog in one call, truncate a partial write. After an error,
 lines stay in the bounded backlog until the next append or flush. Only one process writes a rollout: the kernel releases
 the lock when its holder exits.
 
-The journal beside it is a write-ahead log of items that clients have received before the rollout could record them, and
-of the text so far of items that go on. It is append-only while it holds something, and emptied as soon as it holds
-nothing. After a crash, an item may be in both: each line contains the size of the rollout at that time, and recovery
-(`journal`) drops what follows in the rollout after that offset.
+The journal beside the rollout is a write-ahead log. It contains items that clients received before the rollout could
+record them, and the text so far of unfinished items. It is append-only while it contains something, and truncated as
+soon as it contains nothing. After a crash, an item may be in both files: each line contains the size of the rollout at
+that time, and recovery (`journal`) drops the items that the rollout has after that offset.
 """
 
 from __future__ import annotations
@@ -42,26 +42,28 @@ from app_server_protocol.responses import OtherItem, ResponseItem
 from app_server_protocol.rollout import RolloutItem, numbered, stored_line, utc_timestamp
 
 MAX_PIECES_BYTES = 1024 * 1024
-"""About so much text waits for a journal that cannot be written; what comes later is not kept before its item ends."""
+"""Approximate maximum of text that waits for a journal that cannot be written, in bytes. Later text is not stored
+before its item ends.
+"""
 
 
 class RolloutJournal:
-    """The rollout's writer writes it, under the lock of the rollout."""
+    """The journal of one rollout. The rollout's writer calls it, while it holds the lock of the rollout."""
 
     def __init__(self, path: Path, disk: DiskCalls) -> None:
         self._path = path
         self._disk = disk
         self._fd: int | None = None
         self._held: dict[int, ResponseItem] = {}
-        """The items in the file by identity; the references prevent a reuse of identities."""
+        """Items in the file by identity. The references prevent that an identity is reused."""
         self._pieces: list[bytes] = []
-        """Text that is not written yet."""
+        """Lines of text that are not written yet."""
         self._growing = self._has_text = False
         self._end = -1
-        """The size of the file as this writer left it; another size means that it has to be looked at."""
+        """Size of the file after this writer's last write; if the size differs, the end of the file is checked."""
 
     def take_text(self, pieces: Sequence[bytes], *, growing: bool) -> None:
-        """Take text that is written with the next items. `growing`: what was taken is still needed."""
+        """Take lines of text, which are written with the next items. `growing`: earlier text is still needed."""
         self._growing = growing
         if sum(map(len, self._pieces)) < MAX_PIECES_BYTES:
             self._pieces += pieces
@@ -69,7 +71,9 @@ class RolloutJournal:
     def hold(
         self, items: Sequence[ResponseItem], rollout_size: Callable[[], int], now: Callable[[], datetime]
     ) -> None:
-        """Ensure that the file holds these items, and the text that was taken; raises `OSError`."""
+        """Write these items, and the text that was taken, to the file, unless it contains them already. Raises
+        `OSError`.
+        """
         if not items and not self._growing:
             self._pieces = []
         new = [item for item in items if id(item) not in self._held]
@@ -97,15 +101,15 @@ class RolloutJournal:
         self._end = append_lines(self._fd, b"".join(line + b"}\n" for line in lines), self._disk, known)
 
     def duplicate(self) -> list[int]:
-        """Return a descriptor for flushing the file, if it holds items."""
+        """Return a duplicate of the descriptor to flush, if the file contains items; else an empty list."""
         return [os.dup(self._fd)] if self._fd is not None and self._held else []
 
     def discard(self) -> None:
-        """Remove the items of an earlier server."""
+        """Remove the journal of an earlier server."""
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file, and remove it if it holds nothing."""
+        """Close the file, and remove it if it contains nothing."""
         if self._fd is None:
             return
         if not self._held and not self._has_text:
@@ -123,7 +127,7 @@ BATCH_BYTES = 1024 * 1024
 
 
 class _Backlog:
-    """Lines that are not written yet, as many as fit."""
+    """Lines that are not written yet, up to a maximum size."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -150,7 +154,7 @@ class _Backlog:
                 return
 
     def drop(self, written: int) -> int:
-        """Drop the lines of which so many bytes were written; return the size of the whole ones."""
+        """Drop the lines that are within the `written` bytes; return the size of the lines that were written whole."""
         whole = 0
         while self._lines and whole + len(self._lines[0]) <= written:
             whole += len(self._lines.popleft())
@@ -159,15 +163,15 @@ class _Backlog:
 
 
 class LineForm(Struct):
-    """The form of the lines of one file."""
+    """The form of the lines of one file, and the number of the next line."""
 
     paginated: str | None = None
-    """The thread whose file has the paginated form; None for another form."""
+    """Id of the thread whose file has the paginated form; None for another form."""
     ordinal: int = 0
-    """The number of the next line, in that form."""
+    """Number of the next line in the paginated form."""
 
     def line(self, stored: bytes) -> bytes:
-        """Return the next line as the file has it."""
+        """Return the next line in the form of the file."""
         if self.paginated is None:
             return stored
         self.ordinal += 1
@@ -180,7 +184,7 @@ class RolloutWriter:
     def __init__(self, path: Path, now: Callable[[], datetime], disk: DiskCalls, *, create: bool) -> None:
         self.path = path
         self.problem: str | None = None
-        """Why the newest lines are not on the disk yet; None when they are."""
+        """Why the newest lines are not on the disk yet; None if they are."""
         self.form = LineForm()
         self._now = now
         self._disk = disk
@@ -206,7 +210,9 @@ class RolloutWriter:
         *,
         paginated: str | None = None,
     ) -> RolloutWriter:
-        """Start a rollout with these lines. Does not raise on disk errors: see `problem`. `paginated`: as of a form."""
+        """Start a rollout with these lines. Does not raise on disk errors: see `problem`. `paginated`: the id of the
+        thread, if the file gets the paginated form; else None.
+        """
         writer = cls(path, now, disk, create=True)
         writer.form = LineForm(paginated)
         writer.append(items)
@@ -220,7 +226,7 @@ class RolloutWriter:
             writer._open()
         except OSError as error:
             writer._fail(error)
-        with suppress(RolloutUnreadable):  # who reads all of it learns why
+        with suppress(RolloutUnreadable):  # a reader of the whole file gets the error
             writer.form = LineForm(*form_of(path))
         return writer
 
@@ -233,7 +239,7 @@ class RolloutWriter:
         self.append_lines([stored_line(stamp, item) for item in stored])
 
     def append_lines(self, lines: Sequence[bytes]) -> None:
-        """Store lines as another rollout has them."""
+        """Store lines that are already in the form of a rollout."""
         with self._lock:
             for line in lines:
                 if self._closed:
@@ -245,8 +251,9 @@ class RolloutWriter:
     def write_journal(
         self, items: Sequence[ResponseItem], pieces: Sequence[bytes] = (), *, growing: bool = False
     ) -> None:
-        """Make the journal hold exactly these items until they are appended, so that they survive a crash. `pieces`:
-        text for it, of items that go on. `growing`: what it has of that is still needed.
+        """Make the journal contain exactly these items until they are appended to the rollout, so that they survive a
+        crash. `pieces`: new text of unfinished items. `growing`: text that the journal contains already is still
+        needed.
         """
         with self._lock:
             self._journal_items = tuple(items)
@@ -345,7 +352,9 @@ class RolloutWriter:
             self._forget(start, done)
 
     def _whole_end(self, fd: int) -> int:
-        """Return the file's size after repairs: NULs removed, an incomplete line ended."""
+        """Return the file's size after repairs: trailing NUL bytes are removed, and an incomplete line gets a line
+        end.
+        """
         status = os.fstat(fd)
         size = status.st_size
         if not status.st_nlink:
@@ -357,7 +366,7 @@ class RolloutWriter:
             end += self._disk.write(fd, memoryview(b"\n"))
             first = next(self._backlog.batch(), b"")
             if first and os.pread(fd, len(first), end - len(first)) == first:
-                self._backlog.drop(len(first))  # all of it but its end was written before
+                self._backlog.drop(len(first))  # all of it but its line end was written before
         return end
 
     def _forget(self, start: int, done: int) -> None:
@@ -379,7 +388,7 @@ def _size_of(fd: int | None) -> int:
 
 
 class NoRollout:
-    """Keeps nothing, and never has a problem."""
+    """Stores nothing, and never has a problem."""
 
     path = None
     problem = None
