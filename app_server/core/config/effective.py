@@ -1,6 +1,5 @@
-"""Settings as clients are shown them: those in force with the layer that each comes from, and without credentials; and
-the way back, for clients that write what they were shown: edits, and what the settings are after them. Pure;
-`settings_file` writes them.
+"""Settings as clients see them: the effective ones, with the layer that each comes from, and without credentials. Also
+the way back: edits by clients, and the settings after them. Pure; `settings_file` writes the file.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class LayerKind(StrEnum):
     USER = "user"
     """The user's file."""
     PROFILE = "profile"
-    """The profile in it that was chosen."""
+    """The chosen profile in the user's file."""
     COMMAND_LINE = "command_line"
 
 
@@ -40,12 +39,12 @@ class SettingsLayer(Struct, frozen=True):
     kind: LayerKind
     settings: Mapping[str, Json]
     version: str
-    """Of the whole file, for a profile too."""
+    """Version of the settings; for a profile, too, that of the whole file."""
     profile: str | None = None
 
 
 class Overridden(Discreet, frozen=True):
-    """A written setting that another layer overrides, and the value that counts, without credentials."""
+    """A setting that was written but that another layer overrides, with the effective value, without credentials."""
 
     HIDDEN = ("value",)
     key: tuple[str, ...]
@@ -55,16 +54,16 @@ class Overridden(Discreet, frozen=True):
 
 class WriteOutcome(Struct, frozen=True):
     version: str
-    """Of the file as it is now."""
+    """Version of the file after the write."""
     overridden: Overridden | None
 
 
 class EffectiveSettings(Struct, frozen=True):
     settings: Mapping[str, Json]
     origins: Mapping[str, SettingsLayer]
-    """By dotted key; lists are one setting."""
+    """Layer of each setting, by dotted key. A list is one setting."""
     layers: Sequence[SettingsLayer]
-    """The first wins."""
+    """Layers, the highest one first."""
 
     def without_credentials(self) -> EffectiveSettings:
         """Return a copy in which every credential is masked."""
@@ -79,13 +78,13 @@ class EffectiveSettings(Struct, frozen=True):
 
 
 def settings_version(settings: Mapping[str, Json]) -> str:
-    """Return a text that is the same for the same settings, and for no others."""
+    """Return a hash that is the same for equal settings only."""
     text = json.dumps(settings, default=repr, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def effective_settings(file: Mapping[str, Json], cli: CliOverrides) -> EffectiveSettings:
-    """Return what a conversation begins with that asks for nothing. Raises ConfigError."""
+    """Return the settings of a conversation whose request has none. Raises ConfigError."""
     profile = combine(file, cli, RequestOverrides()).profile
     file_version = settings_version(file)
     layers = [SettingsLayer(LayerKind.USER, file, file_version)]
@@ -107,7 +106,7 @@ def effective_settings(file: Mapping[str, Json], cli: CliOverrides) -> Effective
 
 
 def _keys(table: Mapping[str, Json], path: str = "") -> Iterator[str]:
-    """Yield the dotted keys of all settings in a table; a name that would be taken apart is quoted, as in TOML."""
+    """Yield the dotted keys of all settings in a table. A name that would otherwise be split is quoted, as in TOML."""
     for name, value in table.items():
         bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
         key = path + (name if bare else json.dumps(name, ensure_ascii=False))
@@ -118,10 +117,10 @@ def _keys(table: Mapping[str, Json], path: str = "") -> Iterator[str]:
 
 
 TABLES_OF_CREDENTIALS = frozenset({"env", "headers", "http_headers", "query_params"})
-"""Every value in them is hidden: it cannot be known which of them is secret."""
+"""Tables in which every value is masked: the server cannot know which of the values are secret."""
 
 NAMES_OF_VARIABLES = "env_http_headers"
-"""A table with names of variables, whatever its keys are called."""
+"""Table whose values are names of environment variables. Its keys do not make the values secret."""
 
 
 def without_credentials(settings: Mapping[str, Json]) -> dict[str, Json]:
@@ -130,9 +129,9 @@ def without_credentials(settings: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def with_credentials(value: Json, present: Json, key: tuple[str, ...]) -> Json:
-    """Return a value that a client writes to `key`, where what it was shown as hidden is replaced by what is `present`.
+    """Return the value that a client writes to `key`, with each masked part replaced by the `present` value.
 
-    Raises InvalidSettings where a hidden value has nothing behind it.
+    Raises InvalidSettings if a masked part has no present value.
     """
     if isinstance(value, Mapping):
         below = present if isinstance(present, Mapping) else {}
@@ -153,7 +152,7 @@ def with_credentials(value: Json, present: Json, key: tuple[str, ...]) -> Json:
 
 
 def shown_value(value: Json, key: tuple[str, ...]) -> Json:
-    """Return the value of one setting without credentials."""
+    """Return the value of one setting, with credentials masked."""
     secret = _is_credential(key)
     if isinstance(value, Mapping):
         return {name: shown_value(part, (*key, name)) for name, part in value.items()}
@@ -165,7 +164,9 @@ def shown_value(value: Json, key: tuple[str, ...]) -> Json:
 
 
 def _is_credential(key: tuple[str, ...]) -> bool:
-    """Return whether a key is one by its name, or by the table that it is in: `KIND.NAME.env`, for instance."""
+    """Return whether a key holds a credential, by its name or by the table that it is in: `KIND.NAME.env`, for
+    instance.
+    """
     table = key[:-1]
     if NAMES_OF_VARIABLES in table:
         return False
@@ -185,11 +186,11 @@ class SettingEdit(Struct, frozen=True):
     key: tuple[str, ...]
     value: Json
     merge: bool = False
-    """Lay a table over the one that is there, instead of replacing it."""
+    """Whether to merge a table into the existing one, instead of replacing it."""
 
 
 def setting_edit(key: str, value: Json, *, merge: bool) -> SettingEdit:
-    """Check a key and a value that a client gives. Raises InvalidSettings for what settings cannot have."""
+    """Return the edit for a key and a value from a client. Raises InvalidSettings if settings cannot have them."""
     if not key.strip():
         raise InvalidSettings("keyPath must not be empty")
     parts = [part.strip() for part in split_key(key)]
@@ -202,11 +203,11 @@ def setting_edit(key: str, value: Json, *, merge: bool) -> SettingEdit:
 
 
 class UnsafeEdit(Exception):
-    """The form of the file does not allow to change it without changing more."""
+    """The form of the file does not allow this edit without other changes."""
 
 
 def edited(settings: Mapping[str, Json], edits: Sequence[SettingEdit]) -> dict[str, Json]:
-    """Return the settings after these edits. Raises InvalidSettings where one of them does not fit."""
+    """Return the settings after these edits. Raises InvalidSettings if one of them does not fit."""
     table = dict(settings)
     for edit in edits:
         value = with_credentials(edit.value, value_at(table, edit.key), edit.key)
@@ -215,7 +216,7 @@ def edited(settings: Mapping[str, Json], edits: Sequence[SettingEdit]) -> dict[s
 
 
 def same_settings(one: Json, other: Json) -> bool:
-    """Return whether both are equal, also where they contain a NaN; 1 and 1.0 and true differ."""
+    """Return whether both are equal. Two NaNs are equal; 1, 1.0 and true are different."""
     return json.dumps(one, default=repr, sort_keys=True) == json.dumps(other, default=repr, sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""The feature table: every switch of `[features]`, its default and how finished it is.
+"""The feature table: every switch of `[features]`, its default and its stage.
 
 It includes old names of switches, so that a settings file for an earlier version keeps working.
 """
@@ -22,7 +22,9 @@ class Feature(Struct, frozen=True):
     stage: FeatureStage
     default: bool
     doc: str = ""
-    """What it switches. Empty where it switches nothing: then it is known, so that nobody is warned."""
+    """What the feature switches; empty if it has no effect. Such a feature is known only so that the user gets no
+    warning.
+    """
 
 
 def _experimental(name: str, doc: str = "", *, default: bool = False) -> Feature:
@@ -92,13 +94,13 @@ TOOL_SWITCHES: Mapping[str, str] = {
     "web_search_request": "web_search_request",
     "view_image": "view_image_tool",
 }
-"""Keys of `[tools]` that are features too; in a profile they are written `tools_web_search`,
+"""Features by the keys of `[tools]` that switch them, too. In a profile these keys are written `tools_web_search`,
 `tools_view_image`.
 """
 
 WEB_SEARCH_MODES: Mapping[str, bool] = {"live": True, "disabled": False}
-"""Values of the setting `web_search` by whether the feature `web_search_request` is on. Others switch nothing: a cached
-search is one that providers of others do not have.
+"""Whether the feature `web_search_request` is on, by value of the setting `web_search`. Other values switch nothing:
+they mean a cached search, which other providers do not have.
 """
 
 ALIASES: Mapping[str, str] = {
@@ -110,7 +112,7 @@ ALIASES: Mapping[str, str] = {
 """Other names of a feature, accepted inside `[features]`."""
 
 ONLY_OTHER_NAMES = frozenset({"view_image", "undo"})
-"""Aliases that no version of the settings ever had: they cause no deprecation warning."""
+"""Aliases that no version of the settings ever had. They cause no deprecation warning."""
 
 _DEFAULTS = frozenset(feature.name for feature in FEATURES.values() if feature.default)
 
@@ -124,12 +126,12 @@ class Features(Struct, frozen=True):
         return name in self.names
 
     def switched(self, *, on: Iterable[str] = (), off: Iterable[str] = ()) -> Features:
-        """Return a copy with some features switched; `off` wins where a name is in both."""
+        """Return a copy with some features switched. If a name is in both, `off` wins."""
         return Features((self.names | frozenset(on)) - frozenset(off))
 
 
 def canonical_feature(name: str) -> str | None:
-    """Return the current name of a feature, or None for an unknown one."""
+    """Return the current name of a feature; None if it is unknown."""
     if name in FEATURES:
         return name
     return ALIASES.get(name)

@@ -1,7 +1,8 @@
-"""What a client may be given where `app_server.client_rights` is false: at most what the user has configured.
+"""Checks the rights of clients if `app_server.client_rights` is false: a client gets at most what the user has
+configured.
 
-The user's file and command line are the measure, and a request or a change of a turn is held against them. Real paths
-are read from the disk; nothing else is. `write` holds what clients write against `OPEN`.
+The user's file and command line set the limit. A request, or a change of a turn, is compared with them. Of the disk,
+only real paths are read. `settings_file` compares what clients write with `OPEN`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from app_server_protocol.policy import (
 from app_server_protocol.structs import Json, replace
 
 OPEN: Final = frozenset(key for key, _, part in every_setting() if part.open)
-"""Settings that start, read and grant nothing. A setting that is not here may do so, also in a later version."""
+"""Keys of settings that start, read and grant nothing. A setting that is not in this set may do so, also in a later
+version.
+"""
 
 OPEN_IN_REQUESTS: Final = OPEN | {
     *(
@@ -47,10 +50,12 @@ OPEN_IN_REQUESTS: Final = OPEN | {
     ),
     *("features", "tools", "web_search", *ALIASES, *LEGACY_TOGGLES),
 }
-"""Those that grant are held against the user's by their effect; what a request says about clients has none."""
+"""Keys of settings that a request may have. Those that grant rights are compared with the user's by their effect.
+Settings about clients have no effect in a request.
+"""
 
 TEMPORARY: Final = "/:tmpdir"
-"""Stands for $TMPDIR, which is the same for both."""
+"""Placeholder for $TMPDIR, which is the same for the client and the user."""
 
 _NO_WIDER: Final[Mapping[AskForApproval, Sequence[AskForApproval]]] = {
     AskForApproval.NEVER: (AskForApproval.NEVER,),
@@ -62,11 +67,13 @@ _NO_WIDER: Final[Mapping[AskForApproval, Sequence[AskForApproval]]] = {
         AskForApproval.UNTRUSTED,
     ),
 }
-"""By the user's policy. Where nobody is asked, no client can say yes to a run without the sandbox."""
+"""Policies that grant no more than the user's policy, by the user's policy. If no client is asked, no client can
+approve a run without the sandbox.
+"""
 
 
 class AskedRights(Protocol):
-    """Rights of a thread, as settings of a configuration or of a turn."""
+    """Rights of a thread, in the settings of a configuration or of a turn."""
 
     @property
     def approval_policy(self) -> AskForApproval: ...
@@ -77,8 +84,8 @@ class AskedRights(Protocol):
 
 
 def client_fence(own: Config, server: Path | None) -> ClientFence:
-    """Return the fence of the user's `own` configuration, for a server that was started in this folder; None if nobody
-    chose one.
+    """Return the limits that the user's `own` configuration sets. `server` is the folder in which the user started the
+    server; None if nobody chose one.
     """
     policy = own.permissions.sandbox_policy
     roots = writable_names(policy, str(own.cwd))
@@ -88,8 +95,8 @@ def client_fence(own: Config, server: Path | None) -> ClientFence:
 
 
 def is_fenced(file: Mapping[str, Json], cli: CliOverrides) -> bool:
-    """Return whether the user's own settings take the client's rights away, or a client of a shared server its own:
-    it cannot give itself any.
+    """Return whether the user's own settings remove the rights of the client. On a shared server, the client's own
+    settings can also remove them, but they can never grant any.
     """
     return any(_takes_rights(file, each) for each in (cli.of_server, cli))
 
@@ -97,50 +104,52 @@ def is_fenced(file: Mapping[str, Json], cli: CliOverrides) -> bool:
 def _takes_rights(file: Mapping[str, Json], cli: CliOverrides) -> bool:
     try:
         settings = combine(file, cli, RequestOverrides()).settings
-    except ConfigError:  # a profile that does not exist
+    except ConfigError:  # the profile does not exist
         settings = merge(file, cli_layer(cli))
     table = settings.get(ABOUT_CLIENTS)
     return isinstance(table, Mapping) and table.get("client_rights") is False
 
 
 def check_settings(settings: Mapping[str, Json]) -> None:
-    """Raise BeyondClientRights where the `config` map of a request has settings that may start something."""
+    """Raise BeyondClientRights if the `config` map of a request has settings that may start something."""
     for key, value in settings.items():
         if value is not None and split_key(key)[0] not in OPEN_IN_REQUESTS:
             raise _beyond(f"the setting `{key[:100]}`")
 
 
 def check_command_line(cli: CliOverrides) -> None:
-    """Raise BeyondClientRights where the options that a client brings to a shared server may start something."""
+    """Raise BeyondClientRights if the options that a client brings to a shared server may start something."""
     if cli.above is not None:
         check_settings(cli_layer(replace(cli, above=None)))
 
 
 def check_permissions(fence: ClientFence | None, asked: AskedRights, cwd: str) -> None:
-    """Check what a client asks for. Raises BeyondClientRights where a fence leaves it less; None is no fence."""
+    """Raise BeyondClientRights if a client asks for more rights than the `fence` allows. `fence` is None if nothing is
+    limited.
+    """
     check_sandbox(fence, asked.sandbox_policy, cwd)
     if fence is not None and not _asks_enough(fence.permissions, asked):
         raise _beyond(f"the approval policy `{asked.approval_policy}`")
 
 
 def temporary_folder(fence: ClientFence | None, environment: Mapping[str, str]) -> str | None:
-    """Return the $TMPDIR of a client, in which its commands may write; None if it has none, or one that a fence does
-    not leave it.
+    """Return the $TMPDIR of a client, in which its commands may write; None if it has none, or if the fence does not
+    allow it.
     """
     named = environment.get("TMPDIR")
     return named if named and (fence is None or _holds(fence, named)) else None
 
 
 def require_working_directory(cwd: str, roots: tuple[str, ...] | None) -> None:
-    """Check a workspace. Raises ConfigError where its folders are named without the working directory: commands may
-    write to that in every workspace.
+    """Raise ConfigError if the roots of a workspace do not include its working directory: commands may write to that
+    directory in every workspace.
     """
     if roots is not None and normpath(cwd) not in map(normpath, roots):
         raise derive_error("the workspace roots must have the working directory among them")
 
 
 def check_sandbox(fence: ClientFence | None, policy: SandboxPolicy, cwd: str) -> None:
-    """Check the sandbox of a command that nobody is asked about, as `check_permissions` does."""
+    """Check the sandbox of a command that runs without approval, like `check_permissions`."""
     excess = None if fence is None else _excess(fence, policy, cwd)
     if excess is not None:
         raise _beyond(excess)
@@ -173,14 +182,15 @@ def _excess(fence: ClientFence, policy: SandboxPolicy, cwd: str) -> str | None:
 def _excess_of_profile(
     fence: ClientFence, policy: SandboxPolicy, own: ReadOnly | WorkspaceWrite | PermissionProfile, cwd: str
 ) -> str | None:
-    """Say what a policy gives that the user's own does not, where one of them is a profile. Between two neighbouring
-    places of the rules nothing changes, so these places decide; a pattern of the user's must be there unchanged.
+    """Return what a policy grants beyond the user's own, if at least one of them is a profile; None if nothing. Between
+    two neighbouring places of the rules nothing changes, so checking these places is enough. A pattern of the user's
+    profile must be in the policy unchanged.
     """
     assert not isinstance(policy, DangerFullAccess)
     asked, mine = as_profile(policy), as_profile(own)
     if asked.network and not mine.network:
         return "the network"
-    # The workspace is the one that is asked for, where the user lets clients choose it.
+    # The workspace is the requested one, if the user lets clients choose it.
     roots = (*mine.roots, *filter(partial(_holds, fence), asked.roots))
     most = _rules(replace(mine, roots=roots), cwd if _holds(fence, cwd) else fence.folders[0])
     wanted = _rules(asked, cwd)
@@ -199,7 +209,7 @@ def _excess_of_profile(
 
 
 def _reads_below(rules: FileRules, folder: str) -> bool:
-    """Return whether anything may be read in a folder."""
+    """Return whether anything in a folder may be read."""
     inner = (path for path, _ in rules.places if within(path, folder))
     return any(rules.without_patterns(path) >= Right.READ for path in (folder, *inner))
 
@@ -214,7 +224,7 @@ def _holds(fence: ClientFence, folder: str) -> bool:
 
 
 def _asks_enough(own: AskedRights, asked: AskedRights) -> bool:
-    """Return whether questions are asked as the user wants, and no others can be answered."""
+    """Return whether the user is asked as configured, so that the client cannot approve anything else."""
     if own.granular is None:
         return asked.approval_policy in _NO_WIDER[own.approval_policy]
     if asked.approval_policy is not AskForApproval.ON_REQUEST or asked.granular is None:

@@ -1,7 +1,7 @@
-"""Settings and their kinds: how a value is checked and what it becomes, and how the reference and the schema name it.
-Pure.
+"""Settings and the kinds of their values: how a value is checked and converted, and how the reference and the JSON
+Schema describe it. Pure.
 
-Messages quote a value only if it should be one of a few words, because other values may be secrets.
+Messages quote a value only if the setting takes one of a few words, because other values may be secrets.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MAX_INTEGER = 2**63 - 1
 
 
 class WrongValue(Exception):
-    """A value that a setting cannot have. The text goes on after the setting's name: `must be …`. `rest` is what of it
-    the setting can have; None for nothing.
+    """The setting cannot have this value. The text continues a sentence that begins with the setting's name: `must be
+    …`. `rest` is the usable part of the value; None if there is none.
     """
 
     def __init__(self, problem: str, rest: Json = None) -> None:
@@ -28,14 +28,14 @@ class WrongValue(Exception):
 
 
 class Kind(Struct, frozen=True):
-    """A kind of value."""
+    """A kind of value that a setting can have."""
 
     name: str
-    """For people, in Markdown."""
+    """Name of the kind in the reference, in Markdown."""
     schema: Mapping[str, Json]
-    """JSON Schema of a value."""
+    """JSON Schema of a value of this kind."""
     check: Callable[[Json], object]
-    """Return what the value becomes. Raises WrongValue."""
+    """Function that returns the converted value. Raises WrongValue."""
 
 
 class Setting(Struct, frozen=True):
@@ -44,9 +44,9 @@ class Setting(Struct, frozen=True):
     kind: Kind
     doc: str = ""
     to: str | None = ""
-    """The field that takes it: empty if it is called like the key, None if it becomes something else."""
+    """Field that gets the value: empty if it has the same name as the key; None if no single field gets it."""
     default: Json = None
-    """Where no field has it."""
+    """Default value of a setting without a field."""
     required: bool = False
 
 
@@ -54,12 +54,12 @@ class SettingsPart(Struct, frozen=True):
     """Settings of one table that become fields of one class."""
 
     title: str
-    """Of the part of the reference that has them."""
+    """Title of the section of the reference that describes these settings."""
     table: str
-    """The key of the table, by dots; empty for the top."""
+    """Key of the table, with dots; empty for the top level."""
     of: type | None = None
     open: bool = False
-    """They start, read and grant nothing, so clients may set them that do not have the user's rights."""
+    """Whether clients without the user's rights may change these settings: they start, read and grant nothing."""
 
 
 def _text(value: Json) -> str:
@@ -83,7 +83,7 @@ def _flag(value: Json) -> bool:
 def _seconds(value: Json) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong("a number of seconds", value)
-    # The upper bound, some thirty years, also turns away infinity; NaN fails every comparison.
+    # The upper bound is some thirty years. It also rejects infinity; NaN fails every comparison.
     if not 0 < value <= 1e9:
         raise WrongValue("must be a number of seconds above zero")
     return float(value)
@@ -107,7 +107,7 @@ def _texts(value: Json) -> tuple[str, ...]:
 
 
 def _file_names(value: Json) -> tuple[str, ...]:
-    """Return names of files in a folder, or below it: project documents are never read from elsewhere."""
+    """Return names of files in a folder or below it: project documents are never read from elsewhere."""
     names = _texts(value)
     odd = [
         name for name in names if name.startswith("/") or "\0" in name or {".", ".."} & set(name.split("/"))
@@ -119,7 +119,9 @@ def _file_names(value: Json) -> tuple[str, ...]:
 
 
 def _variables(value: Json) -> tuple[str, ...]:
-    """Return names of variables, each of which may be in a table. Where it comes from makes no difference here."""
+    """Return names of environment variables. Each may also be a table with `name` and `source`; the source makes no
+    difference here.
+    """
     if not isinstance(value, list):
         raise _wrong("a list of names", value)
     names = [each.get("name") if isinstance(each, Mapping) else each for each in value]
@@ -184,14 +186,14 @@ _PROFILE = {
 PROFILES = Kind(
     "table of tables",
     {"type": "object", "additionalProperties": _PROFILE},
-    # Each is read when it is chosen: one that is wrong costs itself.
+    # Each profile is parsed when it is chosen, so an error affects only that profile.
     _table,
 )
 ANYTHING = Kind("anything", {}, lambda value: value)
 
 
 def word(most: int) -> Kind:
-    """Return the kind of a text of one to `most` characters."""
+    """Return the kind of a text with 1 to `most` characters."""
 
     def check(value: Json) -> str:
         if not 1 <= len(_text(value)) <= most:
@@ -203,7 +205,7 @@ def word(most: int) -> Kind:
 
 
 def integer(least: int = 0, counted: int = MAX_INTEGER) -> Kind:
-    """Return the kind of a number from `least`, of which at most `counted` counts."""
+    """Return the kind of an integer of at least `least`. A value above `counted` counts as `counted`."""
 
     def check(value: Json) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -216,13 +218,13 @@ def integer(least: int = 0, counted: int = MAX_INTEGER) -> Kind:
 
 
 def choice(words: type[StrEnum]) -> Kind:
-    """Return the kind of a word that becomes a member of this enumeration."""
+    """Return the kind of a text that is converted to a member of this enumeration."""
     kind = one_of([each.value for each in words])
     return replace(kind, check=lambda value: words(str(kind.check(value))))
 
 
 def one_of(words: Iterable[str]) -> Kind:
-    """Return the kind of one of these words."""
+    """Return the kind of a text that is one of these words."""
     known = tuple(words)
 
     def check(value: Json) -> str:
@@ -235,7 +237,7 @@ def one_of(words: Iterable[str]) -> Kind:
 
 
 def refused(problem: str) -> Kind:
-    """Return the kind of a setting that no value suits."""
+    """Return the kind of a setting for which every value is an error with this text."""
 
     def check(value: Json) -> None:
         raise WrongValue(problem)
@@ -248,17 +250,17 @@ def _wrong(wanted: str, value: Json, inside: str = "") -> WrongValue:
 
 
 def quote(value: str) -> str:
-    """Return a value for use in a message: on one line, and short."""
+    """Return a value for use in a message: quoted, on one line, and short."""
     return repr(shortened(value))
 
 
 def shortened(name: str) -> str:
-    """Cut a name that is too long for a message."""
+    """Return a name, cut if it is too long for a message."""
     return name if len(name) <= 60 else name[:60] + "…"
 
 
 def type_name(value: Json) -> str:
-    """Return what TOML calls a value of this type."""
+    """Return the TOML name of a value's type."""
     match value:
         case bool():
             return "a boolean"

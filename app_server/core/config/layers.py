@@ -1,11 +1,12 @@
-"""The order of the layers, lowest first, and how one is laid over another.
+"""Merges the layers of settings, lowest first:
 
     switches of this process < the user's file < the profile < the command line < the request's `config` map
     < its named parameters
 
-Tables are merged key by key; every other value is replaced. Of `sandbox_mode` and `default_permissions` the one of the
-higher layer counts; in one layer, `default_permissions`. This module validates only dotted keys. It renames old
-feature switches in each layer before merging, so that an old name in a high layer overrides the new name in a low one.
+Tables are merged key by key; any other value is replaced. Of `sandbox_mode` and `default_permissions`, the one in the
+higher layer counts; if one layer has both, `default_permissions` counts. This module validates only dotted keys. It
+renames old feature switches in each layer before merging, so that an old name in a high layer overrides the new name in
+a low one.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server_protocol.structs import Json
 
 MAX_DEPTH = 32
-"""No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""
+"""Maximum number of parts of a key. No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""
 
 
 MOST_NAMED = 20
-"""Profiles that are named where another one was asked for."""
+"""Maximum number of existing profiles that the error about an unknown profile names."""
 
 
 class Layered(Struct, frozen=True):
@@ -45,7 +46,7 @@ class Layered(Struct, frozen=True):
     settings: Mapping[str, Json]
     profile: str | None
     old_names: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Old names of switches that any layer uses, with their current names."""
+    """Current names of switches, by the old names that any layer uses."""
 
 
 def combine(
@@ -79,11 +80,11 @@ def combine(
 
 
 SANDBOX_KEYS = ("default_permissions", "sandbox_mode")
-"""Two ways to choose a sandbox, the stronger one first."""
+"""Settings that choose a sandbox, the stronger one first."""
 
 
 def overlay(low: Mapping[str, Json], high: Mapping[str, Json]) -> dict[str, Json]:
-    """Return one layer merged over others, with one way to choose a sandbox."""
+    """Return `high` merged over `low`, with only one of the settings that choose a sandbox."""
     for given, other in (SANDBOX_KEYS, SANDBOX_KEYS[::-1]):
         if high.get(given) is not None:
             low, high = without(low, other), without(high, other)
@@ -92,12 +93,12 @@ def overlay(low: Mapping[str, Json], high: Mapping[str, Json]) -> dict[str, Json
 
 
 def without(layer: Mapping[str, Json], key: str) -> Mapping[str, Json]:
-    """Return a layer without one of its keys."""
+    """Return a layer without one key."""
     return {name: value for name, value in layer.items() if name != key} if key in layer else layer
 
 
 def profile_settings(profile: Mapping[str, Json]) -> dict[str, Json]:
-    """Drop the keys of a profile that are not settings."""
+    """Return a profile without the keys that are not settings."""
     return {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
 
 
@@ -108,7 +109,7 @@ def key_in_file(
     request: RequestOverrides,
     profile: str | None,
 ) -> tuple[str, ...] | None:
-    """Return the key in the file that sets the value of `key`; None if a higher layer or none does."""
+    """Return the key in the file that sets the value of `key`; None if a higher layer sets it, or none does."""
     if value_at(merge(with_features(cli_layer(cli)), request_layer(request)), key) is not None:
         return None
     names = [key]
@@ -139,7 +140,9 @@ def cli_layer(cli: CliOverrides) -> dict[str, Json]:
 
 
 def request_layer(request: RequestOverrides) -> dict[str, Json]:
-    """Lay the named parameters that are settings over the `config` map. A null leaves a setting unchanged."""
+    """Return the layer of a request: its `config` map, with those named parameters over it that are settings. A null
+    leaves a setting unchanged.
+    """
     layer = with_features(_config_map(request))
     named: Mapping[str, Json] = {
         "model": request.model,
@@ -158,7 +161,7 @@ def request_layer(request: RequestOverrides) -> dict[str, Json]:
 
 
 def merge(low: Mapping[str, Json], high: Mapping[str, Json], depth: int = 0) -> dict[str, Json]:
-    """Return `high` merged over `low`, as a new table; nulls in `high` do not count."""
+    """Return `high` merged over `low`, as a new table. Nulls in `high` are ignored."""
     merged = dict(low)
     for key, value in high.items():
         below = merged.get(key)
@@ -170,7 +173,7 @@ def merge(low: Mapping[str, Json], high: Mapping[str, Json], depth: int = 0) -> 
 
 
 def toml_value(text: str) -> Json:
-    """Return the value of `-c key=value`: TOML if it parses, else the text without its quotes."""
+    """Return the value of `-c key=value`: parsed as TOML if that works, else the text without its quotes."""
     try:
         table = tomli.loads(f"value = {text}")
     except (ValueError, RecursionError, OverflowError):
@@ -195,7 +198,9 @@ def old_names(layer: Mapping[str, Json]) -> dict[str, str]:
 
 
 def _switches(layer: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
-    """Yield each switch by the name that it has in the layer, with the current one; the last of a feature counts."""
+    """Yield each switch of a layer: its name there, its current name, and its value. If a feature has several switches,
+    the last one counts.
+    """
     if isinstance(mode := layer.get("web_search"), str) and mode in WEB_SEARCH_MODES:
         yield "web_search_request", "web_search_request", WEB_SEARCH_MODES[mode]
     for old, feature in LEGACY_TOGGLES.items():
@@ -231,7 +236,7 @@ def _named_profile(
 
 
 def _nested(key: str, value: Json) -> dict[str, Json]:
-    """Return `a.b.c` with a value as nested tables. Quoted parts may contain dots, as in TOML."""
+    """Return nested tables in which the dotted key has the value. Quoted parts may contain dots, as in TOML."""
     parts = split_key(key)
     if not is_key(parts):
         raise derive_error(f"{quote(key)} is not a key that settings can have")
@@ -242,7 +247,9 @@ def _nested(key: str, value: Json) -> dict[str, Json]:
 
 
 def split_key(key: str) -> list[str]:
-    """Split a dotted key; quoted parts may contain dots, as in TOML. What cannot be split has no parts."""
+    """Split a dotted key into its parts; an empty list if it cannot be split. Quoted parts may contain dots, as in
+    TOML.
+    """
     return _quoted_parts(key) if '"' in key or "'" in key else key.split(".")
 
 
@@ -252,7 +259,7 @@ def is_key(parts: Sequence[str]) -> bool:
 
 
 def value_at(table: Json, key: Sequence[str]) -> Json:
-    """Return the value of a key; None where nothing is set."""
+    """Return the value of a key; None if it is not set."""
     for part in key:
         if not isinstance(table, dict) or part not in table:
             return None

@@ -1,7 +1,7 @@
-"""The row of a model: what is known of it, in the shape of the reference's catalogue.
+"""The row of a model: facts about it, in the form of the reference's catalogue.
 
-Rows come from the bundled catalogue (`core.model.catalogue`), from a file of the user, from the list that a login is
-served, and from tables of the settings.
+Rows come from four sources: the bundled catalogue (`core.model.catalogue`), a user's file, the list of models that a
+login gets from its provider, and tables of the settings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EFFORT_ORDER: Final = tuple(EFFORT_DESCRIPTIONS)
 
 class ShellToolKind(StrEnum):
     FUNCTION = "function"
-    """Our `shell` function."""
+    """The `shell` function of this server."""
     LOCAL_SHELL = "local_shell"
     """The provider's own tool type."""
 
@@ -48,7 +48,7 @@ class PatchToolKind(StrEnum):
 
 
 class EffortLevel(Struct, frozen=True):
-    """A reasoning effort that a model takes."""
+    """A reasoning effort that a model supports."""
 
     effort: str
     description: str = ""
@@ -63,7 +63,7 @@ class ServiceTier(Struct, frozen=True):
 
 
 class Upgrade(Struct, frozen=True):
-    """The model that takes the place of an older one."""
+    """The successor of an older model."""
 
     model: str
 
@@ -79,18 +79,18 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True)
     visibility: str | None = None
     """`list` or `hide`; None counts as `list`."""
     priority: int | None = None
-    """Place in lists, the lowest first; None counts as 99."""
+    """Position in lists, the lowest first; None counts as 99."""
     context_window: int | None = None
-    """Tokens; None if nobody says."""
+    """Context window in tokens; None if it is not known."""
     max_context_window: int | None = None
-    """Tokens; the most that `model_context_window` may say. None if there is no such limit."""
+    """Maximum value of the setting `model_context_window`, in tokens; None if there is no such limit."""
     effective_context_window_percent: int | None = None
     max_output_tokens: int | None = None
     auto_compact_token_limit: int | None = None
     supported_reasoning_levels: tuple[str | EffortLevel, ...] | None = None
     default_reasoning_level: str | None = None
     ultra: str | None = None
-    """Effort that is sent for `ultra`; None: the highest other one."""
+    """Effort that is sent for `ultra`; None for the highest other effort."""
     default_reasoning_summary: str | None = None
     support_verbosity: bool | None = None
     default_verbosity: str | None = None
@@ -103,18 +103,20 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True)
     shell_type: str | None = None
     upgrade: Upgrade | None = None
     thoughts: str | None = None
-    """How thoughts go back to the provider: `encrypted`, `text`, `signed`, `none`; None: by the wire."""
+    """How reasoning is sent back to the provider: `encrypted`, `text`, `signed`, `none`; None if the wire API
+    decides.
+    """
     checks_head: bool | None = None
-    """Whether the provider checks what stands before the model's thoughts."""
+    """Whether the provider checks the items before the model's reasoning."""
     thinking: str | None = None
-    """Of the Messages API: `always`, `adaptive`, `budget`, `none`."""
+    """Form of reasoning in the Messages API: `always`, `adaptive`, `budget`, `none`."""
     knows_apply_patch: bool | None = None
     """Whether the model was trained on the format of patches."""
     prompt: str | None = None
     """Size of prompt and tools: `auto`, `full`, `small`, `tiny`."""
     bytes_per_token: int | None = None
     extra_tools: tuple[str, ...] | None = None
-    """Tools that other models get only if the user asks for them."""
+    """Tools that other models get only if the user requests them."""
 
     @property
     def hidden(self) -> bool:
@@ -130,32 +132,36 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True)
 
     @cached_property
     def efforts(self) -> tuple[str, ...]:
-        """Reasoning efforts that the model takes; empty for a model that does not reason."""
+        """Reasoning efforts that the model supports; empty if it does not reason."""
         levels = self.supported_reasoning_levels or ()
         return tuple(each if isinstance(each, str) else each.effort for each in levels)
 
     @property
     def usual_effort(self) -> str:
-        """The effort that clients show as the model's own; `medium` for a model of which none is known."""
+        """The effort that clients show as the model's default; `medium` if no effort of the model is known."""
         efforts, own = self.efforts, self.default_reasoning_level
         if own is not None and (own in efforts or not efforts):
             return own
         return "medium" if "medium" in efforts or not efforts else efforts[0]
 
     def effort_description(self, effort: str) -> str:
-        """Return our description of an effort, or else the row's."""
+        """Return our description of an effort; else the row's."""
         levels = (each for each in self.supported_reasoning_levels or () if isinstance(each, EffortLevel))
         own = next((each.description for each in levels if each.effort == effort), "")
         return EFFORT_DESCRIPTIONS.get(effort) or own
 
     def sent_effort(self, effort: str) -> str:
-        """Return the effort that a request says for a chosen one: `ultra` is a word of clients only."""
+        """Return the effort that a request sends for a chosen one. Only clients use the value `ultra`; no provider
+        knows it.
+        """
         if effort != ULTRA:
             return effort
         return self.ultra or next((each for each in reversed(self.efforts) if each != ULTRA), "high")
 
     def nearest_effort(self, effort: str) -> str:
-        """Return the effort that is sent for a chosen one: itself, or else the nearest lower one, or the lowest."""
+        """Return the effort that is sent for a chosen one: the same if the model supports it, else the nearest lower
+        one, or the lowest.
+        """
         sent = self.sent_effort(effort)
         if not self.efforts or sent in self.efforts or sent not in EFFORT_ORDER:
             return sent
@@ -177,19 +183,19 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True)
 
     @property
     def usual_summary(self) -> ReasoningSummary:
-        """Kind of summary of its reasoning that is asked for if the user says none."""
+        """The kind of reasoning summary that is requested if the user sets none."""
         known = (each for each in ReasoningSummary if each.value == self.default_reasoning_summary)
         return next(known, ReasoningSummary.AUTO)
 
     @property
     def verbosity(self) -> Verbosity | None:
-        """Verbosity that is sent if the user says none."""
+        """The verbosity that is sent if the user sets none; None if none is sent."""
         known = [each for each in Verbosity if each.value == self.default_verbosity]
         return known[0] if known and self.support_verbosity else None
 
     @property
     def patch_tool(self) -> PatchToolKind | None:
-        """The patch tool that is offered whatever the user's settings say; None: theirs decide."""
+        """The patch tool that is offered regardless of the user's settings; None if the settings decide."""
         match self.apply_patch_tool_type:
             case "freeform":
                 return PatchToolKind.FREEFORM
@@ -204,14 +210,14 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True)
 
 
 class _RowsFile(Struct, frozen=True):
-    """A user's catalogue."""
+    """A user's catalogue file."""
 
     models: tuple[ModelRow, ...]
 
 
 @lru_cache(maxsize=4)
 def read_rows(content: bytes) -> tuple[ModelRow, ...]:
-    """Return the rows of a user's catalogue. Raises ValueError with the place of what is wrong."""
+    """Return the rows of a user's catalogue. Raises ValueError with the position of the error."""
     try:
         return msgspec.json.decode(content, type=_RowsFile).models
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -219,7 +225,7 @@ def read_rows(content: bytes) -> tuple[ModelRow, ...]:
 
 
 def row_of(name: str, values: Mapping[str, Json]) -> ModelRow:
-    """Return the row that a user's table of a model is. Raises ValueError with the place of what is wrong."""
+    """Return the row for a user's table about a model. Raises ValueError with the position of the error."""
     try:
         return msgspec.convert({"slug": name, **values}, ModelRow)
     except msgspec.ValidationError as error:
@@ -238,7 +244,9 @@ _KINDS: Final[Mapping[str, str]] = {
 
 
 def _words(error: Exception) -> str:
-    """Return a decoder's words with the place of the value first: `models[3].context_window: expected an integer`."""
+    """Return a decoder's message with the position of the value first: `models[3].context_window: expected an
+    integer`.
+    """
     text, _, place = str(error).partition(" - at `$")
     place = place.removesuffix("`").removeprefix(".")
     if found := re.match(r"Expected `([^`]+)`, got", text):

@@ -1,6 +1,6 @@
-"""Settings of models, and of the quirks of their providers: their keys, and what becomes of them.
+"""Settings of models, and of the quirks of their providers: their keys, and the classes that get their values.
 
-The keys are those of a row of the catalogue (`model_rows`) and of `core.model.quirks`, which a test compares.
+The keys are those of a row of the catalogue (`model_rows`) and of `core.model.quirks`. A test compares them.
 """
 
 from __future__ import annotations
@@ -27,38 +27,42 @@ from app_server_protocol.structs import Json
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
-    """The model that answers, and how it is asked. For the turn loop."""
+    """The model of a conversation, and how it is requested. The turn loop reads these settings."""
 
     name: str = ""
-    """Empty if nobody chose a model: `core.model.model_facts` finds the default when a conversation opens."""
+    """Name of the model; empty if nobody chose one: `core.model.model_facts` finds the default when a conversation
+    opens.
+    """
     review_model: str | None = None
-    """None: reviews are made by the model of the conversation."""
+    """Model of reviews; None for the model of the conversation."""
     context_window: int | None = None
     max_output_tokens: int | None = None
     prompt: str | None = None
-    """Size of prompt and tools: `full`, `small`, `tiny`; `auto` and None leave it to the window."""
+    """Size of the prompt and the tools: `full`, `small`, `tiny`. With `auto` or None, it depends on the context
+    window.
+    """
     output_tokens: int | None = None
-    """Tokens of one output of a tool that the model gets; None for what fits its window."""
+    """Maximum size of one output of a tool, in tokens; None if it depends on the context window."""
     auto_compact_token_limit: int | None = None
     effort: str | None = None
     summary: ReasoningSummary | None = None
-    """None: as the model's row says."""
+    """Kind of reasoning summary; None for that of the model's row."""
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None
     show_raw_reasoning: bool = False
     service_tier: str | None = None
-    """Speed or price class, by the id of the model's row; None for the provider's own choice."""
+    """Speed or price class, by its id in the model's row; None for the provider's own choice."""
     plan_effort: str | None = None
-    """Reasoning effort of turns in plan mode; None: as in other turns."""
+    """Reasoning effort of turns in plan mode; None for that of other turns."""
 
 
 class ModelTables(Struct, frozen=True, kw_only=True):
-    """Settings about models, which count before what the catalogue and their providers say."""
+    """Settings about models, which override the catalogue and the providers."""
 
     tables: Mapping[str, Mapping[str, Json]] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """Tables of `[models]`, by names, which may end in `*`."""
     catalogue: bytes | None = None
-    """Content of a file whose rows replace those of the package, which can be read as such; None: there is none."""
+    """Content of a valid file whose rows replace those of the package; None if there is no such file."""
 
 
 MODEL_KEYS: Mapping[str, Setting] = {
@@ -161,7 +165,7 @@ QUIRKS: Mapping[str, Setting] = {
         " max_tokens session_header think_tags reasoning_context",
     ),
 }
-"""Fields of `core.model.quirks.Quirks`."""
+"""Settings for the fields of `core.model.quirks.Quirks`."""
 
 
 SIZES: Mapping[str, Setting] = {
@@ -178,4 +182,4 @@ SIZES: Mapping[str, Setting] = {
         "output_tokens",
     ),
 }
-"""Settings of what a model is sent, by its window."""
+"""Settings for the size of requests, whose defaults depend on the model's context window."""

@@ -1,9 +1,9 @@
-"""Permission profiles of the settings: `[permissions.NAME]` and `default_permissions`, and the built-in ones by name.
-Pure.
+"""Parses the permission profiles of the settings, `[permissions.NAME]`, and knows the built-in ones. The profile is
+chosen by `default_permissions`. Pure.
 
-A profile is read when it is chosen or listed: an error in one that nobody chose costs nothing but a warning. The texts
-of errors are those that clients of codex 0.171 show. What is not enforceable is read as the nearest thing that gives no
-more, and said.
+A profile is parsed when it is chosen or listed: an error in a profile that is not chosen causes only a warning. The
+texts of errors are those that clients of codex 0.171 show. A rule that cannot be enforced is replaced by the nearest
+one that grants no more, and a notice says so.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _PARENTS: Final[Mapping[str, Mapping[tuple[str, str], Access]]] = {
         (TMPDIR, ""): Access.WRITE,
     },
 }
-"""Rules of the built-in profiles that others may extend."""
+"""Rules of the built-in profiles that other profiles may extend."""
 
 _WORDS: Final = {"read": Access.READ, "write": Access.WRITE, "deny": Access.DENY, "none": Access.DENY}
 _SPECIAL: Final = {ROOT, MINIMAL, TMPDIR, SLASH_TMP, WORKSPACE_ROOTS}
 _OLD_NAMES: Final = {":project_roots": WORKSPACE_ROOTS}
 _KEYS: Final = {"extends", "description", "workspace_roots", "filesystem", "network"}
 _LIMITS: Final = ("domains", "unix_sockets", "mode", "proxy_url", "socks_url", "enable_socks5")
-"""Keys of `network` that allow some addresses only."""
+"""Keys of `network` that allow only some addresses."""
 _NETWORK_KEYS: Final = {
     *("enabled", *_LIMITS, "enable_socks5_udp", "allow_upstream_proxy", "allow_local_binding"),
     *("dangerously_allow_non_loopback_proxy", "dangerously_allow_all_unix_sockets", "mitm"),
@@ -76,24 +76,24 @@ NO_DEFAULT = "config defines `[permissions]` profiles but does not set `default_
 
 
 class ProfileError(ConfigError):
-    """A permission profile that cannot be chosen."""
+    """The permission profile cannot be chosen."""
 
 
 class UndefinedProfile(ProfileError):
-    """No profile has the name."""
+    """There is no profile with this name."""
 
 
 class ListedProfile(Struct, frozen=True):
-    """A profile in a list of all."""
+    """A profile in the list of all profiles."""
 
     id: str
     description: str | None = None
     problem: str | None = None
-    """Why it cannot be chosen; None if it can."""
+    """Why the profile cannot be chosen; None if it can."""
 
 
 def policy_named(profiles: ProfileSettings, name: str) -> SandboxPolicy:
-    """Return the policy that a name stands for. Raises ProfileError."""
+    """Return the policy of the profile with this name. Raises ProfileError."""
     match name:
         case ":read-only":
             return ReadOnly()
@@ -132,7 +132,7 @@ def listed_profiles(profiles: ProfileSettings) -> Iterator[ListedProfile]:
 
 
 def profile_warnings(profiles: ProfileSettings, chosen: str | None) -> Iterator[SettingsWarning]:
-    """Yield what is wrong with profiles that were not chosen, and keys that no profile has."""
+    """Yield a warning for each error in a profile that was not chosen, and for each unknown key of a profile."""
     if profiles.tables is None:
         return
     for each in listed_profiles(profiles):
@@ -190,7 +190,7 @@ def _read(profiles: ProfileSettings, tables: Mapping[str, Json], name: str) -> P
 
 
 def _chain(tables: Mapping[str, Json], name: str) -> list[str]:
-    """Return the names of a profile and of all that it extends, the outermost parent first."""
+    """Return the names of a profile and of all profiles that it extends, the outermost parent first."""
     chain = [name]
     while chain[-1] not in _PARENTS:
         own, shown = chain[-1], plain_name(chain[-1])
@@ -218,7 +218,7 @@ def _chain(tables: Mapping[str, Json], name: str) -> list[str]:
 
 
 class _ProfileTable(Struct, frozen=True):
-    """One `[permissions.NAME]` of its own, without what it extends."""
+    """The table of one `[permissions.NAME]`, without the profiles that it extends."""
 
     name: str
     table: Mapping[str, Json]
@@ -330,8 +330,8 @@ class _ProfileTable(Struct, frozen=True):
 
 
 def _without_tail(path: str, access: Access, key: str) -> str:
-    """Return a path without `/**` at its end, which stands for everything below. Raises ProfileError for a pattern that
-    does more than deny.
+    """Return a path without a `/**` at its end, which stands for everything in the folder. Raises ProfileError for a
+    pattern with an access other than `deny`.
     """
     path = path.removesuffix("/**") or "/"
     if access is not Access.DENY and is_pattern(path):

@@ -1,4 +1,4 @@
-"""Permission profiles as the settings have them, and what is needed to read one when it is chosen. Pure."""
+"""Permission profiles in the settings, with the data that is needed to parse one when it is chosen. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app_server_protocol.structs import Json
 
 
 class ProfileSettings(Struct, frozen=True, kw_only=True):
-    """Profiles by name, each read when it is chosen (`permission_profiles`)."""
+    """Permission profiles by name. Each is parsed when it is chosen (`permission_profiles`)."""
 
     tables: Mapping[str, Json] | None = None
-    """None where the settings have no `[permissions]`."""
+    """Tables of `[permissions]` by name; None if the settings have no `[permissions]`."""
     user_home: str | None = None
-    """$HOME of the user, for paths that begin with `~/`."""
+    """$HOME of the user, for paths that begin with `~/`; None if it is not set."""
     workspace: WorkspaceWrite = WorkspaceWrite()
-    """The built-in `:workspace`, with the settings for it."""
+    """Policy of the built-in profile `:workspace`, with the user's settings for it."""
     folders: tuple[str, ...] = ()
-    """Workspace roots of the command line."""
+    """Workspace roots from the command line."""

@@ -1,6 +1,6 @@
-"""Providers of models: those that are built in, and the user's tables over them and beside them.
+"""Built-in model providers, and the user's tables, which change them or add others.
 
-A table may change a local server that is built in. The key of OpenAI or Anthropic goes to its own host only.
+A table may change a built-in local server. The API key of OpenAI or Anthropic is sent only to its own host.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from app_server_protocol.structs import replace
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
 
 LOCAL_PORTS = {"oss": 11434, "ollama": 11434, "lmstudio": 1234}
-"""Of the local servers, by their ids."""
+"""Ports of the local servers, by their ids."""
 
 
 def built_in_providers(
     env: Mapping[str, str], openai_base_url: str | None = None
 ) -> Mapping[str, types.ProviderConfig]:
-    """Return OpenAI, Anthropic and the local servers. Variables can change addresses of all but Anthropic, a setting
-    OpenAI's.
+    """Return OpenAI, Anthropic and the local servers. Environment variables can change the address of each except
+    Anthropic, and a setting that of OpenAI.
     """
     local = env.get("CODEX_OSS_BASE_URL")
     port = env.get("CODEX_OSS_PORT", "")
@@ -60,7 +60,9 @@ def built_in_providers(
 def read_providers(
     settings: SettingsTable, env: Mapping[str, str], warnings: list[types.SettingsWarning]
 ) -> Mapping[str, types.ProviderConfig]:
-    """Return the built-in providers and the user's, who cannot redefine one: its key must go to its own host."""
+    """Return the built-in providers and the user's. A user's table cannot redefine OpenAI or Anthropic: their keys must
+    be sent only to their own hosts.
+    """
     built_in = built_in_providers(env, settings.get("openai_base_url"))
     tables = settings.table("model_providers").tables
     found: dict[str, types.ProviderConfig] = {}
@@ -85,11 +87,11 @@ OPEN_FIELDS = frozenset(
         *("http_headers", "env_http_headers", "query_params", "cache_ttl"),
     }
 )
-"""Settings of a built-in provider that say nothing of where its key goes."""
+"""Settings of a built-in provider that cannot change where its key is sent."""
 
 
 def _provider_fields(table: SettingsTable, *, partial: bool = False) -> dict[str, Any]:
-    """Return what a table says of a provider. `partial`: of one that is built in."""
+    """Return the fields of a provider that a table sets. `partial`: the table changes a built-in provider."""
     fields = table.fields(types.ProviderConfig, partial=partial)
     if (wire := table.get("wire") or fields.get("wire_api")) is not None:
         fields |= {"wire_api": wire, "says_wire": True}

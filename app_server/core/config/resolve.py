@@ -1,8 +1,8 @@
-"""Turns merged settings into a `Config`: checks every key, applies every default, and warns about unknown keys. First
-the sections that are more than fields: models, MCP servers, telemetry, approval policy.
+"""Converts merged settings to a `Config`: checks every key, applies every default, and warns about unknown keys. The
+first part reads the sections that are more than fields: models, MCP servers, telemetry, approval policy.
 
-It reads the two instruction files that settings may name, and nothing else: settings never come from the workspace. The
-layer of a value no longer matters here.
+This module reads the catalogue and the instruction files that settings may name, and no other file: settings never come
+from the workspace. The layer of a value no longer matters here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from app_server_protocol.structs import replace
 
 
 def read_models(settings: SettingsTable, place: types.SettingsPlace, policy: SandboxPolicy) -> ModelTables:
-    """Return what the user says of models, and the content of the user's catalogue."""
+    """Return the user's tables about models, and the content of the user's catalogue. Raises SettingError."""
     own = settings.table("models").tables
     for model, table in own.items():
         _check_table(model, table)
@@ -74,7 +74,7 @@ def read_models(settings: SettingsTable, place: types.SettingsPlace, policy: San
 
 
 def _check_table(name: str, table: SettingsTable) -> None:
-    """Check lists and tables in the table of a model, whose kinds the table of settings leaves open."""
+    """Check the lists and tables in a model's table, whose kinds the table of settings does not define."""
     try:
         _ROWS.get().row_of(name, table.values)
     except ValueError as error:
@@ -124,7 +124,9 @@ def _refuse(table: SettingsTable, kind: type, where: str) -> None:
 
 
 def read_otel(settings: SettingsTable) -> types.OtelConfig:
-    """Return where telemetry goes. `exporter` is a word, or a table with one entry: the kind and its settings."""
+    """Return the destination of telemetry. `exporter` is a word, or a table with one entry: the kind and its
+    settings.
+    """
     table = settings.table("otel")
     if "exporter" not in table.tables:
         return table.build(types.OtelConfig)
@@ -136,7 +138,9 @@ def read_otel(settings: SettingsTable) -> types.OtelConfig:
 
 
 def read_approval_policy(settings: SettingsTable) -> tuple[AskForApproval | None, QuestionKinds | None]:
-    """Return the policy, None where nothing is set, and the kinds if not all questions are asked."""
+    """Return the approval policy, None if it is not set, and the kinds of questions that may be asked, None if all
+    may.
+    """
     policy = settings.tables.get("approval_policy")
     if policy is None:
         return settings.get("approval_policy"), None
@@ -146,20 +150,20 @@ def read_approval_policy(settings: SettingsTable) -> tuple[AskForApproval | None
 
 
 MAX_INSTRUCTIONS_BYTES = 1024 * 1024
-"""Maximum size of an instructions file: no model takes more."""
+"""Maximum size of an instructions file, in bytes: no model accepts more."""
 
 MAX_CATALOGUE_BYTES = 4 * 1024 * 1024
-"""Maximum size of a catalogue of models."""
+"""Maximum size of a catalogue of models, in bytes."""
 
 MAX_WARNINGS = 20
-"""More warnings would not help the user, and the search for similar names is slow."""
+"""Maximum number of warnings about settings. More would not help the user, and the search for similar names is slow."""
 
 
 def resolve(
     layered: Layered, place: types.SettingsPlace, base_instructions: str | None = None
 ) -> types.Config:
     """Check and convert merged settings for a conversation in the folder of `place`. Raises ConfigError, `error
-    deriving config: …`, for the first invalid one.
+    deriving config: …`, for the first invalid setting.
     """
     settings = SettingsTable(layered.settings)
     warnings: list[types.SettingsWarning] = []
@@ -226,8 +230,8 @@ def _provider(provider_id: str, providers: Mapping[str, types.ProviderConfig]) -
 def _sandbox(
     settings: SettingsTable, place: types.SettingsPlace, trusted: bool | None
 ) -> tuple[SandboxPolicy, str | None, ProfileSettings]:
-    """Return the sandbox, the name of its profile (None where `sandbox_mode` decided), and what else can be chosen by
-    name. By default, the workspace is writable if the user trusts it, and read-only otherwise.
+    """Return the sandbox, the name of its profile (None if `sandbox_mode` decided), and the profiles that can be chosen
+    by name. By default, the workspace is writable if the user trusts it, and read-only otherwise.
     """
     folders = _folders(
         settings.table("sandbox_workspace_write"), "writable_roots", place.cli.writable_folders, place
@@ -263,7 +267,7 @@ def _workspace(table: SettingsTable, place: types.SettingsPlace) -> WorkspaceWri
 def _folders(
     table: SettingsTable, key: str, names: Iterable[str], place: types.SettingsPlace
 ) -> tuple[str, ...]:
-    """Return folders as plain absolute paths. Raises SettingError, for the setting that has them."""
+    """Return folders as normalised absolute paths. Raises SettingError for the setting that has them."""
     names = tuple(names)
     try:
         folders = tuple(sound_path(os.path.normpath(_expanded(name, place.environment))) for name in names)
@@ -295,7 +299,7 @@ def _trust_levels(projects: SettingsTable, warnings: list[types.SettingsWarning]
 def _base_instructions(
     settings: SettingsTable, place: types.SettingsPlace, policy: SandboxPolicy
 ) -> str | None:
-    """Return the content of the file that the settings name."""
+    """Return the content of the file that the settings name; None if they name none."""
     older = settings.get("experimental_instructions_file")
     name = settings.get("model_instructions_file") or older
     return _instructions_file(name, place, policy)
@@ -308,7 +312,9 @@ def _compact_prompt(settings: SettingsTable, place: types.SettingsPlace, policy:
 
 
 def _instructions_file(name: str | None, place: types.SettingsPlace, policy: SandboxPolicy) -> str | None:
-    """Read a user's file. A relative name is relative to the home: a workspace must not supply it."""
+    """Return the text of a user's file; None without a name. A relative name is relative to the home: a workspace must
+    not supply the file.
+    """
     if not name:
         return None
     path = place.home / _expanded(name, place.environment)

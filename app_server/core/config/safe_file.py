@@ -1,6 +1,6 @@
-"""Reads and writes the few small files of the home safely, whatever is at their paths.
+"""Reads and writes the few small files of the home safely, whatever type of file is at their paths.
 
-A plain `open` blocks on a FIFO, a device never ends, a partly written file loses a user's settings. So this module
+A plain `open` blocks on a FIFO, a device never ends, and a partly written file loses a user's settings. So this module
 reads only regular files up to a given size, and its writes are atomic, even across a power failure.
 """
 
@@ -17,7 +17,7 @@ from app_server.beneath import TooLarge, read_up_to
 from app_server.core.errors import describe
 
 STAGED = ".staged-"
-"""Between the name of a file and random characters, in the name of its next content."""
+"""Part of a temporary file's name, between the name of the target and random characters."""
 
 
 class UnreadableFileError(Exception):
@@ -64,14 +64,14 @@ def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
 
 
 def create_file_atomically(path: Path, data: bytes, mode: int) -> None:
-    """Make a file with this content and mode; a reader sees none or all of it. Raises FileExistsError where something
-    is at `path`, and OSError.
+    """Create a file with this content and mode; a reader sees none or all of it. Raises FileExistsError if the path
+    exists already, and OSError.
     """
     _publish(path, data, mode, os.link)
 
 
 def _publish(path: Path, data: bytes, mode: int, put: Callable[[Path, Path], None]) -> None:
-    """Write a file of a temporary name, and put it at `path`."""
+    """Write a file with a temporary name, and move or link it to `path`."""
     prefix = f".{path.name}{STAGED}"
     _remove_leftovers(path.parent, prefix)
     descriptor, temporary = _new_file(path.parent, prefix)
@@ -81,15 +81,15 @@ def _publish(path: Path, data: bytes, mode: int, put: Callable[[Path, Path], Non
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            put(temporary, path)  # while it is locked
+            put(temporary, path)  # while the temporary file is locked
     finally:
-        with suppress(OSError):  # it was renamed
+        with suppress(OSError):  # after a rename there is nothing to remove
             temporary.unlink()
     sync_folder(path.parent)
 
 
 def _new_file(folder: Path, prefix: str) -> tuple[int, Path]:
-    """Make a file that is locked as long as it is open."""
+    """Create a temporary file that is locked as long as it is open."""
     import tempfile  # noqa: PLC0415  most servers never write one, and it brings a lot
 
     while True:
@@ -97,15 +97,15 @@ def _new_file(folder: Path, prefix: str) -> tuple[int, Path]:
         taken = False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:  # a file system without locks has no other server that removes it
+        except OSError as error:  # without locks, no other server removes the file
             taken = isinstance(error, BlockingIOError)
         if not taken and os.fstat(descriptor).st_nlink:
             return descriptor, Path(name)
-        os.close(descriptor)  # another server took it for a leftover
+        os.close(descriptor)  # another server took the file for a leftover
 
 
 def _remove_leftovers(folder: Path, prefix: str) -> None:
-    """Remove the files of writers that were killed: those that nobody holds locked."""
+    """Remove the temporary files of writers that were killed: those that are not locked."""
     for name in os.listdir(folder):
         if not name.startswith(prefix):
             continue
@@ -119,7 +119,7 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename or removal in `folder` durable, where the file system supports it."""
+    """Make a rename or removal in `folder` durable, if the file system supports it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

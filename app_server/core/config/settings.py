@@ -1,5 +1,5 @@
-"""The user's settings: the face of this room for all APIs, and how they are loaded, from the home, the command line and
-a request to one `Config`.
+"""The user's settings: the interface of this room for all APIs. Loads one `Config` from the home, the command line and
+a request.
 
 Steps: read the user's file, merge the layers, check the result. The file is reread each time, so an edit applies to the
 next conversation, and a broken file fails only that conversation.
@@ -41,18 +41,18 @@ def load_config(
     switches: Mapping[str, bool] = NO_SWITCHES,
     content: bytes | None = None,
 ) -> Config:
-    """Return the configuration of a new conversation. `switches` are features by their current names, and count less
-    than every setting. `content` is taken in place of the user's file.
+    """Return the configuration of a new conversation. `switches` are features by their current names; every setting
+    overrides them. `content` replaces the content of the user's file.
 
-    Raises ConfigError with a complete text: `failed to load configuration: …` for a broken file and
-    `error deriving config: …` for an invalid setting that must not be left out, with its position if it is in the file;
-    BeyondClientRights where the user's own settings leave a client less than the request asks for.
+    Raises ConfigError with a complete text: `failed to load configuration: …` for a broken file, and `error deriving
+    config: …` for an invalid setting that must not be left out, with its position if it is in the file. Raises
+    BeyondClientRights if the request asks for more than the user's own settings grant a client.
     """
     file = read_config_file(user.home) if content is None else parse_toml(content, user.home / CONFIG_FILE)
     owner = user
     folder: Path | None = user.cwd
     if user.cli.above is not None and fence.is_fenced(file, user.cli.of_server):
-        # What a client brings to a shared server is a request, too.
+        # The command line that a client brings to a shared server counts as a request, too.
         owner, folder = replace(user, cli=user.cli.of_server), user.own_folder
         fence.check_command_line(user.cli)
     elif not fence.is_fenced(file, user.cli):
@@ -119,7 +119,7 @@ def _placed(
     profile: str | None,
     content: bytes | None,
 ) -> tuple[SettingsWarning, ...]:
-    """Return the warnings with their places, where the file is the reason."""
+    """Return the warnings, with their positions if the file causes them."""
     keys = {each.key: key_in_file(each.key, file, user.cli, request, profile) for each in warnings}
     wanted = [key for key in keys.values() if key]
     places = places_in_file(user.home, wanted, content) if wanted else {}
@@ -138,23 +138,23 @@ def _working_directory(server: Path, requested: str | None) -> Path:
     return server / requested
 
 
-# Most servers neither show nor write the file.
+# The module is imported on first use: most servers neither show nor write the file.
 _FILE: Lazy[type[SettingsFile]] = Lazy(
     lambda: import_module("app_server.core.config.settings_file").SettingsFile
 )
 
 
 class UserSettings(SettingsPlace, frozen=True, kw_only=True):
-    """Loads the settings of one home, and gives access to the file that holds them."""
+    """Loads the settings of one home, and gives access to the user's file."""
 
     switches: dict[str, bool] = msgspec.field(default_factory=dict)
-    """Features that the client has switched for as long as this server runs; the settings count more."""
+    """Features that the client has switched, for the lifetime of this server. Settings override them."""
     writes: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
-    """Held by who writes the file: clients' writes are made in the order in which they came."""
+    """Lock for writing the file: clients' writes are made in the order of their requests."""
 
     @property
     def path(self) -> Path:
-        """Return the path of the user's file."""
+        """The path of the user's file."""
         return self.home / CONFIG_FILE
 
     def load(self, request: RequestOverrides | None = None) -> Config:
@@ -162,10 +162,10 @@ class UserSettings(SettingsPlace, frozen=True, kw_only=True):
         return load_config(self, request or NOTHING_ASKED, self.switches)
 
     def check(self, config: Config, asked: fence.AskedRights) -> None:
-        """Raise BeyondClientRights where a client that has this configuration is left less than it asks for."""
+        """Raise BeyondClientRights if a client with this configuration asks for more rights than it may have."""
         fence.check_permissions(config.fence, asked, str(config.cwd))
 
     @property
     def file(self) -> SettingsFile:
-        """Return the user's file, to be shown or written."""
+        """The user's file, to be shown or written."""
         return _FILE.get()(self, self.writes)

@@ -1,9 +1,10 @@
-"""The user's file, as clients are shown it and write it. Import it late: most servers do neither.
+"""Shows and writes the user's file for clients. Import it late: most servers do neither.
 
-It has one writer at a time. What is written is checked before, and replaces the whole file, with the mode that it had.
-A link at the file's place is followed once, so that settings kept elsewhere stay there and the link stays a link. What
-a client writes is written only where nothing was written since it read the file, and only as settings that
-conversations can begin with.
+1. The file has one writer at a time.
+2. New content is checked first. It replaces the whole file, and keeps its mode.
+3. A link at the file's path is followed once, so that settings stored elsewhere stay there, and the link stays a link.
+4. A client's edit is written only if the file was not changed since the client read it, and only if conversations can
+   begin with the new settings.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ from app_server_protocol.structs import Json
 if TYPE_CHECKING:
     import anyio
 
-# Slow to import.
+# The module is imported on first use, because it is slow to import.
 _EDITED_TEXT: Lazy[Callable[[str, Mapping[str, Json], Mapping[str, Json]], str]] = Lazy(
     lambda: import_module("app_server.core.config.toml_text").edited_text
 )
 
 MOST_EDITS = 1000
-"""Of one request. Each may be a whole table."""
+"""Maximum number of edits in one request. Each may be a whole table."""
 
 
 class SettingsFile(Struct, frozen=True):
@@ -65,10 +66,10 @@ class SettingsFile(Struct, frozen=True):
 
     place: SettingsPlace
     writes: anyio.Lock
-    """Keeps the order of one server's writes; others are kept out by a lock on the home."""
+    """Lock that keeps the order of this server's writes. A lock on the home excludes other servers."""
 
     def shown(self) -> effective.EffectiveSettings:
-        """Return the settings that count with their layers, all without credentials. Raises ConfigError."""
+        """Return the effective settings with their layers, without credentials. Raises ConfigError."""
         try:
             return effective.effective_settings(
                 read_config_file(self.place.home), self.place.cli
@@ -77,7 +78,7 @@ class SettingsFile(Struct, frozen=True):
             raise ConfigError("failed to load configuration: it is nested too deeply") from error
 
     def saved(self) -> Mapping[str, Json]:
-        """Return what the file says, in the fields of `UserSavedConfig`. Raises ConfigError."""
+        """Return the settings of the file, in the fields of `UserSavedConfig`. Raises ConfigError."""
         try:
             file = read_config_file(self.place.home)
             shown, _ = without_wrong_entries(
@@ -94,9 +95,10 @@ class SettingsFile(Struct, frozen=True):
     async def write(
         self, edits: Sequence[tuple[str, Json, bool]], expected_version: str | None = None
     ) -> effective.WriteOutcome:
-        """Make all edits or none: each a key, its new value, and whether a table is laid over the one that is there.
+        """Make all edits or none. Each edit has a key, its new value, and whether a table is merged into the existing
+        one.
 
-        Raises VersionConflict, InvalidSettings, or ConfigError where the file cannot be changed.
+        Raises VersionConflict or InvalidSettings, or ConfigError if the file cannot be changed.
         """
         if len(edits) > MOST_EDITS:
             raise InvalidSettings(f"at most {MOST_EDITS} edits are made at once")
@@ -105,7 +107,7 @@ class SettingsFile(Struct, frozen=True):
             return await run_in_thread(write_settings, self.place, changes, expected_version)
 
     async def set_default_model(self, model: str | None, effort: ReasoningEffort | None) -> None:
-        """Write the model and effort that conversations start with; None removes one. Raises ConfigError."""
+        """Write the model and effort with which conversations start; None removes the setting. Raises ConfigError."""
         async with self.writes:
             await run_in_thread(set_default_model, self.place.home, model, effort)
 
@@ -116,7 +118,7 @@ class SettingsFile(Struct, frozen=True):
             await run_in_thread(rewrite_config, self.place.home, change)
 
     def is_users_file(self, path: str) -> bool:
-        """Return whether a path names the user's file: by its name, not by where a link may lead."""
+        """Return whether a path is that of the user's file. A link at the path is not followed."""
         folder, name = os.path.split(os.path.normpath(path))
         if not os.path.isabs(path) or name != CONFIG_FILE:
             return False
@@ -131,7 +133,7 @@ AT_THE_TOP = (
 
 
 def saved_settings(settings: SettingsTable) -> Mapping[str, Json]:
-    """Return what the file says, in the fields of `UserSavedConfig`."""
+    """Return the settings of the file, in the fields of `UserSavedConfig`."""
     return {
         **_shown(settings, AT_THE_TOP),
         "sandbox_settings": _sandbox_settings(settings),
@@ -170,20 +172,24 @@ def _tools(settings: SettingsTable) -> Mapping[str, Json] | None:
 NEW_FILE_MODE = 0o600
 
 MAX_EDITED_BYTES = 1024 * 1024
-"""The parser that preserves comments is slow: this size takes seconds."""
+"""Maximum size of a file that is edited, in bytes. The parser that preserves comments takes seconds for this size."""
 
 MOST_ATTEMPTS = 5
-"""Programs that do not know of our lock may write between reading and writing; then the edit is made again."""
+"""Maximum number of attempts of an edit. The edit is retried if a program that does not know our lock writes the file
+between our read and our write.
+"""
 
 LOCK_SECONDS = 2.0
-"""Another server holds the lock for one edit of a small file."""
+"""Maximum wait for the lock, in seconds. Another server holds it for one edit of a small file."""
 
 Change = Callable[[Mapping[str, Json]], Mapping[str, Json]]
-"""The new settings for the present ones. It may raise, which leaves the file alone, and may be called again."""
+"""Function that returns the new settings for the present ones. It may raise, which leaves the file unchanged, and may
+be called again.
+"""
 
 
 def rewrite_config(home: Path, change: Change) -> Mapping[str, Json]:
-    """Change the file; return what it says then. Raises ConfigError where it cannot be changed, and stays as it was."""
+    """Change the file; return its new settings. Raises ConfigError if it cannot be changed; then it stays as it was."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -244,7 +250,7 @@ def _new_content(path: Path, data: bytes, before: Mapping[str, Json], after: Map
 
 @contextmanager
 def _only_writer(home: Path) -> Iterator[None]:
-    """Hold the lock of the home. A file system without locks is written without."""
+    """Hold the lock of the home. If the file system has no locks, the file is written without one."""
     folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + LOCK_SECONDS
@@ -318,10 +324,11 @@ def _check(
     after: Mapping[str, Json],
     edits: Sequence[SettingEdit],
 ) -> None:
-    """Check settings. Raises InvalidSettings where conversations could not begin with `after`, or where it says
-    something else about what clients may do.
+    """Raise InvalidSettings if conversations could not begin with `after`, or if an edit changes a setting that clients
+    may not change.
 
-    The file has to be right by itself too, because other programs read it, unless it was wrong before.
+    The file also has to be correct without the command line, because other programs read it, unless it was wrong
+    before.
     """
     if _about_clients(before) != _about_clients(after):
         raise InvalidSettings(f"`{ABOUT_CLIENTS}` says what clients may do: only the user changes it")
@@ -342,7 +349,7 @@ def _check(
 
 
 def _problems(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrides) -> dict[str, bool]:
-    """Return what is wrong with settings, and whether no conversation could begin because of it: first what could."""
+    """Return the errors in settings. The value says whether the error stops conversations from beginning."""
     asked = RequestOverrides()
     try:
         _, left_out = without_wrong_entries(
@@ -361,7 +368,7 @@ def _problems(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverri
 
 
 def _about_clients(settings: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return what the file says about clients, by the profile that says it."""
+    """Return the settings about clients in the file, by the profile that has them."""
     tables = {"": settings.get(ABOUT_CLIENTS)}
     profiles = settings.get("profiles")
     for name, profile in profiles.items() if isinstance(profiles, Mapping) else ():
@@ -372,7 +379,7 @@ def _about_clients(settings: Mapping[str, Json]) -> Mapping[str, Json]:
 def _overridden(
     settings: Mapping[str, Json], cli: CliOverrides, edits: Sequence[SettingEdit]
 ) -> effective.Overridden | None:
-    """Return the first edit whose value is not the one that counts."""
+    """Return the first edit whose value is overridden by another layer; None if there is none."""
     in_force = effective.effective_settings(settings, cli)
     for edit in edits:
         counts = value_at(in_force.settings, edit.key)

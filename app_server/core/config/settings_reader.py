@@ -1,6 +1,6 @@
-"""Reads tables of settings by the one list of them: checks every value, and warns of keys that it does not list. Pure.
+"""Reads tables of settings by the table of all settings: checks every value, and warns of unknown keys. Pure.
 
-A wrong value is an error that names the key; an unknown key is a warning that names the most similar known one.
+A wrong value is an error that names the key. An unknown key is a warning that names the most similar known key.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from app_server_protocol.structs import Json
 
 T = TypeVar("T")
 
-# Only mistakes need it.
+# The module is imported on first use, because only mistakes need it.
 _CLOSE_MATCHES: Lazy[Callable[..., list[str]]] = Lazy(lambda: import_module("difflib").get_close_matches)
 
 
 class SettingError(ConfigError):
-    """An invalid setting, and its key. `rest` is what of its value could be used; None for nothing."""
+    """An invalid setting, with its key. `rest` is the usable part of its value; None if there is none."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class SettingError(ConfigError):
 
 
 def derive_error(problem: str, *key: str) -> SettingError:
-    """Return the error to raise for a problem. `key` is the invalid one, if a single key is."""
+    """Return the error to raise for a problem. `key` is the invalid key, if the problem is about a single key."""
     return SettingError(problem, key)
 
 
 class Node:
-    """One place in the tree of known keys: a setting, a table, or what may be either."""
+    """A node in the tree of known keys: a setting, a table, or a key that may be either."""
 
     __slots__ = ("below", "part", "setting")
 
@@ -53,7 +53,7 @@ class Node:
         self.below: dict[str, Node] = {}
 
     def at(self, name: str) -> Node | None:
-        """Return the place of a key; names that users choose share one."""
+        """Return the node of a key; None if it is unknown. All names that users choose share one node."""
         return self.below.get(name) or next(
             (node for known, node in self.below.items() if is_placeholder(known)), None
         )
@@ -72,7 +72,7 @@ def known_settings() -> Node:
 
 
 class SettingsTable:
-    """One table of the settings, checked. Raises SettingError for the first value that is wrong."""
+    """One checked table of the settings. Creating it raises SettingError for the first value that is wrong."""
 
     __slots__ = ("_known", "_path", "_unknown", "_values", "tables")
 
@@ -83,7 +83,7 @@ class SettingsTable:
         self._path = path
         self._values: dict[str, Any] = {}
         self.tables: dict[str, SettingsTable] = {}
-        """The tables in this one, by name."""
+        """Tables within this one, by name."""
         self._unknown: list[str] = []
         for name, value in raw.items():
             node = self._known.at(name)
@@ -106,28 +106,30 @@ class SettingsTable:
         return key in self._values
 
     def get(self, key: str) -> Any:
-        """Return the value of a setting of this table, or its default."""
+        """Return the value of a setting in this table, or its default."""
         if key in self._values:
             return self._values[key]
         node = self._known.below[key]
         return None if node.setting is None else node.setting.default
 
     def table(self, name: str) -> SettingsTable:
-        """Return a table in this one, which is empty if nothing is set."""
+        """Return a table within this one, which is empty if nothing is set."""
         return self.tables.get(name) or SettingsTable({}, (*self._path, name), self._known.at(name))
 
     def build(self, kind: type[T], **more: object) -> T:
-        """Build a value of those settings of this table that are fields of it; it has defaults for the others."""
+        """Return an object with the settings of this table that are fields of its class. Other fields keep their
+        defaults.
+        """
         return kind(**{**self.fields(kind), **more})
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """Return the settings of this table by their keys."""
+        """The settings of this table by their keys."""
         return self._values
 
     def fields(self, kind: type, *, partial: bool = False) -> dict[str, Any]:
-        """Return the fields of a class that this table sets. Raises SettingError where a required one is missing,
-        unless the table only changes some of them (`partial`).
+        """Return the fields of a class that this table sets. Raises SettingError if a required one is missing, unless
+        the table is `partial`, because it changes only some fields.
         """
         for name, setting in self._of(kind):
             if setting.required and name not in self._values and not partial:
@@ -137,7 +139,7 @@ class SettingsTable:
         }
 
     def given(self, kind: type) -> list[str]:
-        """Return the keys of this table that are set and belong to a type."""
+        """Return the keys of this table that are set and belong to a class."""
         return [name for name, _ in self._of(kind) if name in self._values]
 
     def _of(self, kind: type) -> Iterator[tuple[str, Setting]]:
@@ -146,7 +148,7 @@ class SettingsTable:
                 yield name, node.setting
 
     def profiles(self) -> Mapping[str, SettingsTable]:
-        """Return the tables of `[profiles]`, which may hold what is at the top of the file."""
+        """Return the tables of `[profiles]`, which may have the same settings as the top of the file."""
         raw = self._mapping("profiles", self.get("profiles") or {})
         tables = SettingsTable({}, ("profiles",))
         return {
@@ -160,7 +162,7 @@ class SettingsTable:
         return value
 
     def path(self) -> str:
-        """Return the name of this table, for messages."""
+        """Return the name of this table for messages."""
         return ".".join(map(_part, self._path))
 
     def wrong(self, problem: str) -> SettingError:
@@ -168,12 +170,14 @@ class SettingsTable:
         return derive_error(f"`{self.path()}` {problem}", *self._path)
 
     def invalid(self, key: str, problem: str, rest: Json = None) -> SettingError:
-        """Return the error to raise for an invalid value of `key`. `rest` is what of it could be used."""
+        """Return the error to raise for an invalid value of `key`. `rest` is the usable part of the value; None if
+        there is none.
+        """
         name = ".".join(map(_part, (*self._path, key)))
         return SettingError(f"`{name}` {problem}", (*self._path, key), rest=rest)
 
     def unknown_keys(self) -> Iterator[SettingsWarning]:
-        """Yield a warning for each key that no setting has."""
+        """Yield a warning for each unknown key."""
         for key in self._unknown:
             similar = did_you_mean(key, set(self._known.below))
             name = ".".join(map(_part, (*self._path, key)))
@@ -189,7 +193,7 @@ def did_you_mean(name: str, known: set[str]) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Return a name that somebody chose, as it is if it is short and stays on one line."""
+    """Return a name that a user chose: unchanged if it is short and printable, else shortened or quoted."""
     return shortened(name) if name.isprintable() else quote(name)[1:-1]
 
 

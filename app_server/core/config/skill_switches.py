@@ -1,6 +1,7 @@
-"""Which skills the user has switched off: the entries of `[[skills.config]]` in config.toml, by name or by path.
+"""Reads and changes the user's switches of skills: the entries of `[[skills.config]]` in config.toml, by name or by
+path.
 
-A skill is on unless an entry says otherwise. What is damaged switches nothing off and is left as it is.
+A skill is on unless an entry says otherwise. A damaged entry switches nothing off and is left unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from app_server_protocol.structs import Json
 
 
 class SkillSwitch(Struct, frozen=True, kw_only=True):
-    """One entry; it has a name or the path of a SKILL.md."""
+    """One entry. It has a name, or the path of a SKILL.md."""
 
     name: str | None = None
     path: str | None = None
@@ -42,7 +43,7 @@ def is_enabled(switches: Sequence[SkillSwitch], name: str, path: str) -> bool:
 
 
 def switched(settings: Mapping[str, Json], switch: SkillSwitch) -> Mapping[str, Json]:
-    """Return settings in which an entry switches this skill off, or none does."""
+    """Return settings with an entry that switches this skill off; without one, if the skill is switched on."""
     skills = settings.get("skills", {})
     if not isinstance(skills, Mapping):
         raise InvalidSettings("`skills` is not a table")
@@ -57,7 +58,7 @@ def switched(settings: Mapping[str, Json], switch: SkillSwitch) -> Mapping[str, 
 
 
 def _entries(settings: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    """Return the entries of the file, damaged ones too."""
+    """Return the entries of the file, including damaged ones."""
     match settings.get("skills"):
         case {"config": list(entries)}:
             return entries

@@ -1,8 +1,8 @@
-"""The rights of a client of a shared server, where both its command line and that of the server name some: of the two
-the stricter one. Pure.
+"""Chooses the stricter rights for a client of a shared server, if both its command line and that of the server set
+rights. Pure.
 
-A sandbox is stricter that lets commands do less, an approval policy that asks about more. What has no order (a table of
-kinds of questions) is the server's.
+A sandbox is stricter if it lets commands do less. An approval policy is stricter if it asks the user more often. If the
+values have no order (such as a table of kinds of questions), the server's value counts.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ SANDBOXES: Final[Mapping[str, Sequence[Json]]] = {
         SandboxMode.DANGER_FULL_ACCESS.value,
     ),
 }
-"""By setting, the one that counts first. A permission profile of the user's own has no order."""
+"""Values from the strictest to the widest, by setting. The setting that takes precedence comes first. A permission
+profile of the user has no place in the order.
+"""
 POLICIES: Final[Sequence[Json]] = (
     AskForApproval.UNTRUSTED.value,
     AskForApproval.ON_REQUEST.value,
     AskForApproval.ON_FAILURE.value,
     AskForApproval.NEVER.value,
 )
-"""The strictest first, as with the sandboxes."""
+"""Approval policies, from the strictest to the widest."""
 
 WORKSPACE: Final = "sandbox_workspace_write"
 LESS: Final = {"network_access": False, "exclude_slash_tmp": True, "exclude_tmpdir_env_var": True}
-"""By setting of a writable workspace, the value that leaves commands less."""
+"""Values that let commands do less, by setting of the writable workspace."""
 
 
 def stricter_rights(client: Mapping[str, Json], server: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the settings in which the command line of the client is stricter than that of the server."""
+    """Return the settings for which the client's command line is stricter than the server's."""
     found: dict[str, Json] = {}
     sandbox, (_, most) = _sandbox(client), _sandbox(server)
     if sandbox[1] is not None and most is not None and sandbox[1] < most:
@@ -54,7 +56,9 @@ def stricter_rights(client: Mapping[str, Json], server: Mapping[str, Json]) -> d
 
 
 def _sandbox(layer: Mapping[str, Json]) -> tuple[str, int | None]:
-    """Return the setting that chooses the sandbox of a layer, and its place in the order; None if it has none."""
+    """Return the setting that chooses the sandbox of a layer, and the index of its value in the order; None if it has
+    no such index.
+    """
     for key, order in SANDBOXES.items():
         if (chosen := layer.get(key)) is not None:
             return key, order.index(chosen) if chosen in order else None

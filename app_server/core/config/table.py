@@ -1,6 +1,7 @@
-"""All settings, each said once: its key, the kind of its value, what it is for, and the field that takes it.
+"""The table of all settings, each defined once: its key, the kind of its value, its description, and the field that
+gets it.
 
-The reader (`settings_reader`), the reference and the JSON Schema of the file (`settings_reference`) are folds over this
+The reader (`settings_reader`), the reference and the JSON Schema of the file (`settings_reference`) are made from this
 table. The default of a setting is that of its field. Words in capitals stand for names that users choose.
 """
 
@@ -46,20 +47,22 @@ from app_server_protocol.policy import (
 from app_server_protocol.structs import Json
 
 ABOUT_CLIENTS = "app_server"
-"""The table in which the user says what clients may do. A client's request cannot change it."""
+"""Name of the table of settings about the rights of clients. A client's request cannot change it."""
 
 MAX_RETRIES = 100
-"""Upper limit for configured counts of attempts: a typing error must not keep a turn alive for days."""
+"""Maximum of configured numbers of attempts: a typing error must not keep a turn alive for days."""
 
 
 NO_EFFECT = "Without effect"
-"""Settings that other programs use: a value of a wrong kind is an error all the same."""
+"""Title of settings that only other programs use. A value of a wrong kind is still an error."""
 
 SWITCHES = "Switches"
-"""Features, under all their names; `features` has their table."""
+"""Title of the switches of features, under all their names. Their descriptions are in `features`."""
 
 OF_OTHERS = "Of others"
-"""Settings of terminals, later versions and other programs that share the file: known, but not taken here."""
+"""Title of settings of terminals, later versions and other programs that share the file. They are known, but have no
+effect here.
+"""
 
 
 SWITCH = Setting(FLAG, to=None)
@@ -388,12 +391,12 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
 
 
 def every_setting() -> Iterator[tuple[str, Setting, SettingsPart]]:
-    """Yield each setting with its key, by dots, and its part."""
+    """Yield each setting with its key, with dots, and the part that it belongs to."""
     for part, settings in SETTINGS.items():
         for name, setting in settings.items():
             yield f"{part.table}.{name}".removeprefix("."), setting, part
 
 
 def is_placeholder(name: str) -> bool:
-    """Return whether a part of a key stands for names that users choose."""
+    """Return whether a part of a key stands for a name that users choose."""
     return name.isupper()

@@ -1,7 +1,7 @@
 """Reads a TOML file into a table, or raises an error with the position of the mistake.
 
-It knows no keys. A missing file is an empty table. The cache key is the content of the file, so the cache is never
-stale, and an unchanged file is parsed once.
+It does not know any keys. A missing file is an empty table. The cache key is the content of the file, so the cache is
+never stale, and an unchanged file is parsed once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONFIG_FILE = "config.toml"
 Key = tuple[str, ...]
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Far above any real settings file; parsing this size takes about a second."""
+"""Maximum size of a settings file, in bytes. It is far above any real file; parsing this size takes about a second."""
 
 
 def read_config_file(home: Path) -> Mapping[str, Json]:
@@ -37,7 +37,9 @@ def read_config_file(home: Path) -> Mapping[str, Json]:
 def places_in_file(
     home: Path, keys: Collection[Key], content: bytes | None = None
 ) -> dict[Key, FilePosition]:
-    """Return the positions of those keys that are in the user's settings, which are read again, or in this content."""
+    """Return the positions of those keys that are in the user's file. The file is read again, unless its `content` is
+    given.
+    """
     path = home / CONFIG_FILE
     try:
         data = read_config_bytes(path) if content is None else content
@@ -58,7 +60,7 @@ def read_config_bytes(path: Path) -> bytes | None:
 
 
 def parse_toml(data: bytes, path: Path) -> Mapping[str, Json]:
-    """Parse the content of `path`; errors name it with line and column."""
+    """Parse the content of `path`. Errors name the path with line and column."""
     try:
         return _parse(data)
     except UnicodeDecodeError as error:
@@ -89,7 +91,7 @@ def _error(path: Path, line: int | None, column: int | None, problem: str) -> Co
 
 
 MAX_CHARACTERS = 1 << 20
-"""Longer files are not searched: a settings file that people read is far shorter."""
+"""Maximum length of a text that is searched for keys. A settings file that people read is far shorter."""
 
 TOKEN = (
     r'(?P<text>"""(?:\\[\s\S]|[^\\])*?"{3,5}|\'\'\'[\s\S]*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')'
@@ -100,7 +102,7 @@ TOKEN = (
 
 
 def find_keys(text: str, keys: Collection[Key]) -> dict[Key, tuple[int, int]]:
-    """Return line and column of several keys, found in one pass; those that are not found are left out."""
+    """Return the line and column of each key, found in one pass. Keys that are not found are left out."""
     places: dict[Key, tuple[int, int]] = {}
     if len(text) > MAX_CHARACTERS:
         return places
@@ -114,7 +116,7 @@ def find_keys(text: str, keys: Collection[Key]) -> dict[Key, tuple[int, int]]:
 
 
 def _keys(text: str) -> Iterator[tuple[Key, int]]:
-    """Yield every key with the parts of its table, in the order of the text, and its offset."""
+    """Yield every key with the parts of its table, and its offset, in the order of the text."""
     table: Key = ()
     """The table of the last header."""
     current: Key = ()

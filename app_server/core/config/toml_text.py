@@ -1,6 +1,6 @@
-"""TOML texts that say other settings than before, and keep comments, order and spacing of all else. Pure.
+"""Edits TOML texts: changes some settings, and keeps comments, order and spacing of everything else. Pure.
 
-Import it late: the parser that keeps comments is slow to load, and most servers never edit a file.
+Import it late: the parser that preserves comments is slow to load, and most servers never edit a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from app_server_protocol.structs import Json
 
 
 def edited_text(text: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
-    """Return a text that says `after`, from one that says `before`. Raises UnsafeEdit; the caller checks the result."""
+    """Return a text with the settings `after`, made from a text with the settings `before`. Raises UnsafeEdit. The
+    caller checks the result.
+    """
     try:
         document = tomlkit.parse(text)
         _change(document, before, after)
@@ -58,7 +60,7 @@ def _change(
 
 
 def _add_empty_tables(document: MutableMapping[str, Json], after: Mapping[str, Json]) -> None:
-    """Add tables that are gone with their last setting, because they had no header of their own."""
+    """Add empty tables that disappeared with their last setting, because they had no header of their own."""
     for name, value in after.items():
         if not isinstance(value, Mapping):
             continue
@@ -69,7 +71,7 @@ def _add_empty_tables(document: MutableMapping[str, Json], after: Mapping[str, J
 
 
 def _change_tables(tables: AoT, before: Sequence[Json], after: Sequence[Json]) -> None:
-    """Change entries of a list of tables: those that stay keep their text, new ones come behind them."""
+    """Change the entries of a list of tables: entries that stay keep their text, and new ones are appended."""
     kept = 0
     for n, entry in enumerate(before):
         stays = kept < len(after) and same_settings(entry, after[kept])
@@ -82,7 +84,7 @@ def _change_tables(tables: AoT, before: Sequence[Json], after: Sequence[Json]) -
 
 
 def _item(value: Json) -> Json:
-    """Return a value to insert. A table that only holds tables needs no header of its own."""
+    """Return a value to insert. A table that contains only tables needs no header of its own."""
     if not isinstance(value, Mapping) or not value:
         return value
     table = tomlkit.table(is_super_table=all(isinstance(part, Mapping) and part for part in value.values()))

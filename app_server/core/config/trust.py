@@ -1,4 +1,4 @@
-"""Whether the user trusts a folder, by `[projects."/path"] trust_level`.
+"""Determines whether the user trusts a folder, by `[projects."/path"] trust_level`.
 
 The trust level of a repository applies to all of it and to its linked worktrees. The repository's own claims are not
 trusted: a `.git` file marks a linked worktree only if the repository that it names points back to it.
@@ -14,13 +14,13 @@ from app_server.beneath import read_named
 from app_server.core.real_path import real_path
 
 MAX_POINTER_BYTES = 8192
-"""A `.git` file is one line with one path."""
+"""Maximum size of a `.git` file, in bytes: it is one line with one path."""
 
 TRUST_LEVELS: Mapping[str, bool] = {"trusted": True, "untrusted": False}
 
 
 def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
-    """Return the user's decision for `cwd` itself, else for its repository; None without one."""
+    """Return the user's decision for `cwd` itself, else for its repository; None if there is none."""
     if not levels:
         return None
     here = real_path(cwd)
@@ -32,8 +32,8 @@ def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
 
 
 def marks_repository(marker: Path | str) -> bool:
-    """Tell whether a `.git` is a repository's: a file that points to one, or a folder with a HEAD. Empty folders are
-    left by sandboxes, which keep commands from making them.
+    """Return whether a `.git` belongs to a repository: it is a file that points to one, or a folder with a HEAD.
+    Sandboxes leave empty `.git` folders after, which keep commands from creating a repository there.
     """
     return os.path.isfile(marker) or os.path.lexists(os.path.join(marker, "HEAD"))
 
@@ -46,7 +46,7 @@ def main_worktree(folder: Path) -> str | None:
             if marks_repository(marker):
                 return str(top)
         elif os.path.lexists(marker):
-            # Of a linked worktree, if its administrative folder confirms the link.
+            # This is the top of a linked worktree if its administrative folder confirms the link.
             git_dir = confirmed_git_dir(marker)
             return str(git_dir.parent if git_dir is not None and git_dir.name == ".git" else top)
     return None
@@ -58,7 +58,7 @@ def _level(folder: str, levels: Mapping[str, str]) -> str | None:
         return exact
     place = _place(folder)
     for path, level in levels.items():
-        # Real paths are slow, and there may be a thousand of these.
+        # Resolving real paths is slow, and there may be a thousand entries.
         if os.path.isabs(path) and "\0" not in path and _place(path) == place and real_path(path) == folder:
             return level
     return None
@@ -73,7 +73,9 @@ def _place(path: str) -> tuple[int, int] | None:
 
 
 def confirmed_git_dir(marker: Path) -> Path | None:
-    """Return the common git directory of a linked worktree with this `.git` file, if that directory points back."""
+    """Return the common Git directory of the linked worktree that has this `.git` file; None if that directory does not
+    point back to the file.
+    """
     pointer = _one_line(marker)
     if pointer is None or not pointer.startswith("gitdir: "):
         return None

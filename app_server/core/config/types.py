@@ -34,7 +34,7 @@ NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
 
 class WireApi(StrEnum):
-    """Which HTTP API a provider speaks."""
+    """The HTTP API of a provider."""
 
     RESPONSES = "responses"
     CHAT = "chat"
@@ -52,11 +52,11 @@ class ProviderConfig(Discreet, frozen=True, kw_only=True):
     env_key_instructions: str | None = None
     wire_api: WireApi = WireApi.CHAT
     says_wire: bool = False
-    """Whether somebody chose the API; else it is as is known of the provider's host."""
+    """Whether the user or the built-in table chose the API; else it depends on the provider's host."""
     auth: str | None = None
-    """Header that carries the key: `bearer` or `x-api-key`; None: as the API has it."""
+    """Header that carries the key: `bearer` or `x-api-key`; None for that of the API."""
     cache_ttl: str | None = None
-    """Of the Messages API: how long the provider keeps what it caches, `5m` or `1h`; None for its own choice."""
+    """How long the provider caches prompts over the Messages API, `5m` or `1h`; None for its own choice."""
     query_params: Mapping[str, str] = NO_ENTRIES
     http_headers: Mapping[str, str] = NO_ENTRIES
     env_http_headers: Mapping[str, str] = NO_ENTRIES
@@ -65,12 +65,12 @@ class ProviderConfig(Discreet, frozen=True, kw_only=True):
     stream_idle_timeout_ms: int = 300_000
     requires_openai_auth: bool = False
     quirks: Mapping[str, Json] = MappingProxyType({})
-    """The user's values of `core.model.quirks.Quirks`."""
+    """The user's values for fields of `core.model.quirks.Quirks`."""
     experimental_bearer_token: str | None = None
 
 
 WORKSPACE: Final = "workspace"
-"""As an MCP server's `cwd`: the folder of the conversation."""
+"""Value of an MCP server's `cwd` that stands for the folder of the conversation."""
 
 
 class McpStdioTransport(Discreet, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class McpStdioTransport(Discreet, frozen=True, kw_only=True):
     env: Mapping[str, str] = NO_ENTRIES
     env_vars: tuple[str, ...] = ()
     cwd: str | None = None
-    """An absolute path, or `workspace`; None: a folder of the server's own."""
+    """Working directory of the process: an absolute path, or `workspace`; None for a folder of the server's own."""
 
 
 class McpHttpTransport(Discreet, frozen=True, kw_only=True):
@@ -96,22 +96,22 @@ class McpHttpTransport(Discreet, frozen=True, kw_only=True):
 
     @property
     def sends_token(self) -> bool:
-        """Whether the settings name what the server is sent about who asks."""
+        """Whether the settings name the credential that requests to the server carry."""
         headers = {name.lower() for name in (*self.http_headers, *self.env_http_headers)}
         return self.bearer_token_env_var is not None or "authorization" in headers
 
 
 class McpApproval(StrEnum):
-    """Which calls of a tool need the user's consent."""
+    """Calls of a tool that need the user's consent."""
 
     AUTO = "auto"
-    """Those of tools that may destroy something or reach the open world, by the hints of the server."""
+    """Calls of tools that may destroy something or reach the open world, by the hints of the MCP server."""
     PROMPT = "prompt"
-    """All."""
+    """All calls."""
     WRITES = "writes"
-    """Those of tools that do not say that they only read."""
+    """Calls of tools without the hint that they only read."""
     APPROVE = "approve"
-    """None."""
+    """No calls."""
 
 
 class McpServerConfig(Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     disabled_tools: frozenset[str] = frozenset()
     approval: McpApproval = McpApproval.AUTO
     tool_approvals: Mapping[str, McpApproval] = msgspec.field(default_factory=lambda: MappingProxyType({}))
-    """By tool, before `approval`."""
+    """Approval mode by tool; overrides `approval`."""
 
 
 class EnvInherit(StrEnum):
@@ -149,7 +149,7 @@ class ShellEnvironmentPolicy(Discreet, frozen=True, kw_only=True):
 
 
 class HistoryPersistence(StrEnum):
-    """Choice of whether what the user typed is appended to history.jsonl."""
+    """Whether messages that the user typed are appended to history.jsonl."""
 
     SAVE_ALL = "save-all"
     NONE = "none"
@@ -184,18 +184,18 @@ class OtelConfig(Discreet, frozen=True, kw_only=True):
 
 
 class SharingSettings(Struct, frozen=True, kw_only=True):
-    """Settings of how a shared server serves; in a client's own server none of them counts."""
+    """Settings of a shared server. In a client's own server none of them has an effect."""
 
     shared: bool = False
-    """Read before anything else is loaded, by `proxy.words`."""
+    """Whether clients share one server. `proxy.words` reads it before anything else is loaded."""
     idle_exit_minutes: float = 30
-    """So long it stays without a client and without work; 0: for ever."""
+    """Time until the server exits if it has no client and no work, in minutes; 0 for never."""
     drain_seconds: float = 60
-    """So long turns may go on once it is to stop."""
+    """Maximum time that turns may continue once the server is to stop, in seconds."""
     unwatched_minutes: float = 60
-    """So long a turn goes on that nobody follows; 0: not at all."""
+    """Maximum time that a turn continues if no client follows it, in minutes; with 0 it does not continue."""
     question_hours: float = 24
-    """So long a question waits for somebody who could answer it."""
+    """Maximum time that a question waits for a client that could answer it, in hours."""
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True):
@@ -203,66 +203,69 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
 
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
     granular: QuestionKinds | None = None
-    """Which kinds of questions may be asked; None: all that the approval policy has."""
+    """Kinds of questions that may be asked; None for all that the approval policy has."""
     sandbox_policy: SandboxPolicy = msgspec.field(default_factory=ReadOnly)
     profile: str | None = None
-    """None where `sandbox_mode` decided."""
+    """Name of the permission profile; None if `sandbox_mode` decided."""
     profiles: ProfileSettings = ProfileSettings()
     workspace_roots: tuple[str, ...] = ()
-    """Folders beside the working directory that a client named; they are among the policy's writable roots."""
+    """Further folders that a client named beside the working directory. They are among the policy's writable roots."""
     environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     editor_files: bool = True
     """Whether patches take unsaved text of the client's editor into account."""
     client_rights: bool = True
     """Whether the client may use the user's own rights: files and commands outside of any sandbox, wider policies,
-    programs of its choice. The user's file and the command line decide; what a request says does not count."""
+    programs of its choice. The user's file and the command line set it; a request cannot.
+    """
     trusted: bool = False
     """Whether the user trusts the working directory."""
 
 
 class ClientFence(Struct, frozen=True):
-    """The most that a client may be given, where `app_server.client_rights` is false."""
+    """The maximum rights of a client, if `app_server.client_rights` is false."""
 
     permissions: PermissionSettings
-    """The user's own."""
+    """The user's own permissions."""
     folders: tuple[str, ...]
-    """Real paths below which a client may choose what commands write to."""
+    """Real paths of folders. A client may choose writable folders of commands only below these."""
 
 
 class InstructionSettings(Struct, frozen=True, kw_only=True):
-    """Texts that the model is sent besides the conversation; None stands for our own."""
+    """Texts that the model is sent besides the conversation. None stands for the text of this server."""
 
     base: str | None = None
     developer: str | None = None
     mode: TurnMode = TurnMode.DEFAULT
-    """In which the conversation goes on; it begins in the default mode."""
+    """Mode in which the conversation continues; it begins in the default mode."""
     of_mode: str | None = None
-    """The client's own for that mode."""
+    """The client's own text for that mode."""
     compact_prompt: str | None = None
     project_doc_max_bytes: int = 32 * 1024
     project_doc_fallback_filenames: tuple[str, ...] = ()
 
 
 class LoginSettings(Struct, frozen=True, kw_only=True):
-    """The logins that the user allows."""
+    """Restrictions of logins, and the service of ChatGPT accounts."""
 
     forced_method: str | None = None
     """`chatgpt` or `api`: the only login method."""
     workspace_id: str | None = None
     chatgpt_url: str | None = None
-    """The address of the service of ChatGPT accounts; None for ChatGPT's own."""
+    """Address of the service of ChatGPT accounts; None for ChatGPT's own."""
     claimed_variables: frozenset[str] = frozenset()
-    """Variables that hold a credential of one configured provider or MCP server: what they hold is no login."""
+    """Environment variables that hold a credential of one configured provider or MCP server. Their values are no
+    logins.
+    """
 
 
 class SettingsWarning(Struct, frozen=True):
-    """A problem of the settings that is not an error. `str(warning)` begins with its place."""
+    """A problem of the settings that is not an error. `str(warning)` begins with its position."""
 
     text: str
     """One sentence."""
     key: tuple[str, ...] = ()
     place: FilePosition | None = None
-    """None where the file is not the reason."""
+    """Position in the user's file; None if the file is not the cause."""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}" if self.place else self.text
@@ -277,7 +280,9 @@ class SettingsNotices(Struct, frozen=True, kw_only=True):
 
 
 class Config(Discreet, frozen=True, kw_only=True):
-    """All settings of a conversation, resolved once when it begins, in one group for each kind of reader."""
+    """All settings of a conversation, resolved once when it begins. They are grouped by the parts of the engine that
+    read them.
+    """
 
     HIDDEN = ("request",)
     home: Path
@@ -286,11 +291,11 @@ class Config(Discreet, frozen=True, kw_only=True):
     model: ModelSettings
     models: ModelTables = ModelTables()
     provider: ProviderConfig
-    """Of the conversation, out of `providers`."""
+    """Provider of the conversation, one of `providers`."""
     providers: Mapping[str, ProviderConfig]
     permissions: PermissionSettings = PermissionSettings()
     fence: ClientFence | None = None
-    """Holds the client of the conversation; None where it has the user's rights."""
+    """Maximum rights of the client of the conversation; None if the client has the user's rights."""
     instructions: InstructionSettings = InstructionSettings()
     features: Features = msgspec.field(default_factory=Features)
     mcp_servers: Mapping[str, McpServerConfig] = msgspec.field(default_factory=lambda: MappingProxyType({}))
@@ -301,10 +306,12 @@ class Config(Discreet, frozen=True, kw_only=True):
     otel: OtelConfig = OtelConfig()
     notices: SettingsNotices = SettingsNotices()
     request: RequestOverrides = msgspec.field(default_factory=lambda: RequestOverrides())
-    """What the request said that began the conversation, for reading the settings again."""
+    """Overrides of the request that began the conversation, for reading the settings again."""
 
     def credential_variables(self) -> frozenset[str]:
-        """Return variables that hold credentials of providers and MCP servers; no command inherits them."""
+        """Return the environment variables that hold credentials of providers and MCP servers. No command inherits
+        them.
+        """
         names = {provider.env_key for provider in self.providers.values()}
         names.update(
             name for provider in self.providers.values() for name in provider.env_http_headers.values()
@@ -316,7 +323,9 @@ class Config(Discreet, frozen=True, kw_only=True):
         return frozenset(name for name in names if name)
 
     def configured_values(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the values that may be credentials: who has it, its name there, the value."""
+        """Yield the configured values that may be credentials: the owner, the name of the value there, and the
+        value.
+        """
         for provider in self.providers.values():
             owner = f"the provider {provider.id}"
             yield owner, "experimental_bearer_token", provider.experimental_bearer_token or ""
@@ -341,12 +350,12 @@ class CliOverrides(Struct, frozen=True, kw_only=True):
     approval_policy: AskForApproval | None = None
     sandbox_mode: str | None = None
     writable_folders: tuple[str, ...] = ()
-    """Commands may write there as in the workspace, beside what the settings name."""
+    """Folders to which commands may write as in the workspace, beside those of the settings."""
     enable: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
     above: CliOverrides | None = None
-    """Those of the server that the client shares with others, which count more; the stricter one where both name
-    rights. None if the command line is that of the server itself.
+    """Overrides of the server that the client shares with others. They take precedence, except for rights: if both set
+    rights, the stricter one counts. None if the command line is that of the server itself.
     """
 
     @property
@@ -359,7 +368,7 @@ class RequestOverrides(Struct, frozen=True, kw_only=True):
     """Overrides of one `newConversation` or `resumeConversation` request."""
 
     settings: Mapping[str, Json] = msgspec.field(default_factory=lambda: MappingProxyType({}))
-    """The `config` map; its keys may be dotted."""
+    """The `config` map of the request; its keys may be dotted."""
     model: str | None = None
     model_provider: str | None = None
     profile: str | None = None
@@ -369,11 +378,11 @@ class RequestOverrides(Struct, frozen=True, kw_only=True):
     mode: TurnMode = TurnMode.DEFAULT
     mode_instructions: str | None = None
     sandbox: str | None = None
-    """A sandbox mode by its wire name."""
+    """Sandbox mode, by its wire name."""
     permission_profile: str | None = None
-    """The name that the client used for it."""
+    """Name of the permission profile, as the client sent it."""
     workspace_roots: tuple[str, ...] | None = None
-    """Folders of the client's workspace, the working directory among them."""
+    """Folders of the client's workspace, including the working directory."""
     base_instructions: str | None = None
     developer_instructions: str | None = None
     compact_prompt: str | None = None
@@ -381,13 +390,13 @@ class RequestOverrides(Struct, frozen=True, kw_only=True):
 
 
 class SettingsPlace(Discreet, frozen=True, kw_only=True):
-    """Whose settings these are, and what counts beside the file."""
+    """The owner of settings: the home with the user's file, and what overrides or completes the file."""
 
     HIDDEN = ("environment",)
     home: Path
     cwd: Path
-    """The working directory of the client or the server, for conversations that name none."""
+    """Working directory of the client or the server, for conversations whose request names none."""
     cli: CliOverrides = CliOverrides()
     own_folder: Path | None = None
-    """The folder in which the user has started a server that clients share; None if nobody chose one."""
+    """Folder in which the user started a server that clients share; None if nobody chose one."""
     environment: Mapping[str, str] = NO_ENTRIES

@@ -219,7 +219,7 @@ def _sample(fd: int, size: int) -> bytes:
 def find_cut(
     path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool
 ) -> TurnCut:
-    """Find the cut before a turn; with `behind`, the cut behind it, so that the turn stays. Raises TurnNotFound and
+    """Find the cut before a turn; with `behind`, the cut after it, so that the turn stays. Raises TurnNotFound and
     RolloutUnreadable. Slow for long files: call it in a thread.
     """
     with opened_whole(path) as fd:
