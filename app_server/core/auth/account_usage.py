@@ -1,4 +1,4 @@
-"""The question to the service of ChatGPT accounts how much is used up, with the login of the account."""
+"""Requests the usage of a ChatGPT account from its service, with the login of the account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's accounts at the model's provider and at MCP servers: the face of this room for all APIs.
+"""The user's accounts at the model provider and at MCP servers: the interface of this room for all APIs.
 
 It follows the settings, which may forbid logins. A new login cancels the pending one for the same purpose.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app_server.core.auth.login import DeviceLoginFlow, LoginAttempt, LoginFlow, McpLogins
     from app_server.core.auth.usage_limits import AccountUsage
 
-# Most servers are logged in already.
+# These modules are imported on first use: on most servers the user is logged in already.
 _OPEN_LOGIN: Lazy[Callable[..., Awaitable[LoginFlow]]] = Lazy(
     lambda: import_module("app_server.core.auth.login").open_login
 )
@@ -34,7 +34,7 @@ _ASK_USAGE: Lazy[Callable[[AuthManager, Mapping[str, str]], Awaitable[AccountUsa
 )
 
 ACCOUNT = ""
-"""The purpose of a login at the model's provider; others are named by whom they are for."""
+"""Purpose of a login at the model provider. The purpose of any other login contains the name of its server."""
 
 
 Flow = TypeVar("Flow", bound="LoginAttempt")
@@ -47,7 +47,7 @@ class OpenLogin(Struct, Generic[Flow], frozen=True):
 
 
 class Accounts:
-    """The logins of one home, and the pending ones of one server."""
+    """The logins of one home, and the pending logins of one server."""
 
     def __init__(
         self,
@@ -72,19 +72,19 @@ class Accounts:
         return bool(self._pending)
 
     def needs_login(self) -> bool:
-        """Return whether the configured provider wants a login. Raises ConfigError."""
+        """Return whether the configured provider requires a login. Raises ConfigError."""
         config = self._settings.load()
         self._auth.settings = config.login
         return config.provider.requires_openai_auth
 
     async def status(self, *, include_token: bool = False, refresh: bool = False) -> AuthStatus:
-        """Return how the user is logged in; nobody is where the provider needs no login. Raises ConfigError."""
+        """Return the login status; it has no method if the provider requires no login. Raises ConfigError."""
         return await self._auth.status(
             requires_openai_auth=self.needs_login(), include_token=include_token, refresh=refresh
         )
 
     def method(self) -> AuthMethod | None:
-        """Return how the user is logged in, without any request."""
+        """Return the login method without sending a request; None if the user is not logged in."""
         return self._auth.method()
 
     def identity(self) -> IdClaims | None:
@@ -92,12 +92,12 @@ class Accounts:
         return self._auth.identity()
 
     async def usage(self) -> AccountUsage:
-        """Return how much of the account of a ChatGPT login is used up. Raises AuthError, and ConfigError."""
+        """Return how much of a ChatGPT account's limits is used up. Raises AuthError and ConfigError."""
         self.needs_login()
         return await _ASK_USAGE.get()(self._auth, self._env)
 
     def store_api_key(self, key: str) -> None:
-        """Replace the login by an API key. Raises AuthError, and ConfigError."""
+        """Replace the login by an API key. Raises AuthError and ConfigError."""
         self.needs_login()
         self._auth.login_with_api_key(key)
 
@@ -106,14 +106,18 @@ class Accounts:
         return await self._auth.logout()
 
     async def open_login(self) -> OpenLogin[LoginFlow]:
-        """Start to listen for the browser. The caller then calls `await_in_background`. Raises AuthError."""
+        """Begin a browser login: listen for its callback. The caller then calls `await_in_background`. Raises
+        AuthError.
+        """
         self.needs_login()
         self._end(ACCOUNT)
         originator = self._originator()
         return self._add(await _OPEN_LOGIN.get()(self._auth, random=self._random, originator=originator))
 
     async def open_device_login(self) -> OpenLogin[DeviceLoginFlow]:
-        """Ask for a code. The caller then calls `await_in_background`. Raises AuthError."""
+        """Begin a login with a device code: request the code. The caller then calls `await_in_background`. Raises
+        AuthError.
+        """
         self.needs_login()
         self._end(ACCOUNT)
         return self._add(await _OPEN_DEVICE_LOGIN.get()(self._auth))
@@ -121,7 +125,9 @@ class Accounts:
     async def open_mcp_login(
         self, server: str, url: str, scopes: Sequence[str] | None
     ) -> OpenLogin[LoginFlow]:
-        """Find who gives tokens for an MCP server, and listen for the browser, as `open_login` does."""
+        """Begin a browser login at an MCP server: find its authorization server, and listen for the callback, like
+        `open_login`.
+        """
         purpose = f"mcp server {server}"
         self._end(purpose)
         return self._add(await self._mcp.get().open_login(server, url, scopes), purpose)
@@ -142,8 +148,8 @@ class Accounts:
         on_finished: Callable[[LoginOutcome], None],
         limit_seconds: float | None = None,
     ) -> None:
-        """Wait for the outcome in the background, and pass it to `on_finished`. `limit_seconds`: None takes as long as
-        such a login does.
+        """Wait for the outcome in the background, and pass it to `on_finished`. `limit_seconds` is the timeout; None
+        for the usual timeout of such a login.
         """
         self._background.start_soon(self._await, login, on_finished, limit_seconds, name="login")
 

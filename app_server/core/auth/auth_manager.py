@@ -1,6 +1,6 @@
 """The user's login at the model provider: status, API key login, logout, and valid credentials.
 
-Concurrent requests share one refresh, and a login that another process has refreshed meanwhile is not refreshed again.
+Concurrent requests share one refresh, and a login that another process has just refreshed is not refreshed again.
 `credentials` has the rules and the file, `login` the browser login.
 """
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from app_server.core.auth.issuer import Issuer
 
 REFRESH_SECONDS = 15.0
-"""Timeout of a refresh, which an interrupt may have to wait for; the issuer responds in well under a second."""
+"""Timeout of a refresh, in seconds. An interrupt may have to wait for it. The issuer responds in well under a
+second.
+"""
 
 REVOKE_SECONDS = 5.0
 
@@ -44,12 +46,12 @@ class AuthStatus(Discreet, frozen=True):
     HIDDEN = ("token",)
     method: AuthMethod | None
     token: str | None
-    """Only if requested, and of a stored login: a key of the environment is the environment's."""
+    """Token of a stored login; None unless it was requested. An API key from the environment is never returned."""
     requires_openai_auth: bool
 
 
 class AuthManager:
-    """The credentials of one home. `clock` gives seconds since the epoch."""
+    """Manages the credentials of one home. `clock` returns seconds since 1970."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class AuthManager:
     ) -> None:
         self.home = home
         self.settings = LoginSettings()
-        """Which logins the user allows."""
+        """Restrictions of logins by the user's settings."""
         self._clock, self._issuer = clock, issuer
         self._env_api_keys, self._first_api_keys = env_api_keys, first_api_keys
         self._renewal = anyio.Lock()
@@ -73,7 +75,7 @@ class AuthManager:
         return self._issuer.get()
 
     def under(self, settings: LoginSettings) -> AuthManager:
-        """Return the same logins, as far as these settings allow them."""
+        """Return a manager of the same logins, restricted by these settings."""
         other = copy(self)
         other.settings = settings
         return other
@@ -107,7 +109,7 @@ class AuthManager:
         return AuthStatus(found.method, token, requires_openai_auth=True)
 
     async def credentials(self) -> Credentials | None:
-        """Return valid credentials, refreshed if they expire soon; None without a login."""
+        """Return valid credentials, refreshed if they expire soon; None if there is no login."""
         stored = self._read()
         if credentials.is_ending(stored, self._now()):
             try:
@@ -119,10 +121,10 @@ class AuthManager:
         return credentials_of(stored)
 
     async def refresh(self, refused: Credentials | None = None) -> Credentials | None:
-        """Return new credentials after the provider rejected some; None without a refreshable login.
+        """Return new credentials after the provider rejected some; None if there is no refreshable login.
 
-        With `refused`, stored credentials that differ from it are returned without a refresh: another task or process
-        has refreshed them. Raises AuthError if the refresh fails.
+        If stored credentials differ from `refused`, they are returned without a refresh: another task or process has
+        refreshed them. Raises AuthError if the refresh fails.
         """
         before = refused or credentials_of(self._read())
         async with self._renewal:
@@ -132,12 +134,14 @@ class AuthManager:
         raise AuthError("the login server did not answer in time")
 
     def method(self) -> AuthMethod | None:
-        """Return the stored login method, without any request."""
+        """Return the stored login method without sending a request; None if there is no login."""
         found = self.stored_credentials()
         return found.method if found else None
 
     def stored_credentials(self) -> Credentials | None:
-        """Return stored credentials that can be used as they are, without any request."""
+        """Return stored credentials that are valid without a refresh, without sending a request; None if there are
+        none.
+        """
         stored = self._read()
         return None if credentials.has_ended(stored, self._now()) else credentials_of(stored)
 
@@ -206,7 +210,9 @@ class AuthManager:
         return credentials.permitted(stored, self.settings, self._unclaimed(self._env_api_keys))
 
     def _unclaimed(self, keys: Mapping[str, str]) -> str | None:
-        """Return the first key whose variable is not that of a configured provider or MCP server."""
+        """Return the first key whose variable does not belong to a configured provider or MCP server; None if there is
+        none.
+        """
         claimed = self.settings.claimed_variables
         return next((key for name, key in keys.items() if name not in claimed), None)
 

@@ -1,8 +1,8 @@
-"""A login in the user's browser, without I/O: the address to open, the secrets that bind the callback to this login
+"""The parts of a browser login that need no I/O: the address to open, the secrets that bind the callback to this login
 (PKCE), and the HTTP exchange between the browser and the loopback listener.
 
-Every process of this machine and every web page can reach the port. So only a callback with this login's `state`
-counts, said once and to this machine by its own name; after another one, the login continues to wait.
+Every process of this machine and every web page can reach the port. So a callback counts only if it has this login's
+`state`, has each field once, and names this machine as its host. After any other request, the login continues to wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app_server_protocol.structs import Discreet
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 DEFAULT_ISSUER = "https://auth.openai.com"
 ISSUER_VARIABLE = "APP_SERVER_AUTH_ISSUER"
-"""Overrides the issuer, for a company's own one or for tests."""
+"""Environment variable that overrides the issuer, for a company's own issuer or for tests."""
 DEFAULT_ORIGINATOR = "codex_cli_rs"
 SCOPE = "openid profile email offline_access"
 CALLBACK_PATH = "/auth/callback"
@@ -33,7 +33,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def is_safe_url(url: str) -> bool:
-    """Return whether secrets may be sent there, or a browser: with encryption, or to this machine."""
+    """Return whether an address is safe for secrets and for the browser: it is encrypted, or on this machine."""
     try:
         parts = urlsplit(url)
         host, user = parts.hostname, parts.username
@@ -46,7 +46,7 @@ def is_safe_url(url: str) -> bool:
 
 
 class LoginSecrets(Discreet, frozen=True):
-    """Only this process knows these, until it sends the verifier to the issuer."""
+    """Secrets of one login. Only this process knows them, until it sends the verifier to the issuer."""
 
     HIDDEN = ("verifier", "state")
     verifier: str
@@ -58,17 +58,17 @@ class LoginSecrets(Discreet, frozen=True):
 
 
 def code_challenge(verifier: str) -> str:
-    """Return the challenge of PKCE for a verifier, by its method S256."""
+    """Return the PKCE challenge for a verifier, by the method S256."""
     return _base64url(hashlib.sha256(verifier.encode()).digest())
 
 
 def new_login_secrets(random: Callable[[int], bytes]) -> LoginSecrets:
-    """Make the secrets of one login."""
+    """Return new secrets for one login."""
     return LoginSecrets(verifier=_base64url(random(64)), state=_base64url(random(32)))
 
 
 def redirect_uri(port: int) -> str:
-    """Return where the browser comes back: issuers know `localhost`, though the listener is bound to 127.0.0.1."""
+    """Return the address of the callback. Issuers know `localhost`, though the listener is bound to 127.0.0.1."""
     return f"http://localhost:{port}{CALLBACK_PATH}"
 
 
@@ -94,30 +94,32 @@ def _base64url(data: bytes) -> str:
 
 
 CANCEL_PATH = "/cancel"
-"""Another program that needs the port cancels the login with a request to this path."""
+"""Path of the request with which another program that needs the port cancels the login."""
 
 MAX_HEAD_BYTES = 16 * 1024
 HEAD_END = b"\r\n\r\n"
 _OWN_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.ASCII)
-"""A page can have another name lead to this machine; its requests name that as their host."""
+"""Allowed hosts of a request. A web page can let another name point to this machine; its requests have that name as
+their host.
+"""
 
 
 class Granted(Discreet, frozen=True):
-    """The user agreed; the code can be exchanged once."""
+    """The callback of a user who agreed. The code can be exchanged once."""
 
     HIDDEN = ("code",)
     code: str
     issuer: str | None = None
-    """Who says so (RFC 9207); most issuers do not send it."""
+    """Issuer that sent the callback (RFC 9207); None for most issuers, which do not send it."""
 
 
 class NotGranted(Struct, frozen=True):
-    """A request that brings no code, and what is answered to it."""
+    """A request without a code, and the response to it."""
 
     status: HTTPStatus
     text: str
     ends: str | None = None
-    """Why the login is over; None: it goes on, because this is not its callback."""
+    """Why the login has ended; None if it continues, because the request is not its callback."""
 
 
 CANCELLED = "the login was cancelled"
@@ -186,10 +188,10 @@ def _hosts(header_lines: list[str]) -> list[str]:
 
 
 def _from_browser(header_lines: list[str]) -> bool:
-    """Return whether headers show that a web page sent the request: a page must not be able to cancel a login."""
+    """Return whether the headers show that a web page sent the request: a page must not be able to cancel a login."""
     return any(line.lower().startswith(("sec-fetch-", "origin:", "referer:")) for line in header_lines)
 
 
 def _plain(reason: str) -> str:
-    """Return the error code, if it looks like one; other text is not displayed to the user."""
+    """Return the error code, if it looks like one; other text is not shown to the user."""
     return reason if reason.replace("_", "").isalnum() and len(reason) <= 60 else "unknown reason"

@@ -1,5 +1,5 @@
-"""The login at the model provider: the claims of its tokens, which of it the settings allow, and its file, `auth.json`
-in the home, where it is stored and nowhere else.
+"""The login at the model provider: the claims of its tokens, the restrictions by the settings, and its only file,
+`auth.json` in the home.
 
 The file is reread on each use, so that changes by other servers and programs take effect at once. Writes are atomic,
 and only the owner can read it. The `repr` of these types contains no secrets.
@@ -32,7 +32,7 @@ from app_server.core.errors import AuthError, describe
 from app_server_protocol.structs import Discreet, Json, replace
 
 API_KEY = "OPENAI_API_KEY"
-"""The field of a stored login that is always there."""
+"""The field that a stored login always has."""
 
 
 class Tokens(Discreet, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ AUTH_CLAIM = "https://api.openai.com/auth"
 PROFILE_CLAIM = "https://api.openai.com/profile"
 
 MAX_TOKEN_CHARS = 64 * 1024
-"""Real tokens have two or three thousand characters."""
+"""Maximum number of characters of a token. Real tokens have two or three thousand."""
 
 
 class IdClaims(Struct, frozen=True):
@@ -81,7 +81,7 @@ def read_id_token(token: str) -> IdClaims:
 
 
 def expires_at(token: str) -> float | None:
-    """Return the expiry time of a token in seconds since the epoch; None if it has none."""
+    """Return the expiry time of a token in seconds since 1970; None if it has none."""
     expiry = jwt_claims(token).get("exp")
     if isinstance(expiry, bool) or not isinstance(expiry, int | float):
         return None
@@ -109,21 +109,21 @@ def _text(value: Json) -> str | None:
 
 
 EXPIRY_MARGIN_SECONDS = 300.0
-"""A token that expires sooner is refreshed before use: a turn's requests may take minutes."""
+"""Time before its expiry at which a token is refreshed, in seconds: the requests of a turn may take minutes."""
 
 REFRESH_INTERVAL = timedelta(days=8)
-"""Tokens without an expiry time are refreshed at this interval."""
+"""Interval at which tokens without an expiry time are refreshed."""
 
 
 class AuthMethod(StrEnum):
-    """The values are those of the wire."""
+    """Login methods. The values are those of the wire."""
 
     API_KEY = "apikey"
     CHATGPT = "chatgpt"
 
 
 class LoginOutcome(Struct, frozen=True):
-    """Outcome of an attempt to log in."""
+    """Outcome of a login attempt."""
 
     success: bool
     error: str | None = None
@@ -135,7 +135,7 @@ class Credentials(Discreet, frozen=True):
     HIDDEN = ("bearer",)
     bearer: str
     account_id: str | None
-    """For ChatGPT logins; sent in a header."""
+    """Account of a ChatGPT login, which is sent in a header; None for other logins."""
     method: AuthMethod
 
 
@@ -152,7 +152,7 @@ def require_login_allowed(settings: LoginSettings, method: AuthMethod) -> None:
 
 
 def permitted(stored: StoredAuth, settings: LoginSettings, env_api_key: str | None) -> StoredAuth:
-    """Return a stored login as far as the settings allow it, else an API key from the environment."""
+    """Return the part of a stored login that the settings allow; else an API key from the environment."""
     keys = login_allowed(settings, AuthMethod.API_KEY)
     if not keys:
         stored = replace(stored, api_key=None)
@@ -181,7 +181,7 @@ def credentials_of(stored: StoredAuth) -> Credentials | None:
 
 
 def is_ending(stored: StoredAuth, now: datetime) -> bool:
-    """Return whether its tokens are to be refreshed before they are used."""
+    """Return whether the tokens have to be refreshed before use."""
     if stored.tokens is None or stored.api_key is not None:
         return False
     end = expires_at(stored.tokens.access_token)
@@ -191,7 +191,7 @@ def is_ending(stored: StoredAuth, now: datetime) -> bool:
 
 
 def has_ended(stored: StoredAuth, now: datetime) -> bool:
-    """Return whether all that it has is tokens that are of no use any more."""
+    """Return whether the only credentials are tokens that have expired."""
     if stored.tokens is None or stored.api_key is not None:
         return False
     end = expires_at(stored.tokens.access_token)
@@ -208,7 +208,7 @@ Stored = TypeVar("Stored")
 
 
 def read_auth(home: Path) -> StoredAuth | None:
-    """Return the stored credentials, or None. Logs that a file is damaged, never its content."""
+    """Return the stored credentials; None if there are none. A damaged file is logged, but never its content."""
     try:
         return read_credentials_file(home / AUTH_FILE, _decode)
     except AuthError as problem:
@@ -222,8 +222,8 @@ def write_auth(home: Path, auth: StoredAuth) -> None:
 
 
 def read_credentials_file(path: Path, decode: Callable[[Json], Stored]) -> Stored | None:
-    """Return what a file of credentials holds; None without one. Raises AuthError for what is no such file, also where
-    `decode` raises ValueError; its text says nothing of the content.
+    """Return the decoded content of a file of credentials; None if there is no file. Raises AuthError if the content
+    has another form, also if `decode` raises ValueError; its message contains nothing of the content.
     """
     try:
         data = read_regular_file(path, MAX_BYTES)
@@ -236,7 +236,7 @@ def read_credentials_file(path: Path, decode: Callable[[Json], Stored]) -> Store
 
 
 def write_credentials_file(path: Path, content: Mapping[str, Json]) -> None:
-    """Replace a file of credentials. If it raises AuthError, the previous one is unchanged."""
+    """Replace a file of credentials. If it raises AuthError, the previous file is unchanged."""
     home = path.parent
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -260,7 +260,7 @@ def delete_auth(home: Path) -> bool:
 
 
 def _decode(raw: Json) -> StoredAuth:
-    """Read the content of the file. Raises ValueError."""
+    """Return the decoded content of the file. Raises ValueError."""
     known = filled(raw)
     if "tokens" in known:
         known["tokens"] = filled(known["tokens"])
@@ -270,7 +270,7 @@ def _decode(raw: Json) -> StoredAuth:
 
 
 def filled(table: Json) -> dict[str, Json]:
-    """Return the fields of stored credentials that say something: neither null nor an empty text. Raises ValueError."""
+    """Return the fields of stored credentials that have a value: neither null nor an empty text. Raises ValueError."""
     if not isinstance(table, dict):
         raise ValueError("not an object")
     return {key: value for key, value in table.items() if value not in (None, "")}

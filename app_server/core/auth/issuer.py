@@ -1,4 +1,4 @@
-"""Requests to the OAuth issuer: exchange a code, exchange an id token for an API key, refresh, revoke.
+"""Sends requests to the OAuth issuer: exchange a code, exchange an id token for an API key, refresh, revoke.
 
 Errors contain the status and the issuer's error code, never a token or the body, which may contain one.
 """
@@ -18,7 +18,7 @@ WHOM = "the login server"
 GONE = frozenset(
     {"refresh_token_expired", "refresh_token_reused", "refresh_token_invalidated", "invalid_grant"}
 )
-"""Error codes after which no later attempt can succeed."""
+"""Error codes after which no retry can succeed."""
 
 
 DEVICE_API = "/api/accounts/deviceauth"
@@ -32,17 +32,19 @@ class LoginExpiredError(AuthError):
 
 
 class DeviceCode(Discreet, frozen=True):
-    """Code that the user types, and the id by which the issuer knows this login."""
+    """A code that the user types, and the id by which the issuer knows this login."""
 
     HIDDEN = ("id", "user_code")
     id: str
     user_code: str
     interval_seconds: float
-    """Between two questions whether the user has agreed."""
+    """Interval between two requests that check whether the user has agreed, in seconds."""
 
 
 class DeviceGrant(Discreet, frozen=True):
-    """The user agreed; the code can be exchanged once. The issuer made the secrets of PKCE itself."""
+    """A code that the issuer sends after the user agreed, and that can be exchanged once. The issuer made the PKCE
+    secrets itself.
+    """
 
     HIDDEN = ("code", "verifier", "challenge")
     code: str
@@ -59,14 +61,14 @@ class Issuer:
 
     @property
     def base_url(self) -> str:
-        """Return the issuer's address. Raises AuthError if it is not allowed for logins."""
+        """The issuer's address. Raises AuthError if it is not allowed for logins."""
         if not is_safe_url(self._base_url) or "?" in self._base_url:
             raise AuthError(f"{ISSUER_VARIABLE} must be an https address, or an http one of this machine")
         return self._base_url
 
     @property
     def device_page(self) -> str:
-        """Return the page on which the user types the code of a device."""
+        """Address of the page on which the user types a device code."""
         return f"{self.base_url}/codex/device"
 
     @property
@@ -74,7 +76,7 @@ class Issuer:
         return f"{self.base_url}/deviceauth/callback"
 
     async def request_device_code(self) -> DeviceCode:
-        """Ask for a code that the user types elsewhere. Raises AuthError."""
+        """Request a code that the user types on another device. Raises AuthError."""
         answer = await self._post_json(f"{DEVICE_API}/usercode", {"client_id": CLIENT_ID})
         if answer.status == 404:
             raise AuthError("the login server has no logins with a device code; use the browser login")
@@ -86,7 +88,7 @@ class Issuer:
         return DeviceCode(id, shown, _interval(answer.fields.get("interval")))
 
     async def poll_device_code(self, code: DeviceCode) -> DeviceGrant | None:
-        """Return None while the user has not agreed. Raises AuthError if there is no sense in asking again."""
+        """Return the grant of the user; None until the user has agreed. Raises AuthError if a retry cannot succeed."""
         about = {"device_auth_id": code.id, "user_code": code.user_code}
         answer = await self._post_json(f"{DEVICE_API}/token", about)
         if answer.status in (403, 404):
@@ -132,8 +134,8 @@ class Issuer:
             return None
 
     async def refresh(self, tokens: Tokens) -> Tokens:
-        """Return new tokens; values that the response omits stay. Raises LoginExpiredError, or AuthError if a retry may
-        succeed.
+        """Return refreshed tokens. Values that the response omits stay. Raises LoginExpiredError, or AuthError if a
+        retry may succeed.
         """
         about = {
             "client_id": CLIENT_ID,
@@ -180,7 +182,7 @@ def _over(answer: OAuthAnswer, what: str) -> LoginExpiredError:
 
 
 def _interval(value: Json) -> float:
-    """Return seconds, which this issuer writes as a text."""
+    """Return an interval in seconds. The issuer writes it as a text."""
     try:
         seconds = float(value) if isinstance(value, str | int | float) else INTERVAL_SECONDS
     except ValueError:

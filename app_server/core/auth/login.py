@@ -1,10 +1,10 @@
-"""A ChatGPT login: through the user's browser on this machine, or with a code that is typed into a page on another. And
-a login at an MCP server through the browser, as MCP's specification of authorization has it.
+"""ChatGPT logins, in the browser of this machine or with a code that the user types into a page on another device; and
+logins at MCP servers in the browser, by MCP's specification of authorization.
 
-In the browser: listen on a loopback port, return the URL, wait for its callback, exchange the code, store the tokens.
-At an MCP server, who gives tokens is found out before, and this program is registered there. The owner opens a flow,
-sends the URL or the code to the client, and runs the flow in a separate task: `run_login` always returns an outcome.
-One flow is one attempt.
+Steps of a browser login: listen on a loopback port, return the URL, wait for the callback, exchange the code, store the
+tokens. For an MCP server, the authorization server is found first, and this program is registered there. The owner
+opens a flow, sends the URL or the code to the client, and runs the flow in a separate task: `run_login` always returns
+an outcome. One flow is one attempt.
 """
 
 from __future__ import annotations
@@ -32,10 +32,14 @@ from app_server.core.errors import AuthError, IssuerUnreachable
 from app_server.core.threads import run_in_thread
 
 PORTS = (1455, 1457, 0)
-"""The issuer knows the first two; any free port is for issuers that accept it."""
+"""Ports for the callback, in the order of attempts. The issuer knows the first two; 0 stands for any free port, for
+issuers that accept it.
+"""
 
 CONNECTION_SECONDS = 10.0
-"""Timeout for a request; connections that a browser only keeps ready must not accumulate."""
+"""Timeout of a connection to the port, in seconds. Browsers keep unused connections open, and these must not
+accumulate.
+"""
 
 NOT_FINISHED = "the login was not finished in time"
 
@@ -46,7 +50,7 @@ class LoginAttempt:
     """One attempt to log in. Its owner runs it once, or closes it."""
 
     LIMIT_SECONDS: ClassVar[float]
-    """Timeout of a login that the user does not finish."""
+    """Timeout of a login that the user does not finish, in seconds."""
 
     def __init__(self) -> None:
         self._scope = anyio.CancelScope()
@@ -69,13 +73,13 @@ class LoginAttempt:
         self._scope.cancel()
 
     async def close(self) -> None:
-        """Release what an attempt holds that is never run; `run_login` releases it itself."""
+        """Release the resources of an attempt that is never run; `run_login` releases them itself."""
 
     async def _run(self) -> None:
         raise NotImplementedError
 
     def _decide(self, outcome: LoginOutcome) -> None:
-        """Record the first outcome."""
+        """Record the outcome, unless there is one already."""
         if self._outcome is None:
             self._outcome = outcome
 
@@ -93,7 +97,9 @@ class LoginFlow(LoginAttempt):
         auth_url: str,
         redeem: Callable[[browser.Granted], Awaitable[None]],
     ) -> None:
-        """Take what makes a stored login of what the browser brings: `redeem`, which raises AuthError."""
+        """Begin a login. `redeem` exchanges the code from the browser for a login and stores it; it raises
+        AuthError.
+        """
         super().__init__()
         self.auth_url = auth_url
         self.port = port
@@ -102,7 +108,7 @@ class LoginFlow(LoginAttempt):
         self._claimed = False
 
     async def open_browser(self) -> bool:
-        """Open the address in the user's browser; return False where there is none."""
+        """Open the address in the user's browser; return False if there is no browser."""
         return await run_in_thread(webbrowser.open, self.auth_url, abandon_on_cancel=True)
 
     async def close(self) -> None:
@@ -110,7 +116,7 @@ class LoginFlow(LoginAttempt):
             await self._listener.aclose()
 
     async def _run(self) -> None:
-        """Serve the callback."""
+        """Serve the callback until the login is decided."""
         async with anyio.create_task_group() as connections:
             connections.start_soon(self._listener.serve, self._serve)
             await self._ended.wait()
@@ -159,7 +165,7 @@ async def open_login(
     originator: str = browser.DEFAULT_ORIGINATOR,
     ports: tuple[int, ...] = PORTS,
 ) -> LoginFlow:
-    """Open a port and make the URL for the browser. Raises AuthError if the settings forbid such logins."""
+    """Open a port and make the URL for the browser. Raises AuthError, also if the settings forbid such logins."""
     require_login_allowed(auth.settings, AuthMethod.CHATGPT)
     issuer = auth.issuer.base_url
     listener, port = await listen_for_browser(ports)
@@ -183,7 +189,7 @@ async def open_login(
 
 
 async def listen_for_browser(ports: tuple[int, ...]) -> tuple[Listener[SocketStream], int]:
-    """Listen on loopback, at the first of these ports that is free. Raises AuthError."""
+    """Listen on loopback, on the first free one of these ports. Raises AuthError."""
     for port in ports:
         try:
             listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
@@ -196,7 +202,7 @@ async def listen_for_browser(ports: tuple[int, ...]) -> tuple[Listener[SocketStr
 
 
 async def _read_head(stream: SocketStream) -> bytes:
-    """Truncate a head that is too long, which makes it an invalid callback."""
+    """Return the head of a request. A head that is too long is truncated, which makes it an invalid callback."""
     head = b""
     while browser.HEAD_END not in head and len(head) < browser.MAX_HEAD_BYTES:
         head += await stream.receive()
@@ -204,10 +210,10 @@ async def _read_head(stream: SocketStream) -> bytes:
 
 
 class DeviceLoginFlow(LoginAttempt):
-    """A login with a code that the user types elsewhere. `open_device_login` creates it."""
+    """A login with a code that the user types on another device. `open_device_login` creates it."""
 
     LIMIT_SECONDS = 900.0
-    """So long the code is valid at the issuer."""
+    """Validity of the code at the issuer, in seconds."""
 
     def __init__(self, auth: AuthManager, code: DeviceCode) -> None:
         super().__init__()
@@ -216,7 +222,7 @@ class DeviceLoginFlow(LoginAttempt):
         self._auth, self._code = auth, code
 
     async def _run(self) -> None:
-        """Ask the issuer until the user has agreed."""
+        """Poll the issuer until the user has agreed."""
         try:
             await self._finish(await self._granted())
         except AuthError as error:
@@ -243,19 +249,19 @@ class DeviceLoginFlow(LoginAttempt):
 
 
 async def open_device_login(auth: AuthManager) -> DeviceLoginFlow:
-    """Ask the issuer for a code. Raises AuthError, also if the settings forbid such logins."""
+    """Request a code from the issuer. Raises AuthError, also if the settings forbid such logins."""
     require_login_allowed(auth.settings, AuthMethod.CHATGPT)
     return DeviceLoginFlow(auth, await auth.issuer.request_device_code())
 
 
 OPEN_SECONDS = 60.0
-"""For all requests before the user is asked."""
+"""Timeout of all requests before the user opens the browser, in seconds."""
 MCP_PORTS = (0,)
-"""The port is registered with the client, so any will do."""
+"""Ports for the callback: any free one, since the port is registered with the client."""
 
 
 class McpLogins(Struct, frozen=True):
-    """Logs in at MCP servers, for one home. `clock` gives seconds since 1970."""
+    """Logs in at MCP servers, for one home. `clock` returns seconds since 1970."""
 
     home: Path
     http: OAuthHttp
@@ -263,8 +269,8 @@ class McpLogins(Struct, frozen=True):
     random: Callable[[int], bytes]
 
     async def open_login(self, server: str, url: str, scopes: Sequence[str] | None) -> LoginFlow:
-        """Return a flow whose `auth_url` the user has to open. `scopes`: None asks for those that the server names.
-        Raises AuthError.
+        """Return a flow whose `auth_url` the user has to open. `scopes` are the requested scopes; None for those that
+        the server names. Raises AuthError.
         """
         if not browser.is_safe_url(url):
             raise AuthError("a login needs a server with encryption, or one of this machine")

@@ -1,8 +1,9 @@
-"""Tokens of MCP servers, in `.credentials.json` of the home: the file and the form of codex. One is refreshed where it
-is about to expire or was refused.
+"""Stores the tokens of MCP servers in `.credentials.json` of the home, which is the file and the form of codex.
+Refreshes a token that is about to expire or was refused.
 
-The file is read again for each use, so that other servers' logins count at once. Writes are atomic and keep what they
-do not understand. Only the owner can read the file; the `repr` of these types contains no secrets.
+The file is read again for each use, so that logins by other servers take effect at once. Writes are atomic and keep
+entries that this server does not understand. Only the owner can read the file. The `repr` of these types contains no
+secrets.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ logger = logging.getLogger(__name__)
 
 
 NAMES = {"server": "server_name", "url": "server_url", "expires_at_ms": "expires_at"}
-"""Fields that codex calls otherwise."""
+"""Names in codex of the fields that are called otherwise there."""
 
 OURS = ("token_endpoint", "resource", "client_secret")
-"""Fields that codex does not have; they are left out where nothing is known."""
+"""Fields that codex does not have. They are left out if they are not known."""
 
 
 class McpTokens(Discreet, frozen=True, kw_only=True, rename=NAMES):
@@ -49,16 +50,16 @@ class McpTokens(Discreet, frozen=True, kw_only=True, rename=NAMES):
     access_token: str
     refresh_token: str | None = None
     expires_at_ms: int | None = None
-    """Since 1970; None: not known."""
+    """Expiry time in milliseconds since 1970; None if it is not known."""
     scopes: tuple[str, ...] = ()
     token_endpoint: str | None = None
-    """Where it is refreshed; None: of a login that codex stored, where that has to be found first."""
+    """Address for refreshing the token; None for a login that codex stored: the address has to be found first."""
     resource: str | None = None
     client_secret: str | None = None
 
 
 def read_mcp_tokens(home: Path, server: str, url: str) -> McpTokens | None:
-    """Return the tokens stored for exactly this server name and address."""
+    """Return the tokens stored for exactly this server name and address; None if there are none."""
     try:
         entries = _read(home)
     except AuthError as problem:
@@ -72,7 +73,7 @@ def read_mcp_tokens(home: Path, server: str, url: str) -> McpTokens | None:
 
 
 def write_mcp_tokens(home: Path, tokens: McpTokens) -> None:
-    """Store the tokens of one server. Raises AuthError; then what was stored before is unchanged."""
+    """Store the tokens of one server. If it raises AuthError, the stored tokens are unchanged."""
     written = msgspec.to_builtins(tokens)
     entries = {
         key: entry for key, entry in _read(home).items() if not _is_of(entry, tokens.server, tokens.url)
@@ -88,12 +89,12 @@ def _is_of(entry: Json, server: str, url: str) -> bool:
 
 
 def _read(home: Path) -> dict[str, Json]:
-    """Return the entries of the file, also those that are not understood. Raises AuthError."""
+    """Return the entries of the file, including those that are not understood. Raises AuthError."""
     return read_credentials_file(home / CREDENTIALS_FILE, partial(msgspec.convert, type=dict[str, Any])) or {}
 
 
 def _key(tokens: McpTokens) -> str:
-    """Return the key of an entry, as codex makes it."""
+    """Return the key of an entry, in the form of codex."""
     about = json.dumps({"headers": {}, "type": "http", "url": tokens.url}, separators=(",", ":"))
     return f"{tokens.server}|{hashlib.sha256(about.encode()).hexdigest()[:16]}"
 
@@ -104,7 +105,7 @@ REFRESH_SECONDS = 30.0
 
 
 class McpTokenSource(Struct, frozen=True):
-    """For one home. `clock` gives seconds since 1970."""
+    """Provides valid tokens of MCP servers for one home. `clock` returns seconds since 1970."""
 
     home: Path
     http: OAuthHttp
@@ -115,7 +116,9 @@ class McpTokenSource(Struct, frozen=True):
         return read_mcp_tokens(self.home, server, url) is not None
 
     async def token(self, server: str, url: str) -> str | None:
-        """Return a valid token; None without a login. Raises AuthError where it has expired and stays so."""
+        """Return a valid token; None if there is no login. Raises AuthError if the token has expired and cannot be
+        refreshed.
+        """
         stored = self._stored(server, url)
         if stored is None:
             return None
@@ -125,18 +128,20 @@ class McpTokenSource(Struct, frozen=True):
             return await self.renewed(server, url, stored.access_token)
         except AuthError:
             if stored.expires_at_ms > self.clock() * 1000:
-                return stored.access_token  # it is good for a moment
+                return stored.access_token  # the old token is still valid for a moment
             raise
 
     async def renewed(self, server: str, url: str, refused: str) -> str | None:
-        """Return another token than `refused`; None where there is none to be had. Raises AuthError."""
+        """Return another token than `refused`; None if no other one is available. Raises AuthError."""
         async with self.renewing:
             stored = self._stored(server, url)
             if stored is None or stored.access_token != refused:
-                return None if stored is None else stored.access_token  # somebody else has refreshed it
+                return (
+                    None if stored is None else stored.access_token
+                )  # another task or process has refreshed it
             if stored.refresh_token is None:
                 return None
-            # Shielded: a refresh token may be good for one use, so what comes for it must be stored.
+            # Shielded: a refresh token may be valid only once, so the new tokens must be stored.
             with anyio.move_on_after(REFRESH_SECONDS, shield=True):
                 return await self._refresh(stored, stored.refresh_token)
         raise AuthError("the authorization server did not answer in time")
@@ -156,7 +161,7 @@ class McpTokenSource(Struct, frozen=True):
         client = oauth_client.OAuthClient(stored.client_id, stored.client_secret)
         answer = await oauth_client.exchange(self.http, endpoint, client, form)
         after = tokens_of(answer, stored, self.clock())
-        if self._stored(stored.server, stored.url) == stored:  # a new login meanwhile counts more
+        if self._stored(stored.server, stored.url) == stored:  # a new login in the meantime takes precedence
             write_mcp_tokens(self.home, after)
         return after.access_token
 
@@ -166,7 +171,7 @@ class McpTokenSource(Struct, frozen=True):
 
 
 def tokens_of(answer: OAuthAnswer, before: McpTokens, now: float) -> McpTokens:
-    """Return the login with what the answer says. `now`: seconds since 1970."""
+    """Return the login with the values of an answer. `now`: seconds since 1970."""
     scope, refresh = answer.text("scope"), answer.text("refresh_token")
     return replace(
         before,

@@ -1,9 +1,9 @@
-"""A client of OAuth 2.1 for MCP servers: finds who gives tokens for a server, registers itself, makes the address for
-the browser, exchanges and refreshes tokens.
+"""A client of OAuth 2.1 for MCP servers: finds the authorization server of an MCP server, registers this program there,
+and exchanges and refreshes tokens.
 
-The metadata of the server (RFC 9728), then of its authorization server (RFC 8414, OpenID Connect), come from the
-network: addresses are checked before anything is sent there, and what says that it speaks for another server is
-refused. Every token is asked for one resource (RFC 8707), which is the MCP server.
+The metadata of the MCP server (RFC 9728) and of its authorization server (RFC 8414, OpenID Connect) come from the
+network. So addresses are checked before anything is sent there, and metadata that claim to be those of another server
+are refused. Every token is requested for one resource (RFC 8707), which is the MCP server.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SCOPE = re.compile(r'(?<![a-z_])scope\s*=\s*"([^"\\]{1,2048})"', re.IGNORECASE)
 
 
 class ProtectedResource(Struct, frozen=True):
-    """An MCP server, as it describes itself."""
+    """The metadata of an MCP server about itself."""
 
     resource: str
     issuer: str
-    """Its first authorization server."""
+    """The first authorization server that the metadata name."""
     scopes: tuple[str, ...]
 
 
@@ -42,12 +42,12 @@ class AuthorizationServer(Struct, frozen=True):
     token_endpoint: str
     registration_endpoint: str | None
     names_issuer: bool
-    """Whether its answers through the browser name it (RFC 9207)."""
+    """Whether its callbacks in the browser name the issuer (RFC 9207)."""
 
 
 async def find_resource(http: OAuthHttp, url: str) -> ProtectedResource:
-    """Ask the MCP server at `url` what it is. One that describes nothing is taken for its own authorization server,
-    as the first version of MCP had it. Raises AuthError.
+    """Return the metadata of the MCP server at `url`. A server without metadata counts as its own authorization server,
+    as in the first version of MCP. Raises AuthError.
     """
     asked = await http.get(url, reads=False)
     challenge = asked.challenge if asked.status == 401 else ""
@@ -64,7 +64,9 @@ async def find_resource(http: OAuthHttp, url: str) -> ProtectedResource:
 
 
 async def find_authorization_server(http: OAuthHttp, issuer: str, url: str) -> AuthorizationServer:
-    """Ask who gives tokens for the MCP server at `url`. Raises AuthError, also where there is no PKCE with S256."""
+    """Return the metadata of the authorization server for the MCP server at `url`. Raises AuthError, also if it lacks
+    PKCE with S256.
+    """
     for place in _server_places(issuer):
         answer = await http.get(place)
         if answer.is_success and answer.text("token_endpoint") is not None:
@@ -73,13 +75,15 @@ async def find_authorization_server(http: OAuthHttp, issuer: str, url: str) -> A
 
 
 def require_reachable(place: str, url: str) -> None:
-    """Raise AuthError for an address without encryption, but for one of this machine, for servers of it."""
+    """Raise AuthError for an address without encryption, unless both the address and the MCP server are on this
+    machine.
+    """
     if not is_safe_url(place) or (place.startswith("http://") and not url.startswith("http://")):
         raise AuthError("the MCP server leads to an address that is not safe")
 
 
 def covers(resource: str, url: str) -> bool:
-    """Return whether `resource`, as metadata name it, is the server at `url` or what that is a part of."""
+    """Return whether `resource`, from the metadata, is the server at `url` or contains it."""
     if not is_safe_url(resource):
         return False
     theirs, ours = urlsplit(resource), urlsplit(url)
@@ -140,7 +144,7 @@ class McpLoginOver(AuthError):
 
 
 class OAuthClient(Discreet, frozen=True):
-    """Registration of this program at the authorization server."""
+    """The registration of this program at an authorization server."""
 
     HIDDEN = ("secret",)
     id: str
@@ -172,7 +176,7 @@ async def exchange(
     client: OAuthClient,
     form: Mapping[str, str],
 ) -> OAuthAnswer:
-    """Exchange a code or a token. Raises AuthError, and McpLoginOver where asking again makes no sense."""
+    """Exchange a code or a refresh token. Raises AuthError, and McpLoginOver if a retry cannot succeed."""
     secret = {} if client.secret is None else {"client_secret": client.secret}
     answer = await http.post_form(token_endpoint, {**form, "client_id": client.id, **secret})
     if not answer.is_success:

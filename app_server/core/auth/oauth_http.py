@@ -1,6 +1,7 @@
-"""Requests to OAuth servers: JSON answers of bounded size, without redirects, each over a connection of its own.
+"""Sends requests to OAuth servers. Answers are JSON of bounded size. Redirects are not followed, and each request has a
+connection of its own.
 
-Errors say where and with which status, never what was sent or answered: either may hold a token.
+Errors contain the server and the status, never the content of a request or an answer: either may contain a token.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from app_server.core.http.lazy_http import LazyHttp
 from app_server_protocol.structs import Discreet, Json
 
 REQUEST_SECONDS = 30.0
-"""Timeout of a request; issuers respond in well under a second."""
+"""Timeout of a request, in seconds. Issuers respond in well under a second."""
 
 CLOSE_SECONDS = 1.0
 
 MAX_BODY_BYTES = 1024 * 1024
-"""Maximum size of a response. Three tokens have a few kilobytes."""
+"""Maximum size of a response, in bytes. Three tokens have a few kilobytes."""
 
 
 class OAuthAnswer(Discreet, frozen=True):
@@ -33,9 +34,9 @@ class OAuthAnswer(Discreet, frozen=True):
     HIDDEN = ("fields",)
     status: int
     fields: Mapping[str, Json]
-    """Empty where the body is no JSON object."""
+    """Members of the JSON object in the body; empty if the body is not a JSON object."""
     challenge: str = ""
-    """The header `WWW-Authenticate`."""
+    """Value of the header `WWW-Authenticate`."""
 
     @property
     def is_success(self) -> bool:
@@ -43,18 +44,20 @@ class OAuthAnswer(Discreet, frozen=True):
         return 200 <= self.status < 300
 
     def text(self, key: str) -> str | None:
-        """Return a field that holds a text with something in it."""
+        """Return the value of a field, if it is a text that is not empty; else None."""
         value = self.fields.get(key)
         return value if isinstance(value, str) and value else None
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return the texts of a field that holds a list."""
+        """Return the texts in a field that is a list; none for any other value."""
         value = self.fields.get(key)
         return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
     @property
     def error_code(self) -> str:
-        """Return the error's code, which some servers wrap (`error: {code}`). Empty if it does not look like a code."""
+        """The error code of the answer, which some servers wrap (`error: {code}`); empty if it does not look like a
+        code.
+        """
         error = self.fields.get("error")
         code = error.get("code") if isinstance(error, dict) else error
         plain = isinstance(code, str) and len(code) <= 60 and code.replace("_", "").replace("-", "").isalnum()
@@ -67,7 +70,7 @@ class OAuthAnswer(Discreet, frozen=True):
 
 
 class OAuthHttp:
-    """The way to OAuth servers. `env` is the user's environment, which names proxies and certificates."""
+    """HTTP client for OAuth servers. `env` is the user's environment, which names proxies and certificates."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
@@ -75,13 +78,15 @@ class OAuthHttp:
     async def get(
         self, url: str, *, headers: Mapping[str, str] | None = None, whom: str = "", reads: bool = True
     ) -> OAuthAnswer:
-        """Ask for a document. Raises AuthError where no answer comes. Without `reads` its body, which may be endless,
-        is left alone.
+        """Request a document. Raises AuthError if there is no answer. Without `reads`, the body is not read: it may be
+        endless.
         """
         return await self._ask("GET", url, whom=whom, headers=headers, reads=reads)
 
     async def post_form(self, url: str, form: Mapping[str, str], whom: str = "") -> OAuthAnswer:
-        """Send fields as a form. `whom` names the server in errors; without it its address does."""
+        """Send fields as a form. `whom` is the name of the server in errors; if it is empty, they contain its
+        address.
+        """
         content = "application/x-www-form-urlencoded"
         return await self._ask("POST", url, urlencode(form).encode(), content, whom)
 
@@ -100,7 +105,7 @@ class OAuthHttp:
         headers: Mapping[str, str] | None = None,
         reads: bool = True,
     ) -> OAuthAnswer:
-        # Without a path or a query, which may hold secrets.
+        # Messages contain no path or query of the address, because these may contain secrets.
         whom = whom or (origin(url) or "an address")[:200]
         if not is_safe_url(url):
             raise AuthError(f"{whom} is neither an https address nor one of this machine")

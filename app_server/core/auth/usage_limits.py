@@ -1,6 +1,6 @@
-"""How much of a ChatGPT account is used up: its limits with their windows, and how the account's service writes them.
+"""Usage of a ChatGPT account: its limits with their windows, and the parser for the answers of the account's service.
 
-The service has a limit for the usual models and one for each group of models that is counted apart. Pure.
+The service has one limit for the usual models, and one for each group of models with a separate count. Pure.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from msgspec import Struct
 from app_server_protocol.structs import Json
 
 USUAL: Final = "codex"
-"""The id of the limit of the usual models."""
+"""Id of the limit for the usual models."""
 
 MOST_LIMITS: Final = 64
-"""Limits of other models that are shown."""
+"""Maximum number of limits for other models that are shown."""
 
 
 class UsageWindow(Struct, frozen=True):
-    """Share of a span of time that is used up."""
+    """The used share of a time window."""
 
     used_percent: int
     minutes: int | None
     resets_at: int | None
-    """In seconds since 1970."""
+    """End of the window in seconds since 1970; None if it is not known."""
 
 
 class Credits(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Limit(Struct, frozen=True):
 
 
 class AccountUsage(Struct, frozen=True):
-    """The limits of an account, that of the usual models first."""
+    """The limits of an account, with that for the usual models first."""
 
     plan: str | None
     limits: tuple[Limit, ...]
@@ -52,7 +52,7 @@ class AccountUsage(Struct, frozen=True):
 
 
 def read_usage(body: Mapping[str, Json]) -> AccountUsage | None:
-    """Return what the service said; None if there is no limit in it."""
+    """Return the usage in the service's answer; None if the answer has no limit."""
     if not isinstance(body.get("rate_limit"), dict):
         return None
     plan = body.get("plan_type")

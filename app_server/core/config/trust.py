@@ -33,7 +33,7 @@ def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
 
 def marks_repository(marker: Path | str) -> bool:
     """Return whether a `.git` belongs to a repository: it is a file that points to one, or a folder with a HEAD.
-    Sandboxes leave empty `.git` folders after, which keep commands from creating a repository there.
+    Empty `.git` folders come from sandboxes, which keep commands from creating a repository there.
     """
     return os.path.isfile(marker) or os.path.lexists(os.path.join(marker, "HEAD"))
 
