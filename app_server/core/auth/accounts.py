@@ -68,7 +68,7 @@ class Accounts:
 
     @property
     def logging_in(self) -> bool:
-        """Whether a login has begun and not ended."""
+        """Whether a login is pending."""
         return bool(self._pending)
 
     def needs_login(self) -> bool:

@@ -71,7 +71,7 @@ class AuthManager:
 
     @property
     def issuer(self) -> Issuer:
-        """Return who gives logins; most servers never ask it."""
+        """The OAuth issuer, which most servers never use."""
         return self._issuer.get()
 
     def under(self, settings: LoginSettings) -> AuthManager:
@@ -83,8 +83,8 @@ class AuthManager:
     def with_keys(
         self, env_api_keys: Mapping[str, str], first_api_keys: Mapping[str, str] = NO_ENTRIES
     ) -> AuthManager:
-        """Return the same logins with the keys of another environment, by their variables: those that stand in for a
-        login, and those that count ahead of every login.
+        """Return a manager of the same logins with API keys from another environment, by their variables.
+        `env_api_keys` are used if there is no login; `first_api_keys` take precedence over every login.
         """
         other = copy(self)
         other._env_api_keys, other._first_api_keys = env_api_keys, first_api_keys

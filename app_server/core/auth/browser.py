@@ -75,7 +75,7 @@ def redirect_uri(port: int) -> str:
 def authorize_url(
     endpoint: str, client_id: str, redirect: str, secrets: LoginSecrets, more: Mapping[str, str]
 ) -> str:
-    """Return the address that the user opens in the browser, which asks for a code with PKCE."""
+    """Return the address for the user's browser, which requests a code with PKCE."""
     query = {
         "response_type": "code",
         "client_id": client_id,

@@ -65,7 +65,7 @@ class OAuthAnswer(Discreet, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """Return the status and the error's code, for messages."""
+        """The status and the error code, for messages."""
         return f"status {self.status}" + (f", {self.error_code}" if self.error_code else "")
 
 

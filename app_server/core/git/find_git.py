@@ -1,9 +1,9 @@
-"""Finds the git program of a user: in the usual folders, or else on the PATH.
+"""Finds the user's git program: in the usual folders, or else on the PATH.
 
-The server runs it with the user's rights and without a sandbox. So a folder of the PATH counts only where neither
-others nor commands of a model may have put the program: it and all folders above belong to the user or to root, not
-everybody may write there, and none of them is a repository, the folder of this server or one for temporary files. A
-program that is exchanged while the server runs is not run any more.
+The server runs it with the user's rights and without a sandbox. So a folder of the PATH counts only if neither other
+users nor commands of a model could have placed the program there. It and all folders above must belong to the user or
+to root and must not be writable by every user. None of them may be a repository, the folder of this server or one for
+temporary files. A program that is replaced while the server runs is not run any more.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from app_server.core.real_path import real_path, within
 
 TEMPORARY = ("/tmp", "/var/tmp")
 MOST_FOLDERS = 256
-"""Of a PATH that is searched."""
+"""Maximum number of folders of a PATH that are searched."""
 
 
 def find_git(environment: Mapping[str, str], cwd: str | os.PathLike[str]) -> GitProgram:
-    """Return the program; the usual one, which is perhaps not there, where none is found. `cwd` is the server's."""
+    """Return the git program; if none is found, the usual one, which may not exist. `cwd` is the working directory of
+    the server.
+    """
     if any(_runs(f"{folder}/git") for folder in USUAL_FOLDERS.split(":")):
         return GitProgram()
     changeable = [

@@ -1,7 +1,7 @@
 """Ghost snapshots: commits of the working tree without a reference, taken before and after a turn to undo it.
 
-Taking one does not change the index, HEAD, references or files. Git writes to a scratch folder only; what it wrote is
-copied from there into the repository, beneath the folder that was opened.
+A snapshot does not change the index, HEAD, references or files. Git writes only to a scratch folder. The objects are
+copied from there into the repository, below the folder that was opened.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOO_SLOW = (
 )
 
 MOST_KNOWN = 8
-"""Repositories whose files are remembered between snapshots."""
+"""Maximum number of repositories whose files are cached between snapshots."""
 
 _AUTHOR = ("Codex Snapshot", "snapshot@codex.local")
 _MESSAGE = "codex snapshot"
@@ -60,12 +60,12 @@ class SnapshotUnavailable(Struct, frozen=True):
 
     @property
     def is_warning(self) -> bool:
-        """Whether the user should see it, because other turns there can be undone."""
+        """Whether the user should see the message, because other turns in that repository can be undone."""
         return self.message == TOO_SLOW
 
 
 class TakenSnapshot(Struct, frozen=True):
-    """The snapshot of a turn's begin."""
+    """The snapshot from the beginning of a turn."""
 
     commit: GhostCommit
     turn: SnapshotOfTurn
@@ -85,7 +85,7 @@ class Snapshots:
         self._known: dict[Path, Known] = {}
 
     def try_again(self, root: Path) -> bool:
-        """Allow snapshots again where one took too long. Returns whether one did."""
+        """Allow snapshots again in a repository in which one took too long. Return whether one did."""
         slow = root in self._slow
         self._slow.discard(root)
         return slow
@@ -93,9 +93,7 @@ class Snapshots:
     async def take(
         self, folder: Path, now: datetime, may_read: MayRead = reads_all
     ) -> TakenSnapshot | SnapshotUnavailable:
-        """Take a snapshot of the working tree below `folder`, of what may be read. Never raises, except when
-        cancelled.
-        """
+        """Take a snapshot of the readable files below `folder`. Never raises, except when cancelled."""
         repository = await run_in_thread(find_repository, folder)
         if repository is None:
             return SnapshotUnavailable(NOT_A_REPOSITORY)
@@ -116,7 +114,9 @@ class Snapshots:
             )
 
     async def finish(self, taken: TakenSnapshot, now: datetime) -> GhostCommit | None:
-        """Take a second snapshot at the turn's end. Returns the first with what the turn left; None if it failed."""
+        """Take a second snapshot at the turn's end. Return the first snapshot with the commit of the second; None if it
+        failed.
+        """
         try:
             with anyio.fail_after(TIME_LIMIT):
                 _, _, id = await self._commit(taken.repository, taken.prefix, now, taken.may_read, taken)
@@ -155,7 +155,9 @@ class Snapshots:
         may_read: MayRead,
         earlier: TakenSnapshot | None = None,
     ) -> tuple[str | None, WorktreeSnapshot, str]:
-        """Return HEAD, the working tree, and the id of the commit of it."""
+        """Return HEAD, the snapshot of the working tree, and the id of its commit. `earlier` is the snapshot from the
+        beginning of the turn.
+        """
         git, root = self.git, repository.root
         parent = await head_commit(git, repository)
         with git.scratch_folder() as folder:
@@ -190,7 +192,7 @@ def _move(scratch: str, objects: Path) -> None:
 
 
 async def head_commit(git: Git, repository: Repository) -> str | None:
-    """Return the commit that is checked out, also where references are not plain files; None if there is none."""
+    """Return the commit that is checked out, also if references are not plain files; None if there is none."""
     return read_head(repository).commit or await git.commit(repository, "HEAD")
 
 

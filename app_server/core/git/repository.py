@@ -1,12 +1,13 @@
-"""Reads a git repository's files without running git: its location, settings, HEAD and references, what a
-conversation's metadata say of it, and the folders of a project.
+"""Reads a git repository's files without running git: its location, settings, HEAD and references, the git metadata of
+a conversation, and the folders of a project.
 
-It executes nothing of a repository and does not trust its files: it reads only regular files up to a maximum size, and
-follows only names that git itself would write; of settings neither includes nor what is behind a syntax error. It
-ignores bare repositories, because a folder in a working tree can imitate one. Files for the agent are looked for only
-where, as for git, `.git` belongs to the user or to root, and so do the files: otherwise anybody could instruct the
-model through a shared folder such as /tmp. Write permissions do not count, because on some file systems everybody has
-them.
+It executes nothing of a repository and does not trust its files. It reads only regular files up to a maximum size, and
+follows only names that git itself would write. In settings, it ignores includes, and everything after a syntax error.
+It ignores bare repositories, because a folder in a working tree can imitate one.
+
+Files for the agent are read only if both `.git`, as for git, and the files belong to the user or to root: otherwise any
+user could instruct the model through a shared folder such as /tmp. Write permissions do not count, because on some file
+systems every user has them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from app_server.core.config.trust import confirmed_git_dir, marks_repository
 from app_server.core.real_path import real_path
 from app_server_protocol.rollout import GitInfo
 
-# Texts, which `re` compiles with the first repository.
+# These patterns are texts: `re` compiles them when the first repository is read.
 _SECTION = r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]'
 _KEY = r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=)?[ \t]*"
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
@@ -36,7 +37,7 @@ def parse_git_config(text: str) -> Mapping[str, str]:
 
 
 def git_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each key with its value, in their order."""
+    """Yield each key with its value, in the order of the text."""
     section = ""
     at = 0
     while (at := _skip_blank(text, at)) < len(text):
@@ -104,8 +105,9 @@ _REF_NAME = r"refs/(?!.*(?:^|/)\.)(?!.*\.\.)[^\x00-\x20\x7f~^:?*\[\\]+"
 
 
 class Repository(Struct, frozen=True):
-    """A working tree and its git directory, by their real paths; a linked worktree shares data in a separate common
-    directory."""
+    """A working tree and its git directory, by their real paths. A linked worktree shares data in a separate common
+    directory.
+    """
 
     root: Path
     git_dir: Path
@@ -117,7 +119,7 @@ class Repository(Struct, frozen=True):
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """Return the repository whose working tree contains `folder`."""
+    """Return the repository whose working tree contains `folder`; None if there is none."""
     folder = Path(real_path(folder))
     for root in (folder, *folder.parents):
         entry = root / ".git"
@@ -135,7 +137,7 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def _linked_git_dir(entry: Path) -> Path | None:
-    """Return the target of a `.git` file (of a worktree or a submodule)."""
+    """Return the target of a `.git` file of a worktree or a submodule; None if the file is no such file."""
     text = read_small(entry) or ""
     target = text.removeprefix("gitdir:").strip()
     if not text.startswith("gitdir:") or not target or "\n" in target or "\0" in target:
@@ -144,13 +146,13 @@ def _linked_git_dir(entry: Path) -> Path | None:
 
 
 def config_of(repository: Repository) -> Mapping[str, str]:
-    """Return the repository's own settings, without what they include."""
+    """Return the repository's own settings, without included files."""
     return parse_git_config(read_small(repository.common_dir / "config", MAX_CONFIG_BYTES) or "")
 
 
 def is_own(repository: Repository) -> bool:
-    """Tell whether git's folder and objects are those of this working tree: in it, without links, or in a repository
-    that points back to it. A command can make a `.git` that leads anywhere.
+    """Return whether the git directory and its objects belong to this working tree: they are in it, without links, or
+    in a repository that points back to it. A command can make a `.git` that leads anywhere.
     """
     marker = repository.root / ".git"
     if marker == repository.git_dir == repository.common_dir:
@@ -158,7 +160,7 @@ def is_own(repository: Repository) -> bool:
     elif marker.is_symlink():
         confirmed = False
     else:
-        tree = config_of(repository).get("core.worktree")  # set in a submodule
+        tree = config_of(repository).get("core.worktree")  # only a submodule has it
         confirmed = confirmed_git_dir(marker) == repository.common_dir or (
             tree is not None and real_path(repository.git_dir / tree) == str(repository.root)
         )
@@ -170,7 +172,7 @@ def is_own(repository: Repository) -> bool:
 
 
 class Head(Struct, frozen=True):
-    """Branch and commit that are checked out. A branch without a commit is unborn, HEAD without one detached."""
+    """The branch and commit that are checked out. An unborn branch has no commit; a detached HEAD has no branch."""
 
     branch: str | None
     commit: str | None
@@ -189,7 +191,7 @@ def read_head(repository: Repository) -> Head:
 
 
 def resolve_ref(repository: Repository, ref: str) -> str | None:
-    """Return the object id of a reference."""
+    """Return the object id of a reference; None if there is none."""
     for _ in range(MAX_REF_DEPTH):
         if not re.fullmatch(_REF_NAME, ref):
             return None
@@ -210,7 +212,7 @@ def _packed_ref(repository: Repository, ref: str) -> str | None:
 
 
 def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
-    """Return the text of a regular file within the limit; None otherwise."""
+    """Return the text of a regular file within the limit; None for anything else."""
     try:
         return read_named(path, limit).decode("utf-8", "replace")
     except OSError:
@@ -221,7 +223,7 @@ _WITH_USER = r"(?i)([a-z][a-z0-9+.-]*://)([^/?#]*)@"
 
 
 def read_git_info(folder: Path) -> GitInfo | None:
-    """Commit, branch and remote of the repository that contains `folder`; None outside of one."""
+    """Return commit, branch and remote of the repository that contains `folder`; None if there is none."""
     repository = find_repository(folder)
     if repository is None:
         return None
@@ -235,14 +237,14 @@ def read_git_info(folder: Path) -> GitInfo | None:
 
 
 def origin_url(repository: Repository) -> str | None:
-    """Return the URL of `origin`, without credentials."""
+    """Return the URL of `origin` without credentials; None if there is none."""
     values = config_of(repository)
     url = values.get("remote.origin.url")
     return without_credentials(_rewritten(url, values)) if url else None
 
 
 def _rewritten(url: str, values: Mapping[str, str]) -> str:
-    """Return the URL after the repository's `url.BASE.insteadOf` rules: the longest prefix wins."""
+    """Return the URL after the repository's `url.BASE.insteadOf` rules. The longest prefix wins."""
     rules = [
         (prefix, key.removeprefix("url.").removesuffix(".insteadof"))
         for key, prefix in values.items()
@@ -263,30 +265,32 @@ def without_credentials(url: str) -> str:
 
 
 OnRefusal = Callable[[str], None]
-"""Receives a message for the user about what was not read."""
+"""Callback that gets a message for the user about files that were not read."""
 
 
 class Project(Struct, frozen=True):
-    """The folders in which files for the agent are looked for."""
+    """Folders that may contain files for the agent."""
 
     folders: list[Path]
-    """From the repository's root to the working directory, without links."""
+    """Folders from the repository's root to the working directory, by their real paths."""
     owner: int | None = None
-    """Another user, whose repository the user has declared safe."""
+    """User id of another user, whose repository the user has declared safe; None if there is none."""
 
 
 def belongs_to_another(facts: os.stat_result, owner: int | None = None) -> bool:
-    """Tell whether a file is neither the user's, nor root's, nor that of the owner of a safe repository."""
+    """Return whether a file belongs to another user: not to this user, to root, or to the owner of a safe
+    repository.
+    """
     return facts.st_uid not in (os.geteuid(), 0, owner)
 
 
 def project_of(
     cwd: Path, purpose: str, on_refusal: OnRefusal, is_safe: Callable[[Path], bool] = lambda folder: False
 ) -> Project:
-    """Find the folders from the repository's root to `cwd`; only `cwd` outside a repository, or in another user's,
-    unless `is_safe` says so of its root.
+    """Return the folders from the repository's root to `cwd`. It is `cwd` alone outside of a repository, and in another
+    user's repository, unless `is_safe` accepts its root.
 
-    `purpose` is what is looked for, in the message about a repository of another user.
+    `purpose` names the files that are looked for, in the message about a repository of another user.
     """
     cwd = Path(real_path(cwd))
     chain = [cwd]
@@ -307,7 +311,9 @@ def project_of(
 
 
 def _other_owner(path: Path) -> int | None:
-    """Return to whom the entry itself, not the target of a link, belongs; None for this user and root."""
+    """Return the id of the other user who owns the entry itself, not the target of a link; None for this user and
+    root.
+    """
     try:
         owner = os.lstat(path).st_uid
     except OSError:

@@ -1,8 +1,8 @@
-"""Takes back what a turn did to a working tree: rewrites and removes files; keeps the index and HEAD.
+"""Undoes the changes of a turn in a working tree: rewrites and removes files; keeps the index and HEAD.
 
-Only what the turn changed is touched, and only where it still is what the turn left: the rest is the user's, and is
-kept. It does not use git's checkout, which runs filters and hooks that the repository names. New files that git ignores
-are kept: they may be build results from outside the turn.
+Only files that the turn changed are touched, and only if they are still as the turn left them: everything else belongs
+to the user, and is kept. Git's checkout is not used, because it runs filters and hooks that the repository names. New
+files that git ignores are kept: they may be build results from outside the turn.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from app_server.core.threads import run_in_thread
 from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
 
 MAX_RESTORED_BYTES = 64 * 1024 * 1024
-"""A larger file is kept as it is; so much is read of git at once."""
+"""Maximum size of a file that is restored, in bytes; a larger one is kept. It is also the maximum that is read from git
+at once.
+"""
 LOOKING_LIMIT = 60.0
-"""Seconds for reading the files that a turn changed."""
+"""Timeout of reading the files that a turn changed, in seconds."""
 
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _CHANGE = re.compile(rb":(\d+) (\d+) ([0-9a-f]+) ([0-9a-f]+) [A-Z]\d*\0([^\0]+)\0")
@@ -42,7 +44,7 @@ State = tuple[int, str]
 
 
 class TurnChange(Struct, frozen=True):
-    """Change of one file by a turn. None: there was none."""
+    """The change of one file by a turn. A state is None if the file did not exist."""
 
     path: bytes
     before: State | None
@@ -50,7 +52,7 @@ class TurnChange(Struct, frozen=True):
 
     @property
     def object_id(self) -> bytes:
-        """Return the content to put back."""
+        """Object id of the content to put back."""
         assert self.before is not None
         return self.before[1].encode()
 
@@ -59,13 +61,13 @@ class Undone(Struct, frozen=True):
     """Result of an undo. Names are relative to the root of the working tree."""
 
     restored: int
-    """So many files are as they were."""
+    """Number of files that were restored."""
     kept: tuple[str, ...]
-    """Files that the turn changed and that somebody has changed since, or that could not be put back."""
+    """Files that the turn changed and that were kept: they have been changed since, or could not be put back."""
 
 
 async def undo_turn(git: Git, folder: Path, ghost: GhostCommit) -> Undone:
-    """Take back what a turn changed. Raises `GitError` before anything is changed."""
+    """Undo the changes of a turn. Raises `GitError` before anything is changed."""
     repository = await run_in_thread(find_repository, folder)
     if repository is None:
         raise GitError("the current directory is not a Git repository")
@@ -85,7 +87,7 @@ async def undo_turn(git: Git, folder: Path, ghost: GhostCommit) -> Undone:
         raise GitError("git did not end, or the files could not be read, in time") from None
     except OSError as error:
         raise GitError(f"the working tree cannot be read: {error.strerror}") from error
-    # Files are put back before any is removed; then those whose place a new file or folder had taken.
+    # Files are put back before any are removed. Then follow the files whose place a new file or folder had taken.
     await _write(git, repository, files, groups)
     await run_in_thread(files.remove, [change for change in changes if not change.before])
     blocked, files.blocked = files.blocked, []
@@ -97,7 +99,9 @@ async def undo_turn(git: Git, folder: Path, ghost: GhostCommit) -> Undone:
 async def _groups(
     git: Git, repository: Repository, files: _Files, changes: Sequence[TurnChange]
 ) -> list[list[TurnChange]]:
-    """Return files by groups that can be read of git at once. Raises `GitError` if git lacks the content of one."""
+    """Return the files in groups that can be read from git at once. Raises `GitError` if git lacks the content of a
+    file.
+    """
     names = b"".join(change.object_id + b"\n" for change in changes)
     output = await git.output(repository, ["cat-file", "--batch-check"], names)
     groups: list[list[TurnChange]] = []
@@ -132,8 +136,9 @@ async def _write(
 
 
 def _checked(repository: Repository, ghost: GhostCommit) -> tuple[SnapshotOfTurn, str]:
-    """Return what an undo needs, and the commit of what the turn left. Raises `GitError` if the snapshot lacks that, or
-    is of another working tree."""
+    """Return the data for an undo, and the commit of the working tree at the turn's end. Raises `GitError` if the
+    snapshot lacks them, or is of another working tree.
+    """
     turn, here = ghost.turn, displayable(os.fsencode(repository.root))
     if turn is None:
         raise GitError(
@@ -173,8 +178,9 @@ def _state(mode: bytes, object_id: bytes) -> State | None:
 
 
 async def _committed_since(git: Git, repository: Repository, after: str) -> set[bytes]:
-    """Return the files whose committed content is another one than at the turn's end: the user has committed them, or
-    has changed the branch."""
+    """Return the files whose committed content differs from that at the turn's end: the user has committed them, or has
+    switched the branch.
+    """
     then, now = await git.commit(repository, f"{after}^"), await head_commit(git, repository)
     if then == now:
         return set()
@@ -183,7 +189,7 @@ async def _committed_since(git: Git, repository: Repository, after: str) -> set[
 
 
 def _existed(ghost: GhostCommit, path: bytes) -> bool:
-    """Tell whether a file that is not in the snapshot existed before, by itself or in an untracked folder."""
+    """Return whether a file that is not in the snapshot existed before it, by itself or in an untracked folder."""
     name = displayable(path)
     return name in ghost.preexisting_untracked_files or any(
         name.startswith(folder + "/") for folder in ghost.preexisting_untracked_dirs
@@ -191,22 +197,22 @@ def _existed(ghost: GhostCommit, path: bytes) -> bool:
 
 
 class _Files:
-    """The files of a working tree while a turn is taken back. Its methods block."""
+    """The files of a working tree during an undo. Its methods block."""
 
     def __init__(
         self, home: Path, repository: Repository, turn: SnapshotOfTurn, usual: int, *, sha256: bool
     ) -> None:
-        """`usual`: the mode of a new file."""
+        """Open the files of a working tree. `usual`: the mode of a new file."""
         self._home, self._root, self._objects = home, repository.root, repository.objects_dir
         self._folder = os.fsencode(turn.folder)
         self._private, self._usual, self._sha256 = frozenset(turn.private_files), usual, sha256
         self.done = 0
         self.kept: set[bytes] = set()
         self.blocked: list[TurnChange] = []
-        """Files whose place, or a folder on the way to it, something else has taken."""
+        """Changes of files whose path, or a folder of it, is taken by something else."""
 
     def look(self, changes: Iterable[TurnChange], users: Set[bytes]) -> list[TurnChange]:
-        """Return what can be taken back: what is as the turn left it, and none of the user's files."""
+        """Return the changes that can be undone: the file is as the turn left it, and is not the user's."""
         found = []
         with self._opened() as (_, blobs):
             for change in changes:
@@ -238,7 +244,7 @@ class _Files:
             yield worktree, Blobs(worktree, sha256=self._sha256, until=time.monotonic() + LOOKING_LIMIT)
 
     def _try(self, change: TurnChange, blobs: Blobs, act: Callable[[], None]) -> None:
-        """Change a file, if it still is what the turn left."""
+        """Undo the change of one file, if it is still as the turn left it."""
         try:
             if blobs.id_of(change.path) == change.after:
                 act()

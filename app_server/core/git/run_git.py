@@ -3,7 +3,7 @@
 A repository's configuration can name programs in a dozen places. The command line overrides settings with fixed names.
 Filters, merge drivers and diff drivers have arbitrary names, so this server runs only commands that never use them: no
 `add`, `status`, `checkout` or diff of the working tree. The command line names the repository, so that git does not
-discover one: `core.worktree` and planted bare repositories have no effect.
+discover one: `core.worktree` and bare repositories that a command has placed have no effect.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ USUAL_FOLDERS = "/usr/local/bin:/usr/bin:/bin"
 
 
 def identity_of(program: str) -> tuple[int, int, int] | None:
-    """Return what changes when the file of a program is written or exchanged; None where there is none."""
+    """Return values that change if the file of a program is written or replaced; None if there is no file."""
     try:
         status = os.stat(program)
     except OSError:
@@ -81,26 +81,28 @@ def identity_of(program: str) -> tuple[int, int, int] | None:
 
 
 class GitProgram(Struct, frozen=True):
-    """The git program, and what it inherits of the server's environment."""
+    """The git program, and what it inherits from the server's environment."""
 
     path: str = "git"
     search_path: str = USUAL_FOLDERS
-    """PATH: git finds its own subcommands without it, but some need a PATH."""
+    """Value of PATH. Git finds its own subcommands without it, but some need a PATH."""
     identity: tuple[int, int, int] | None = None
-    """Of the file at `path`, which is not run once it is another; None for one where only root writes."""
+    """Identity of the file at `path`: it is not run if that has changed. None for a program in a folder where only root
+    writes.
+    """
     excludes_file: Path | None = None
-    """The user's own list of files to ignore everywhere."""
+    """The user's own list of files to ignore everywhere; None if there is none."""
 
     def require_same(self) -> None:
-        """Raise GitError where the program is another one than was found."""
+        """Raise GitError if the program has changed since it was found."""
         if self.identity is not None and identity_of(self.path) != self.identity:
             raise GitError(
                 f"{self.path} was changed since the server started, and is not run; restart the server"
             )
 
     def file(self) -> str:
-        """Return the program for a command whose PATH is the user's, on which others may stand first. Raises GitError
-        as `command` does.
+        """Return the path of the program, for a command that runs with the user's PATH, on which other programs may
+        come first. Raises GitError like `command`.
         """
         self.require_same()
         return shutil.which(self.path, path=self.search_path) or self.path
@@ -108,8 +110,8 @@ class GitProgram(Struct, frozen=True):
     def command(
         self, repository: Repository, arguments: Sequence[str], extra_env: Mapping[str, str] | None = None
     ) -> GitCommand:
-        """Build a git command with these arguments, in that repository and no other. Raises GitError where the program
-        is another one than was found.
+        """Build a git command with these arguments, for that repository and no other. Raises GitError if the program
+        has changed since it was found.
         """
         self.require_same()
         overrides = [*_OVERRIDES, f"core.excludesFile={self.excludes_file or '/dev/null'}"]
@@ -127,7 +129,7 @@ class GitProgram(Struct, frozen=True):
         return GitCommand(argv, {**self._environment(), **(extra_env or {})}, repository.root)
 
     def version_command(self) -> GitCommand:
-        """Build `git --version`, in no repository."""
+        """Build `git --version`, without a repository."""
         return GitCommand((self.path, "--version"), self._environment(), Path("/"))
 
     def _environment(self) -> dict[str, str]:
@@ -147,7 +149,8 @@ class GitProgram(Struct, frozen=True):
             "GIT_EDITOR": "false",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_NO_REPLACE_OBJECTS": "1",
-            # No fetch of objects that a partial clone lacks: a transport is a program that the repository may name.
+            # Git must not fetch objects that a partial clone lacks: a transport is a program that the repository may
+            # name.
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_ALLOW_PROTOCOL": "none",
         }
@@ -216,7 +219,7 @@ async def _feed(stream: anyio.abc.ByteSendStream, data: bytes) -> None:
 
 
 async def _end(process: anyio.abc.Process) -> None:
-    """Ends the process and its descendants, and closes its pipes."""
+    """End the process and its descendants, and close its pipes."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -235,18 +238,18 @@ async def _end(process: anyio.abc.Process) -> None:
 
 
 TIME_LIMIT = 10.0
-"""Seconds for a whole snapshot: tools wait for it."""
+"""Timeout of a whole snapshot, in seconds: tools wait for it."""
 
 
 class Git(Struct, frozen=True):
     """Runs git commands, and provides folders for temporary files."""
 
     home: Path
-    """The server's home: its credentials are in no snapshot."""
+    """The server's home. Snapshots never contain its credentials."""
     program: GitProgram = msgspec.field(default_factory=GitProgram)
 
     def scratch_folder(self) -> AbstractContextManager[str]:
-        """Return a temporary folder of the user alone, as a context manager. Raises `OSError`."""
+        """Return a temporary folder that only the user can access, as a context manager. Raises `OSError`."""
         return private_folder(self.home, "git")
 
     async def output(
@@ -277,11 +280,11 @@ class Git(Struct, frozen=True):
             return None
 
     async def merge_base(self, repository: Repository, branch: str) -> str | None:
-        """Return the newest commit that HEAD and the branch have in common. None for a branch that there is not, and
-        for histories without a common commit.
+        """Return the newest common commit of HEAD and a branch; None if the branch does not exist, or if the histories
+        have no common commit.
         """
         try:
-            # The name is a client's: behind this mark it cannot be an option.
+            # The name comes from a client: after this mark it cannot be an option.
             verify = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch}^{{commit}}"]
             tip = await self.text(repository, verify)
             return await self.text(repository, ["merge-base", "HEAD", tip]) or None
@@ -310,7 +313,7 @@ class Git(Struct, frozen=True):
 
 
 def objects_in(folder: str, repository: Repository) -> dict[str, str]:
-    """Return the environment with which git writes objects to `folder`, and still finds those of the repository."""
+    """Return the environment for git to write objects to `folder`, and still find those of the repository."""
     path = os.fsencode(repository.objects_dir)
     quoted = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     alternate = os.fsdecode(b'"' + quoted + b'"')

@@ -1,5 +1,6 @@
-"""The folders of other users that the user's own git settings name as `safe.directory`: git works in them, and so does
-what the server reads of a repository. Reads the user's and the system's settings, never those of a repository.
+"""Reads which repositories of other users the user has declared safe, by `safe.directory` in git's settings. Git works
+in them, and this server reads files of them. It reads the settings of the user and of the system, never those of a
+repository.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from app_server.core.real_path import real_path
 
 MAX_BYTES = 1024 * 1024
 MAX_INCLUDES = 10
-"""Files that include one another; as many as git follows."""
+"""Maximum depth of files that include one another, which is git's maximum, too."""
 
 
 def is_safe_directory(folder: Path, environment: Mapping[str, str]) -> bool:
-    """Tell whether the user says that a repository at this real path may be used though it is another user's."""
+    """Return whether the user has declared the repository at this real path safe, though it belongs to another user."""
     safe = False
     for named in _named(environment):
-        # An empty value takes the earlier ones back.
+        # An empty value resets the earlier ones.
         safe = bool(named) and (safe or named == "*" or _names(named, folder))
     return safe
 
 
 def _names(named: str, folder: Path) -> bool:
-    """Tell whether a value, `/a` or `/a/*`, is about a folder."""
+    """Return whether a value, `/a` or `/a/*`, covers a folder."""
     if not os.path.isabs(named):
         return False
     if named.endswith("/*"):

@@ -1,9 +1,13 @@
-"""Writes the current working tree into a git tree object, without changing the index, HEAD or any reference; and shows
-what it has that no remote has.
+"""Writes the current working tree into a git tree object, without changing the index, HEAD or any reference. Also
+returns the diff from a commit that a remote has.
 
-Steps: (1) list the index and the untracked files; (2) compare them with the files' status; (3) keep the contents of the
-files that may have changed, without filters; (4) create a separate index in a scratch folder; (5) write its tree.
-What an earlier snapshot has read is not read again where it did not change.
+1. List the index and the untracked files.
+2. Compare them with the files' status.
+3. Store the contents of the files that may have changed, without filters.
+4. Create a separate index in a scratch folder.
+5. Write its tree.
+
+Files that an earlier snapshot has read and that have not changed are not read again.
 """
 
 from __future__ import annotations
@@ -40,34 +44,31 @@ UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
 IGNORED = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
 MAX_UNTRACKED_FILES = 100_000
 MAX_UNTRACKED_BYTES = 64 * 1024 * 1024
-"""A larger untracked file is not part of a snapshot: every turn would copy it."""
+"""Maximum size of an untracked file in a snapshot, in bytes: every turn would copy a larger one."""
 MAX_HASHED_BYTES = 2 * 1024 * 1024 * 1024
 Known = Mapping[bytes, tuple[Signature, str]]
-"""The object ids of files that were read before, with the status that they had."""
+"""Object ids of files that were read earlier, with the status that they had."""
 
 
 class WorktreeSnapshot(Struct, frozen=True, kw_only=True):
-    """A tree object, and what belongs to it but is not in it."""
+    """A tree object, and facts about the working tree that are not in it."""
 
     tree: str
     digest: bytes
-    """Of the entries of the tree: equal for equal trees."""
+    """Hash of the entries of the tree: equal for equal trees."""
     untracked: tuple[bytes, ...]
-    """Untracked files; folders, which have repositories of their own, have a trailing slash."""
+    """Untracked files, and folders with repositories of their own, whose names have a trailing slash."""
     ignored: tuple[bytes, ...]
-    """Ignored files and folders, at a turn's begin."""
+    """Ignored files and folders, at the beginning of a turn."""
     unread: tuple[bytes, ...]
     """Tracked files that are not in the tree, because they cannot be read or stored."""
     nested: tuple[bytes, ...]
     """Repositories in the working tree."""
     private: tuple[bytes, ...]
-    """Files that only their owner may read, where that is not usual."""
+    """Files that only their owner may read; empty if that is usual for this user."""
     known: Known
     at_ns: int
-    """When it began, in the time of files."""
-
-
-"""Whether commands of the turn may read what is at a real path."""
+    """Time at which the snapshot began, by the clock of the file system, in nanoseconds since 1970."""
 
 
 async def write_worktree(
@@ -81,11 +82,12 @@ async def write_worktree(
     earlier: WorktreeSnapshot | None = None,
     may_read: MayRead = reads_all,
 ) -> WorktreeSnapshot:
-    """Write the tree of the current working tree. Examines only files below `prefix`; takes the others from the index.
+    """Write the tree of the current working tree. Only files below `prefix` are examined; the others are taken from the
+    index.
 
-    Contents are kept in the folder `objects`; `env` says where git writes trees. `earlier` is the snapshot at the begin
-    of the turn. What may not be read is left out, like what cannot be read. Raises `GitError`, `OSError` or
-    `TimeoutError`.
+    Contents are stored in the folder `objects`; `env` tells git where to write trees. `earlier` is the snapshot from
+    the beginning of the turn. `may_read` returns whether commands of the turn may read a real path. Files that may not
+    be read are left out, like those that cannot be read. Raises `GitError`, `OSError` or `TimeoutError`.
     """
     written, until = _index_mtime_ns(repository), time.monotonic() + TIME_LIMIT
     commands = (UNTRACKED, IGNORED) if earlier is None else (UNTRACKED,)
@@ -121,13 +123,15 @@ async def write_worktree(
 
 
 def usual_bits(folder: Path) -> os.stat_result:
-    """Return the status of a new file in a folder of the server's own: its permission bits are the usual ones."""
+    """Return the status of a new file in a folder of this server: its permission bits are the usual ones of the
+    user.
+    """
     with open(folder / "usual", "xb") as file:
         return os.fstat(file.fileno())
 
 
 class _Reading:
-    """Reads what changed, in a thread, and collects the entries of the tree."""
+    """Reads the files that changed, in a thread, and collects the entries of the tree."""
 
     def __init__(
         self,
@@ -156,9 +160,10 @@ class _Reading:
         prefix: bytes,
         earlier: WorktreeSnapshot | None,
     ) -> None:
-        """Read. Raises `TimeoutError` when the time is over."""
+        """Read the files. Raises `TimeoutError` after the time limit."""
         sha256 = config_of(self._repository).get("extensions.objectformat", "").lower() == "sha256"
-        # What was untracked at the turn's begin may be ignored now: the agent may have changed what is.
+        # A file that was untracked at the beginning of the turn may be ignored now: the agent may have changed the
+        # rules.
         others = dict.fromkeys((*untracked, *(earlier.untracked if earlier is not None else ())))
         with Beneath(self._repository.root, self._home) as worktree, Beneath(self._objects) as objects:
             changes = compare(worktree, entries, written, prefix, None if earlier is None else earlier.at_ns)
@@ -197,7 +202,7 @@ class _Reading:
             self.unread.append(file.path)
             return
         self.lines.append(_index_line(file.mode, object_id, file.path))
-        if file.ctime_ns < self._at_ns:  # later it may change again without another time
+        if file.ctime_ns < self._at_ns:  # a later change may leave the same timestamp
             self.known[file.path] = file.signature, object_id
         if not file.bits & 0o077:
             self.private.append(file.path)
@@ -215,7 +220,7 @@ def _whole_names(ignored: bytes) -> list[bytes]:
 
 
 def pathspec(prefix: bytes) -> list[str]:
-    """Return arguments that limit a command to a folder; none for the whole working tree."""
+    """Return the arguments that limit a command to a folder; none for the whole working tree."""
     return ["--", os.fsdecode(prefix)] if prefix else []
 
 
@@ -224,7 +229,7 @@ def split_paths(output: bytes) -> list[bytes]:
 
 
 def _index_mtime_ns(repository: Repository) -> int:
-    """Return the time of the last change of the index. Call it before reading the index."""
+    """Return the modification time of the index. Call it before reading the index."""
     try:
         return (repository.git_dir / "index").stat().st_mtime_ns
     except OSError:
@@ -239,7 +244,9 @@ class DiffToRemote(Struct, frozen=True):
 
 
 async def diff_to_remote(git: Git, folder: Path) -> DiffToRemote | None:
-    """Find what no remote has; None without a repository or a known remote, or if git fails."""
+    """Return the diff from the closest commit that a remote has; None if there is no repository or no known remote, or
+    if git fails.
+    """
     repository = find_repository(folder)
     if repository is None:
         return None
@@ -251,7 +258,9 @@ async def diff_to_remote(git: Git, folder: Path) -> DiffToRemote | None:
 
 
 async def _closest_remote_commit(git: Git, repository: Repository) -> str | None:
-    """Return HEAD if a remote has it; else its nearest ancestor, along first parents, that a remote has."""
+    """Return HEAD if a remote has it; else its nearest ancestor along first parents that a remote has; None if there is
+    none.
+    """
     remotes = await git.output(repository, ["for-each-ref", "--count=1", "refs/remotes"])
     if not remotes.strip():
         return None

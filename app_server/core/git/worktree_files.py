@@ -1,8 +1,9 @@
-"""Files of a working tree as git sees them: which differ from the index, by their status alone, and their contents as
-git's objects.
+"""Files of a working tree as git sees them: finds those that differ from the index by their status, and stores their
+contents as git objects.
 
-To compare contents, git would run filters. Git is given no name in the working tree to open either: it would follow
-links. A file is looked at and opened beneath the root of the working tree, and its content written as a loose object.
+Git is not used to compare contents, because it would run filters. Git is not given names in the working tree either,
+because it would follow links. A file is opened below the root of the working tree, and its content is written as a
+loose object.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from app_server.core.errors import GitError
 from app_server_protocol.structs import replace
 
 UNKNOWN = 0
-"""The mode of what git does not store, or what cannot be looked at."""
+"""Mode of a file that git does not store, or whose status cannot be read."""
 SUBMODULE = 0o160000
 SYMLINK = 0o120000
 _SKIP_WORKTREE = 0x40000000
@@ -75,9 +76,9 @@ class WorktreeFile(Struct, frozen=True):
 
     path: bytes
     mode: int
-    """`UNKNOWN` for what git does not store."""
+    """Mode that git would store; `UNKNOWN` if git does not store the file."""
     bits: int
-    """Its permission bits."""
+    """Permission bits of the file."""
     size: int
     mtime_ns: int
     ctime_ns: int
@@ -85,12 +86,12 @@ class WorktreeFile(Struct, frozen=True):
 
     @property
     def signature(self) -> Signature:
-        """Return values that change with each change of the file; no program can set back the time of the change."""
+        """Values that change with each change of the file: no program can set back the status change time."""
         return self.mode, self.size, self.mtime_ns, self.ctime_ns, self.inode
 
 
 def look_at(worktree: Beneath, path: bytes) -> WorktreeFile | None:
-    """Return the file or link at `path`. None: there is none, or a folder, which git does not store by itself."""
+    """Return the file or link at `path`; None if there is nothing, or a folder, which git does not store by itself."""
     try:
         status = worktree.stat(path)
     except OSError as error:
@@ -100,7 +101,7 @@ def look_at(worktree: Beneath, path: bytes) -> WorktreeFile | None:
 
 
 def worktree_file(path: bytes, status: os.stat_result) -> WorktreeFile:
-    """Return what the status says of the file at `path`."""
+    """Return the file at `path`, from its status."""
     if stat.S_ISLNK(status.st_mode):
         mode = SYMLINK
     elif stat.S_ISREG(status.st_mode):
@@ -116,9 +117,9 @@ class Changes(Struct, frozen=True):
 
     kept: tuple[IndexEntry, ...]
     changed: tuple[tuple[WorktreeFile, str], ...]
-    """What may have changed, each with its object id in the index."""
+    """Files that may have changed, each with its object id in the index."""
     private: tuple[bytes, ...]
-    """Of those that are kept, the files that only their owner may read."""
+    """Paths of the files in `kept` that only their owner may read."""
 
 
 def compare(
@@ -128,9 +129,10 @@ def compare(
     prefix: bytes = b"",
     since_ns: int | None = None,
 ) -> Changes:
-    """Find the tracked files below `prefix` that may have changed. Slow: use a thread.
+    """Find the tracked files below `prefix` that may have changed. Slow: call it in a thread.
 
-    Without `since_ns`, the index is believed about the status of files; with it, about none that changed since.
+    Without `since_ns`, the status in the index is trusted. With it, the status is not trusted for files that changed
+    since.
     """
     kept: list[IndexEntry] = []
     changed: dict[bytes, tuple[WorktreeFile, str]] = {}
@@ -164,10 +166,10 @@ def _is_unchanged(entry: IndexEntry, file: WorktreeFile, index_mtime_ns: int) ->
 CHANGED = "it was written while it was read"
 
 Pieces = Callable[[], Iterator[bytes]]
-"""The content of one file, read anew with each call."""
+"""Function that yields the content of one file. Each call reads it again."""
 
 UNREADABLE = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.EISDIR)
-"""Errors of one file, which others may not have."""
+"""Errors that concern one file only, so that other files may be readable."""
 
 
 class FileChanged(OSError):
@@ -175,15 +177,17 @@ class FileChanged(OSError):
 
 
 class Blobs:
-    """Finds the object ids of files, and keeps their contents in a folder of objects."""
+    """Computes the object ids of files, and stores their contents in a folder of objects."""
 
     def __init__(self, worktree: Beneath, *, sha256: bool, until: float) -> None:
-        """`until`: the monotonic time after which reading raises `TimeoutError`."""
+        """Read files below `worktree`. `until`: the monotonic time after which reading raises `TimeoutError`."""
         self._worktree, self._until = worktree, until
         self._new_hash = hashlib.sha256 if sha256 else hashlib.sha1
 
     def id_of(self, path: bytes) -> tuple[int, str] | None:
-        """Return mode and object id of what is at `path` now; None for nothing or a folder. Raises `OSError`."""
+        """Return mode and object id of the present file at `path`; None if there is nothing, or a folder. Raises
+        `OSError`.
+        """
         file = look_at(self._worktree, path)
         if file is None:
             return None
@@ -191,8 +195,9 @@ class Blobs:
             return opened.mode, self._digest(opened, pieces)
 
     def keep(self, file: WorktreeFile, objects: Beneath, known: str | None) -> tuple[WorktreeFile, str]:
-        """Write the content of a file to `objects`, unless its id is `known` there. Returns what was opened, with its
-        id. Raises `OSError` where it cannot be read, `GitError` where it cannot be written."""
+        """Write the content of a file to `objects`, unless its id is `known` there. Return the file that was opened,
+        and its id. Raises `OSError` if it cannot be read, `GitError` if it cannot be written.
+        """
         with self._content(file) as (opened, pieces):
             object_id = self._digest(opened, pieces)
             if object_id != known and not has_object(objects, object_id):
@@ -206,7 +211,7 @@ class Blobs:
             return opened, object_id
 
     def _deflated(self, file: WorktreeFile, pieces: Pieces, object_id: str) -> Iterator[bytes]:
-        """Give the object that has this id, compressed. Raises `FileChanged` if the content is another one by now."""
+        """Yield the compressed object with this id. Raises `FileChanged` if the content has changed in the meantime."""
         packed, content = zlib.compressobj(1), self._new_hash()
         for piece in chain([_head(file.size)], pieces()):
             content.update(piece)
@@ -245,7 +250,7 @@ class Blobs:
 
 
 def has_object(objects: Beneath, object_id: str) -> bool:
-    """Tell whether there is a loose object of this id."""
+    """Return whether there is a loose object with this id."""
     try:
         objects.stat(object_name(object_id))
     except OSError:
@@ -254,12 +259,12 @@ def has_object(objects: Beneath, object_id: str) -> bool:
 
 
 def object_name(object_id: str) -> str:
-    """Return the name of a loose object in its folder."""
+    """Return the path of a loose object, relative to the folder of objects."""
     return f"{object_id[:2]}/{object_id[2:]}"
 
 
 def move_objects(source: Beneath, objects: Beneath) -> None:
-    """Copy loose objects that git wrote to a folder of the server's own to those of a repository."""
+    """Copy the loose objects that git wrote to a folder of this server to those of a repository."""
     for folder in source.list():
         for name in source.list(folder):
             place = f"{folder}/{name}"
@@ -269,7 +274,7 @@ def move_objects(source: Beneath, objects: Beneath) -> None:
 
 
 def is_of_one_file(error: OSError) -> bool:
-    """Tell whether an error concerns one file, so that the others can still be looked at."""
+    """Return whether an error concerns one file only, so that other files can still be read."""
     return isinstance(error, FileChanged | RefusedName) or error.errno in UNREADABLE
 
 
