@@ -1,4 +1,4 @@
-"""Scores how well a typed word matches a path, and which characters match. Pure.
+"""Scores how well a typed word matches a path, and finds the matching characters. Pure.
 
 The word's characters must occur in order. Consecutive characters score higher than scattered ones, and so does a match
 at the start of a path, of a component, of a word or of a camel-case hump. The score is that of the best placement. As
@@ -46,10 +46,12 @@ class Word(Struct, frozen=True):
 
 
 class Scale:
-    """Worth of a match at a boundary: behind white space, behind a delimiter; any other is worth BOUNDARY."""
+    """Bonuses of a match at a boundary: after white space, and after a delimiter. At any other boundary it is
+    BOUNDARY.
+    """
 
     def __init__(self, white: int, delimiter: int, delimiters: str, start: int) -> None:
-        """`start` is the class before the first character."""
+        """Set the bonuses. `start` is the character class that counts as the one before the first character."""
         self.start = start
         self.boundaries = (white, BOUNDARY, delimiter)
         self._delimiters = frozenset(delimiters)
@@ -74,14 +76,14 @@ class Scale:
 
 
 TEXTS = Scale(white=10, delimiter=9, delimiters="/,:;|", start=_WHITE)
-"""Of codex 0.58: the beginning of a path is worth the most."""
+"""Scale of codex 0.58: the beginning of a path has the highest bonus."""
 PATHS = Scale(white=8, delimiter=9, delimiters="/", start=_DELIMITER)
-"""Of codex 0.169: the beginning of any component is worth the same."""
+"""Scale of codex 0.169: the beginning of any component has the same bonus."""
 
 
 def parse_query(query: str, *, smart_case: bool = True) -> tuple[Word, ...]:
-    """Return the words of a query, separated by white space; a backslash escapes a space. With `smart_case` a word with
-    a capital is not folded.
+    """Return the words of a query, which are separated by white space; a backslash escapes a space. With `smart_case`,
+    a word with a capital is not folded.
     """
     return tuple(_word(found.replace("\\ ", " "), smart_case) for found in _SPLIT.findall(query))
 
@@ -92,7 +94,7 @@ def _word(text: str, smart_case: bool) -> Word:
 
 
 def folded(text: str, word: Word) -> str:
-    """Fold `text` for the search of that word, with the same number of characters."""
+    """Return `text`, folded for the search of that word, with the same number of characters."""
     if text.isascii():
         return text if word.cased else text.lower()
     return text.translate(_FOLDS[word.cased, word.accented])
@@ -120,8 +122,8 @@ _FOLDS = {(c, a): _Fold(c, a) for c in (False, True) for a in (False, True)}
 
 
 def subsequence_pattern(word: Word, separator: str) -> str:
-    """Return a regular expression that finds the folded paths, each preceded by a separator, with the word's characters
-    in order.
+    """Return a regular expression that finds folded paths, each preceded by a separator, with the word's characters in
+    order.
     """
     end = re.escape(separator)
     parts = (f"[^{re.escape(char)}{end}]*+{re.escape(char)}" for char in word.text)
@@ -129,7 +131,8 @@ def subsequence_pattern(word: Word, separator: str) -> str:
 
 
 def shape_table(words: Sequence[Word], scale: Scale = TEXTS) -> dict[int, int]:
-    """Translates ASCII paths into shapes: each character that occurs in no word becomes a stand-in for its class.
+    """Return a table that translates ASCII paths into shapes: each character that occurs in no word becomes a stand-in
+    for its class.
 
     Two paths of the same shape have the same score, which depends only on classes and the words' characters.
     """
@@ -142,7 +145,7 @@ def shape_table(words: Sequence[Word], scale: Scale = TEXTS) -> dict[int, int]:
 
 
 def score(word: Word, path: str, fold: str, scale: Scale = TEXTS) -> int:
-    """Return the score of the word; `fold` is the folded path, which must contain its characters in order."""
+    """Return the score of the word. `fold` is the folded path, which must contain the word's characters in order."""
     return max(cell[1] for cell in _last_row(word.text, path, fold, scale, None))
 
 
@@ -152,7 +155,7 @@ def positions(word: Word, path: str, fold: str, scale: Scale = TEXTS) -> list[in
     row = _last_row(word.text, path, fold, scale, back)
     best = max(cell[1] for cell in row)
     ends = [place for place, value, _ in row if value == best]
-    # Among equal scores, a single character takes the first place, a longer word the last.
+    # Among equal scores, a single character matches the first place, a longer word the last.
     place = ends[0] if len(word.text) == 1 else ends[-1]
     found = [place]
     for before in reversed(back):
@@ -162,8 +165,8 @@ def positions(word: Word, path: str, fold: str, scale: Scale = TEXTS) -> list[in
 
 
 Row = list[tuple[int, int, int]]
-"""The cells of one character of the word, in path order: its place in the path, the best score of a placement that ends
-there, and the bonus that a directly following match inherits.
+"""The cells of one character of the word, in path order. Each has the index of the character in the path, the best
+score of a placement that ends there, and the bonus that a directly following match inherits.
 """
 
 
@@ -182,7 +185,9 @@ def _last_row(text: str, path: str, fold: str, scale: Scale, back: list[dict[int
 
 
 def _places(text: str, fold: str) -> list[list[int]]:
-    """Find, for each character of the word, its occurrences that leave room for the characters before and after it."""
+    """Return, for each character of the word, its occurrences that leave room for the characters before and after
+    it.
+    """
     first: list[int] = []
     at = -1
     for char in text:
@@ -254,6 +259,6 @@ def _bonus(path: str, place: int, scale: Scale) -> int:
 
 
 _STAND_INS = [ord("\x10") + kind for kind in range(7)]
-"""A stand-in for each class: control characters, which hardly any path contains. A path that contains one gets the
+"""Stand-ins for the classes: control characters, which hardly any path contains. A path that contains one gets the
 score of another path of its shape.
 """

@@ -1,7 +1,7 @@
-"""Decides which files `.gitignore` rules ignore. Pure: texts in, decisions out.
+"""Decides which files are ignored by `.gitignore` rules. Pure: texts in, decisions out.
 
-Within a file, the last matching rule decides; a file deeper in the tree overrides one above it. Rules that are a plain
-name or a plain suffix are looked up in a table; only the others are matched as patterns, which are translated into
+Within a file, the last matching rule decides. A file deeper in the tree overrides one above it. Rules that are a plain
+name or a plain suffix are looked up in a table. Only the others are matched as patterns, which are translated into
 regular expressions.
 """
 
@@ -118,7 +118,7 @@ class IgnoreRule:
     hides: bool
     folders_only: bool
     anchored: bool
-    """Whether it applies to the path relative to the file's folder, not to the name."""
+    """Whether the rule applies to the path relative to the file's folder, not only to the name."""
 
 
 def parse_rules(text: str) -> list[IgnoreRule]:
@@ -154,7 +154,9 @@ class RuleSet:
     def __init__(
         self, rules: list[IgnoreRule], above: RuleSet | None, *, base: str = "", prefix: str = ""
     ) -> None:
-        """`base` is the folder of the rules; for rules from outside the root, `prefix` leads from it to the root."""
+        """Prepare the rules for lookup. `base` is the folder of the rules. For rules from outside the root, `prefix` is
+        the path from their folder to the root.
+        """
         self.above = above
         self._skip = len(base)
         self._prefix = prefix
@@ -173,7 +175,7 @@ class RuleSet:
                 self._patterns.append((number, re.compile(source, re.DOTALL)))
 
     def hides(self, folder: str, name: str, is_folder: bool) -> bool:
-        """Tell whether `name` in `folder` (a path with a trailing slash, or empty) is ignored."""
+        """Return whether `name` in `folder` (a path with a trailing slash, or empty) is ignored."""
         rules: RuleSet | None = self
         while rules is not None:
             decision = rules._decide(folder, name, is_folder)

@@ -1,9 +1,9 @@
-"""Reads for the model: lines of a file, the block around a line, entries of a folder, files that contain a pattern,
-images.
+"""Reads files for the model: lines of a file, the block around a line, entries of a folder, files that contain a
+pattern, images.
 
-It runs as a separate process, a program with the argument REQUEST, so that it has only the rights of a command and
-can be killed at any time. The request is JSON: `{"do": "read" | "block" | "list" | "grep" | "image", ...}`. The result
-goes to stdout; an error goes to stderr, with exit status 1. Imports the standard library and this folder only.
+It runs as a separate process, a program with the argument REQUEST, so that it has only the rights of a command and can
+be killed at any time. The request is JSON: `{"do": "read" | "block" | "list" | "grep" | "image", ...}`. The result goes
+to stdout; an error goes to stderr, with exit status 1. Imports only the standard library and this folder.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ TAB = 4
 COMMENTS = ("#", "//", "/*", "*", "--", ";", "@", "<!--")
 """Prefixes of comments and attributes in most languages."""
 OPENERS = frozenset({"{", "(", "[", "do", "begin", "then"})
-"""Alone on a line, these open the block of the line above."""
+"""Lines that open the block of the line above them, if they stand alone on a line."""
 CLOSERS = ("}", ")", "]", "end")
 
 
 class Lines:
-    """Lines with their depths; a blank line has the depth of the one before it."""
+    """Lines with the depths of their indentation. A blank line has the depth of the line before it."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.count = len(lines)
@@ -43,7 +43,7 @@ class Lines:
             self._depths.append(last if blank else len(expanded) - len(expanded.lstrip()))
 
     def block(self, anchor: int, *, levels: int, siblings: bool, header: bool) -> range:
-        """Return the block `levels` above the line `anchor`, or the outermost for 0.
+        """Return the block `levels` levels above the line `anchor`; the outermost block if `levels` is 0.
 
         `siblings` adds the other blocks under the same parent, `header` the comments and attributes directly above.
         """
@@ -67,7 +67,7 @@ class Lines:
         head, climbed = anchor, 0
         for n in self._code(range(anchor - 1, -1, -1)):
             if self._texts[head] in OPENERS and self._depths[n] <= self._depths[head]:
-                head = n  # no level of its own
+                head = n  # it has no level of its own
             elif self._depths[n] < self._depths[head]:
                 head, climbed = n, climbed + 1
             elif self._depths[n] == self._depths[head] == 0:
@@ -77,7 +77,9 @@ class Lines:
         return head
 
     def _end(self, start: int, floor: int) -> int:
-        """Return the end of the lines from `start` that are at least as deep as `floor`, or open such a block."""
+        """Return the end of the block that begins at line `start`: its lines are at least as deep as `floor`, or open a
+        block of that depth.
+        """
         end = start + 1
         for n in range(start + 1, self.count):
             opens = self._depths[n] == floor - 1 and self._texts[n] in OPENERS
@@ -99,7 +101,7 @@ class Lines:
 
 
 def window(block: range, anchor: int, limit: int) -> range:
-    """Return the at most `limit` lines of the block that are nearest to the anchor."""
+    """Return the lines of the block that are nearest to the anchor, at most `limit`."""
     above, below = anchor - block.start, block.stop - 1 - anchor
     up = min(above, max(limit // 2, limit - 1 - below))
     down = min(below, limit - 1 - up)
@@ -107,24 +109,24 @@ def window(block: range, anchor: int, limit: int) -> range:
 
 
 LINE_BYTES = 500
-"""Maximum length of a line or a name in a result."""
+"""Maximum length of a line or a name in a result, in bytes."""
 READ_SIZE = 1 << 16
 BLOCK_LINES = 10_000
-"""Lines above and below a line that are searched for its block."""
+"""Number of lines above and below a line that are searched for its block."""
 GREP_BYTES = 16 << 20
-"""Bytes of a file that are searched."""
+"""Maximum number of bytes of a file that are searched."""
 NUL_WITHIN = 8192
-"""A file with a NUL byte in this many first bytes is not text."""
+"""Number of bytes at the beginning of a file that are searched for a NUL. A file with a NUL there is not text."""
 INDENT = "  "
 
 
 class ReadError(Exception):
-    """The read failed; the text is for the model."""
+    """The read failed. The message is for the model."""
 
 
 # --- lines of a file
 def read_lines(path: str, offset: int, limit: int) -> str:
-    """Read up to `limit` lines, starting at line `offset`, counted from 1, each with its number."""
+    """Return up to `limit` lines, each with its number. The first one is line `offset`, counted from 1."""
     out: list[str] = []
     with _open(path) as file:
         for number, line in enumerate(_lines(file.fileno()), 1):
@@ -138,7 +140,7 @@ def read_lines(path: str, offset: int, limit: int) -> str:
 
 
 def read_block(path: str, anchor: int, levels: int, siblings: bool, header: bool, limit: int) -> str:
-    """Return the lines of the block of line `anchor`, by indentation; see `Lines.block`."""
+    """Return the lines of the block around line `anchor`, by indentation: see `Lines.block`."""
     with _open(path) as file:
         lines = enumerate(_lines(file.fileno()), 1)
         near = deque(itertools.islice(lines, anchor), BLOCK_LINES)
@@ -166,7 +168,7 @@ def _open(path: str):  # type: ignore[no-untyped-def]  # an unbuffered binary fi
 
 
 def _lines(number: int) -> Iterator[str]:
-    """Return the first LINE_BYTES of each line, in bounded memory."""
+    """Yield the first LINE_BYTES bytes of each line, in bounded memory."""
     head, begun = b"", False
     while chunk := os.read(number, READ_SIZE):
         *ended, rest = chunk.split(b"\n")
@@ -183,13 +185,13 @@ def _shown(data: bytes) -> str:
         return data.decode("utf-8", "replace")
     data = data[:LINE_BYTES]
     text = data.decode("utf-8", "replace")
-    # Drops a character that the cut split.
+    # Drop a character that was split by the cut.
     return text[:-1] if text.endswith("\ufffd") and not data.endswith("\ufffd".encode()) else text
 
 
 # --- entries of a folder
 def list_folder(path: str, offset: int, limit: int, depth: int) -> str:
-    """List up to `limit` entries, starting at entry `offset`, with the contents of folders down to `depth`."""
+    """Return up to `limit` entries, from entry `offset` on, with the contents of folders down to `depth`."""
     try:
         os.scandir(path).close()
     except OSError as error:
@@ -284,7 +286,7 @@ def _holds(path: str, expression: re.Pattern[str]) -> bool:
 
 # --- images
 def read_image(path: str, most: int) -> bytes:
-    """Return the bytes of a regular file of at most `most` bytes. The caller checks that they are an image."""
+    """Return the content of a regular file of at most `most` bytes. The caller checks that it is an image."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Fuzzy file search: the files below some folders that match what a user has typed so far.
+"""Fuzzy file search: finds the files below some folders that match a query while the user types it.
 
 Walking, filtering and scoring run in a worker thread and regularly check for cancellation. A search cancels an earlier
 one with the same token.
@@ -20,9 +20,9 @@ from app_server.core.files.walk import SEPARATOR, Listing, Tree
 from app_server.core.threads import run_in_thread
 
 LIMIT = 50
-"""Maximum number of matches for each root, or of all if names count."""
+"""Maximum number of matches for each root; with `names_count`, for all roots together."""
 IN_NAME, WHOLE_NAME = 1 << 16, 1 << 17
-"""Added to the score of a match within the name of a file, and of one that is all of a name, if names count."""
+"""Added to the score with `names_count`: for a match within the name of a file, and for a match of a whole name."""
 MAX_TREES = 8
 MAX_QUERY = 512
 CHECK_EVERY = 512
@@ -45,7 +45,7 @@ class FileSearch:
     async def search(
         self, query: str, roots: Sequence[str | Path], token: str | None = None, *, names_count: bool = False
     ) -> list[FileMatch]:
-        """Return the best matches, best first. Empty if a later search with the same token replaced this one."""
+        """Return the best matches, best first; none if a later search with the same token replaced this one."""
         stop = threading.Event()
         if token is not None:
             if earlier := self._running.pop(token, None):
@@ -62,8 +62,8 @@ class FileSearch:
     def find(
         self, query: str, roots: Sequence[str | Path], stop: Stop, *, names_count: bool = False
     ) -> list[FileMatch]:
-        """Search synchronously: files, as codex 0.58 ranks them. With `names_count` files and folders, as codex 0.169
-        does: names before the folders that lead to them.
+        """Search synchronously. Files are ranked as in codex 0.58. With `names_count`, files and folders are ranked as
+        in codex 0.169: a match in a name comes before a match in the folders above it.
         """
         words = fuzzy.parse_query(query[:MAX_QUERY], smart_case=not names_count)
         if not words:
@@ -93,7 +93,7 @@ class FileSearch:
             return self._tree(os.path.abspath(root)).listing(stop)
 
     def _folded(self, listing: str, word: fuzzy.Word) -> str:
-        """Fold a listing; the last result is cached, because that is slow where it is not ASCII."""
+        """Return a folded listing. The last result is cached, because folding is slow if the listing is not ASCII."""
         kind = (word.cased, word.accented)
         last_kind, last_listing, fold = self._last_fold
         if last_kind != kind or last_listing != listing:
@@ -110,7 +110,7 @@ class FileSearch:
 
 
 def _best(scorer: _Scorer, fold: str, stop: Stop) -> list[tuple[int, str]] | None:
-    """Return the best paths of a listing with their scores; None when stopped."""
+    """Return the best paths of a listing with their scores; None if the search was stopped."""
     found: list[tuple[int, str]] = []
     listing = scorer.listing
     for number, (start, end) in enumerate(_candidates(scorer.words, fold)):
@@ -123,7 +123,7 @@ def _best(scorer: _Scorer, fold: str, stop: Stop) -> list[tuple[int, str]] | Non
 
 
 def _candidates(words: Sequence[fuzzy.Word], fold: str) -> Iterator[tuple[int, int]]:
-    """Return the ranges of the listing's paths that contain the first word's characters in order."""
+    """Yield the ranges of the listing's paths that contain the first word's characters in order."""
     for match in re.finditer(fuzzy.subsequence_pattern(words[0], SEPARATOR), fold):
         end = fold.find(SEPARATOR, match.end())
         yield match.start() + 1, len(fold) if end < 0 else end
@@ -140,7 +140,7 @@ class _Scorer:
         self.scale = scale
         self.is_folder = is_folder
         self._table = fuzzy.shape_table(words, scale)
-        # Translating the whole listing at once is fast for ASCII only.
+        # Translating the whole listing at once is fast only for ASCII.
         self._shapes = listing.translate(self._table) if listing.isascii() else None
         self._known: dict[str, int | None] = {}
 
@@ -162,7 +162,7 @@ class _Scorer:
 
 
 class _NameScorer(_Scorer):
-    """One word that is found in the name of a file, or is all of a name, counts more."""
+    """Scores paths with a bonus if a single word is found in the name of a file, or is a whole name."""
 
     def __init__(self, words: Sequence[fuzzy.Word], listing: str, *, is_folder: bool = False) -> None:
         super().__init__(words, listing, fuzzy.PATHS, is_folder=is_folder)

@@ -2,7 +2,7 @@
 
 The walk rereads a folder only if its modification time or its ignore rules changed; otherwise a folder costs one
 `stat`. It follows links to folders once and only inside the root, and never enters `.git`. Folders are opened by their
-real names, so that one that has become a link meanwhile is left out.
+real names, so that a folder that was replaced by a link during the walk is left out.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from app_server.core.real_path import real_path
 from app_server.light_dataclasses import dataclass, field
 
 IGNORE_FILES = (".gitignore", ".ignore")
-"""In one folder, the later one overrides the earlier one."""
+"""Names of ignore files. In one folder, the later file overrides the earlier one."""
 MAX_IGNORE_BYTES = 1024 * 1024
 MAX_FILES = 1_000_000
 SEPARATOR = "\0"
-"""Precedes every path of a listing; no file name can contain it."""
+"""Separator before every path of a listing. No file name can contain it."""
 
 _SETTLED_NS = 50_000_000
 _SETTLED_COARSE_NS = 2_500_000_000
-"""A folder that was read this soon after a change may change again without a new modification time: file systems with
-coarse timestamps, recognised by whole seconds, need the longer period.
+"""Periods in nanoseconds after a change. A folder that was read within such a period may change again without a new
+modification time. File systems with coarse timestamps, which are recognised by whole seconds, need the longer period.
 """
 
 Signature = tuple[int, int, int]
@@ -52,7 +52,7 @@ class _Folder:
     above: RuleSet | None
     rules: RuleSet | None
     signatures: tuple[Signature, ...]
-    """Of its ignore files; empty where it has none."""
+    """Signatures of the folder's ignore files; empty if it has none."""
     listing: str
     folder_listing: str
     count: int
@@ -64,9 +64,9 @@ class _Pending(NamedTuple):
     """A folder that the walk has yet to enter."""
 
     path: str
-    """As it is shown: with the links that lead to it."""
+    """Path below the root as it is shown, with the links that lead to the folder."""
     place: str
-    """The same without links, below the root."""
+    """Path of the folder below the root, without links."""
     above: RuleSet | None
 
 
@@ -93,19 +93,19 @@ class Tree:
         self._outer_signatures: tuple[tuple[str, Signature], ...] = ()
 
     def listing(self, stop: Callable[[], bool]) -> Listing | None:
-        """Return all that is below the root; None when stopped."""
+        """Return all files and folders below the root; None if the walk was stopped."""
         self._refresh_outer()
         try:
             with Beneath(real_path(self._root)) as disk:
                 walk = _Walk(disk, stop)
                 if not self._walk(walk):
                     return None
-        except OSError:  # there is no such folder
+        except OSError:  # the folder does not exist
             return Listing("", "")
         return Listing("".join(walk.listings), "".join(walk.folder_listings))
 
     def _walk(self, walk: _Walk) -> bool:
-        """Tell whether it came to the end."""
+        """Return whether the walk was completed."""
         seen: dict[str, _Folder] = {}
         pending = [_Pending("", "", self._outer)]
         while pending and walk.count <= MAX_FILES:
@@ -129,11 +129,11 @@ class Tree:
         return True
 
     def _cached_or_read(self, disk: Beneath, here: _Pending) -> _Folder | None:
-        """Return the folder from the cache if nothing in it changed, else from the disk.
+        """Return the folder from the cache if nothing in it changed, else from the disk; None if it cannot be read.
 
-        Adding, removing or renaming an entry changes the folder's modification time. Editing an ignore file does not:
-        hence the separate signatures of ignore files, and the comparison of the rules from above, by identity. A folder
-        that changed too recently is cached with the time -1, which never matches, so that the next walk rereads it.
+        Adding, removing or renaming an entry changes the folder's modification time. Editing an ignore file does not.
+        So ignore files have signatures of their own, and the rules from above are compared by identity. A folder that
+        changed too recently is cached with the time -1, which never matches, so that the next walk rereads it.
         """
         path, _, above = here
         try:
@@ -191,9 +191,9 @@ class Tree:
         )
 
     def _add_link(self, path: str, rules: RuleSet | None, walk: _Walk, pending: list[_Pending]) -> None:
-        """Adds the target of a link: a file, or a folder inside the root that was not followed yet.
+        """Add the target of a link: a file, or a folder inside the root that was not followed yet.
 
-        Not an ancestor of the link, which would make the walk endless.
+        An ancestor of the link is not followed, because the walk would be endless.
         """
         place = self._root + path
         try:
@@ -217,7 +217,7 @@ class Tree:
 
     # --- rules
     def _refresh_outer(self) -> None:
-        """Reloads the rules of the folders above the root, up to the top of its repository."""
+        """Reload the rules of the folders above the root, up to the top of its repository, if they changed."""
         places = _outer_files(self._root)
         signatures = tuple((place, _signature(place)) for _, place in places)
         if signatures != self._outer_signatures:
@@ -237,8 +237,8 @@ class Tree:
 
 
 def _outer_files(root: str) -> list[tuple[str, str]]:
-    """Ignore files outside the root that apply to it, lowest precedence first, each with the path from its folder to
-    the root.
+    """Return the ignore files outside the root that apply to it, lowest precedence first, each with the path from its
+    folder to the root.
     """
     inner = Path(root)
     for top in (inner, *inner.parents):
@@ -259,7 +259,7 @@ def _outer_files(root: str) -> list[tuple[str, str]]:
 def _with_rules_of(place: str, above: RuleSet | None, *, base: str = "", prefix: str = "") -> RuleSet | None:
     try:
         rules = parse_rules(os.fsdecode(read_named(place, MAX_IGNORE_BYTES)))
-    except OSError:  # no regular file, or too long
+    except OSError:  # the file is too long, or not a regular file
         return above
     return RuleSet(rules, above, base=base, prefix=prefix) if rules else above
 
