@@ -1,10 +1,15 @@
-"""Files for a client, with the rights of the user: read, written, listed, removed and copied.
+"""Reads, writes, lists, removes and copies files for a client, with the rights of the user. Synchronous, for worker
+threads. The size of what is read is limited.
 
-Synchronous, for worker threads. What is read is bounded. Pipes and devices are refused before they are opened: they
-could wait, never end, or do something by being opened. So are the credentials in the server's home, whatever name leads
-to them, and what the system shows of processes, where the server's own environment could be read: this keeps them from
-being handed on by mistake; a client has other ways. Links are copied as links; in a copied directory pipes, devices and
-sockets are left out. Errors are those of the system (OSError), or FileRefused where the request itself is the reason.
+Some files are refused:
+
+1. Pipes and devices are refused before they are opened: they could block, never end, or have an effect when opened.
+2. Credentials in the server's home are refused, by any name that leads to them.
+3. So are the system's files about processes, which could show the server's own environment.
+
+Refusing the secrets only prevents accidents: a client has other ways to read them. Links are copied as links. In a
+copied directory, pipes, devices and sockets are left out. Errors are those of the system (OSError), or FileRefused if
+the request itself is the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @contextmanager
 def opened(path: str, home: str) -> Iterator[tuple[int, os.stat_result]]:
-    """Open a regular file; give its descriptor, and what is known of it. Raises FileRefused, OSError."""
+    """Open a regular file; yield its descriptor and its status. Raises FileRefused and OSError."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise not_a_file(path)
     descriptor = os.open(path, READING)
@@ -52,19 +57,20 @@ def not_a_file(path: str) -> FileRefused:
 STAGED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OVERWRITING = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NEW_FILE_MODE = 0o666
-"""Less the process's umask."""
+"""Mode of a new file, before the process's umask is applied."""
 CANNOT_STAGE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENAMETOOLONG)
 
 Fill = Callable[[int], None]
-"""Writes the content to a descriptor that stands at the beginning."""
+"""Function that writes the content to a descriptor, whose position is the beginning of the file."""
 
 
 def replace_content(path: str, fill: Fill, size: int, mode: int | None = None) -> None:
-    """Replace the content of a file; a link stays, and what it leads to is written. `size` is that of the content;
-    `mode` the rights of the file, otherwise those of the old one.
+    """Replace the content of a file. A link stays, and its target is written. `size` is the size of the content. `mode`
+    is the mode of the file; None for that of the old file.
 
-    New content is staged beside the file, which it then replaces. A file that must stay the same one (it has several
-    names, another owner, or a directory in which nothing can be made) is overwritten, once there is space for it.
+    New content is staged beside the file and then replaces it. Some files must stay the same file: they have several
+    names, another owner, or a directory in which no file can be created. Such a file is overwritten, once enough space
+    is reserved.
     """
     target = os.path.realpath(path)
     try:
@@ -119,7 +125,7 @@ def _stage_and_rename(target: str, fill: Fill, mode: int | None, old: os.stat_re
 
 def _keep_group(descriptor: int, old: os.stat_result) -> None:
     if os.fstat(descriptor).st_gid != old.st_gid:
-        with suppress(OSError):  # a group that the user is not in
+        with suppress(OSError):  # the user may not be in that group
             os.fchown(descriptor, -1, old.st_gid)
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
@@ -140,7 +146,7 @@ def _overwrite(target: str, fill: Fill, size: int, mode: int | None) -> None:
 
 
 def _reserve(descriptor: int, size: int, before: int) -> None:
-    """Find out that the disk is full while the old content is still there."""
+    """Reserve space on the disk, to find out that it is full while the old content is still there."""
     if size <= before:
         return
     try:
@@ -152,9 +158,9 @@ def _reserve(descriptor: int, size: int, before: int) -> None:
 
 
 MAX_READ_BYTES = 48 << 20
-"""Of one file. As much as a client can write with one message of 64 MiB."""
+"""Maximum size of a file that is read, in bytes. It is as much as a client can write with one message of 64 MiB."""
 MAX_ENTRIES = 200_000
-"""Names of one directory."""
+"""Maximum number of names of a directory that is listed."""
 
 _UNSHOWABLE = re.compile("[\ud800-\udfff]")
 
@@ -164,12 +170,12 @@ class Metadata(Struct, frozen=True):
     is_file: bool
     is_symlink: bool
     created_at_ms: int
-    """0 where the system does not say."""
+    """Creation time in milliseconds since 1970; 0 if the system does not know it."""
     modified_at_ms: int
 
 
 class DirectoryEntry(Struct, frozen=True):
-    """Entry of a directory. The target of a link counts; a link that leads nowhere is neither."""
+    """An entry of a directory. Of a link, the target counts; a broken link is neither a directory nor a file."""
 
     file_name: str
     is_directory: bool
@@ -180,11 +186,11 @@ Stop = Callable[[], bool]
 
 
 class CopyStopped(Exception):
-    """Nobody waits for the copy any more."""
+    """The copy was stopped, because no client waits for it any more."""
 
 
 class ClientFiles(Struct, frozen=True):
-    """Operations of a client on files; the secrets in `home` are not among them."""
+    """File operations of a client. They do not give access to the secrets in `home`."""
 
     home: str
 
@@ -201,7 +207,7 @@ class ClientFiles(Struct, frozen=True):
         replace_content(path, partial(write_all, data=data), len(data))
 
     def create_directory(self, path: str, *, recursive: bool) -> None:
-        """Create a directory, those above it too if `recursive`; then it may exist already."""
+        """Create a directory. With `recursive`, also those above it; then it may exist already."""
         if recursive:
             os.makedirs(path, exist_ok=True)
         else:
@@ -219,7 +225,7 @@ class ClientFiles(Struct, frozen=True):
         )
 
     def list(self, path: str) -> list[DirectoryEntry]:
-        """List a directory by name. Bytes of a name that are no text are shown as U+FFFD."""
+        """List a directory, sorted by name. Bytes of a name that are not text are replaced by U+FFFD."""
         found: list[DirectoryEntry] = []
         with os.scandir(path) as entries:
             for entry in entries:
@@ -231,7 +237,9 @@ class ClientFiles(Struct, frozen=True):
         return found
 
     def remove(self, path: str, *, recursive: bool, force: bool) -> None:
-        """Remove a file or directory; of a link not what it leads to. `force`: nothing there is no error."""
+        """Remove a file or directory. A link is removed itself, not its target. With `force`, a missing path is no
+        error.
+        """
         if os.path.realpath(path) == "/":
             raise FileRefused("the root directory is not removed")
         try:
@@ -248,7 +256,7 @@ class ClientFiles(Struct, frozen=True):
             raise FileRefused(f"path `{path}` is nested too deeply to be removed", "too_large") from None
 
     def copy(self, source: str, destination: str, stop: Stop, *, recursive: bool) -> None:
-        """Copy until it is done, or nobody waits for it any more: then it raises CopyStopped."""
+        """Copy a file or directory. Raises CopyStopped if `stop` says that no client waits for the copy any more."""
         mode = os.lstat(source).st_mode
         if stat.S_ISLNK(mode):
             os.symlink(os.readlink(source), destination)
@@ -307,5 +315,5 @@ def _too_large(path: str) -> FileRefused:
 def _leads_to(is_kind: Callable[[], bool]) -> bool:
     try:
         return is_kind()
-    except OSError:  # a link in a circle
+    except OSError:  # a link leads to itself
         return False

@@ -1,7 +1,7 @@
-"""Notices changes of watched paths: with inotify (Linux), and without it by comparing states of a path.
+"""Detects changes of watched paths: with inotify (Linux), or else by comparing snapshots of a path.
 
-One instance of inotify watches any number of directories. The packages for this make an instance and a thread for each
-watch, of which a user may have 128.
+One instance of inotify watches any number of directories. The packages for this create an instance and a thread for
+each watch, of which a user may have 128.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OVERFLOW, IGNORED = 0x4000, 0x8000
 ONLY_DIRECTORIES = 0x1000000
 
 NAMES = MOVED_FROM | MOVED_TO | CREATE | DELETE
-"""A name has come, or is gone."""
+"""Events in which a name was added or removed."""
 ITSELF = DELETE_SELF | MOVE_SELF | IGNORED
-"""The directory is no longer at its place, or no longer watched."""
+"""Events in which the directory was moved or removed, or is no longer watched."""
 WATCHED = MODIFY | ATTRIB | CLOSE_WRITE | NAMES | DELETE_SELF | MOVE_SELF | ONLY_DIRECTORIES
 
 READ_SIZE = 1 << 16
@@ -37,24 +37,26 @@ _HEAD = struct.Struct("iIII")
 
 class InotifyEvent(Struct, frozen=True):
     descriptor: int
-    """Of the watched directory; -1 for an overflow of the queue."""
+    """Descriptor of the watched directory; -1 for an overflow of the queue."""
     mask: int
     name: str
-    """In the directory, its bytes that are no text replaced; empty for the directory itself."""
+    """Name in the directory, with bytes that are not text replaced; empty for the directory itself."""
 
 
 class Inotify:
-    """One instance. `number` is readable when there are events. Raises OSError, also where there is no inotify."""
+    """An instance of inotify. `number` is its descriptor, which is readable when there are events. Raises OSError, also
+    if the system has no inotify.
+    """
 
     def __init__(self) -> None:
         self.number = _checked(_libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
     def add(self, directory: str) -> int:
-        """Return the descriptor of the directory; the same again for one that is watched already."""
+        """Watch a directory; return its descriptor, which is the same for a directory that is watched already."""
         return _checked(_libc().inotify_add_watch(self.number, os.fsencode(directory), WATCHED))
 
     def remove(self, descriptor: int) -> None:
-        """Remove a watch, which the kernel may have removed already, with its directory."""
+        """Remove a watch. The kernel may have removed it already, with its directory."""
         _libc().inotify_rm_watch(self.number, descriptor)
 
     def read(self) -> list[InotifyEvent]:
@@ -93,16 +95,16 @@ def _checked(result: int) -> int:
 
 
 TRIES = 16
-"""How often a path is looked at anew that changes while it is looked at."""
+"""Maximum number of attempts to watch a path that changes at the same time."""
 
 
 class WatchPlace(Struct, frozen=True):
     inside: int | None = None
-    """The descriptor of the path itself, while it is a directory."""
+    """Descriptor of the path itself; None if it is not a directory."""
     above: int | None = None
-    """That of the nearest directory above it."""
+    """Descriptor of the nearest directory above the path; None for the root directory."""
     component: str = ""
-    """The name in that directory which leads to the path."""
+    """Name in that directory that leads to the path."""
     exists: bool = False
 
 
@@ -110,8 +112,8 @@ NOWHERE = WatchPlace()
 
 
 def find_place(source: Inotify, path: str, used: set[int]) -> WatchPlace:
-    """Watch the path and the nearest directory above it. It may change meanwhile, so look again after watching. `used`
-    gets every descriptor that was made. Raises FileRefused, OSError.
+    """Watch the path and the nearest directory above it. The path may change at the same time, so it is checked again
+    after watching. Every new descriptor is added to `used`. Raises FileRefused and OSError.
     """
     for _ in range(TRIES):
         folder, component = _nearest(path)
@@ -124,7 +126,9 @@ def find_place(source: Inotify, path: str, used: set[int]) -> WatchPlace:
 
 
 def _nearest(path: str) -> tuple[str, str]:
-    """Return the nearest directory above `path`, and the name in it that leads on; no name for the root directory."""
+    """Return the nearest directory above `path`, and the name in it that leads to the path; an empty name for the root
+    directory.
+    """
     folder, component = os.path.split(path)
     while component and not _is_directory(folder):
         folder, component = os.path.split(folder)
@@ -139,23 +143,25 @@ def _is_directory(path: str) -> bool:
 
 
 MAX_NAMES = 10_000
-"""Of one directory; of a larger one a change is that of the directory itself."""
+"""Maximum number of names of a directory whose entries are compared. A change in a larger directory counts as a change
+of the directory itself.
+"""
 
 EntryState = tuple[int, ...]
 
 
 class PathSnapshot(Struct, frozen=True):
     own: EntryState | None = None
-    """None: it does not exist."""
+    """State of the path itself; None if it does not exist."""
     names: Mapping[str, EntryState] | None = None
-    """Of a directory with at most MAX_NAMES names."""
+    """States of the names in a directory; None if it has more than MAX_NAMES, or is not a directory."""
     modified_ns: int | None = None
-    """Of a larger directory."""
+    """Modification time of a larger directory, in nanoseconds since 1970; else None."""
 
 
 def take_snapshot(path: str, before: PathSnapshot | None = None) -> PathSnapshot:
-    """Look at a path. What cannot be looked at counts as not there; where there is no descriptor for looking, all is as
-    `before`.
+    """Take a snapshot of a path. A path that cannot be read counts as missing. If the process has no descriptor left,
+    the result is `before`.
     """
     try:
         own = os.lstat(path)
@@ -180,7 +186,7 @@ def take_snapshot(path: str, before: PathSnapshot | None = None) -> PathSnapshot
 
 
 def changed_paths(path: str, before: PathSnapshot, now: PathSnapshot) -> set[str]:
-    """Return what inotify would report: the path, or names in it."""
+    """Return the changes that inotify would report: the path, or names in it."""
     changed: set[str] = set()
     if before.own != now.own or before.modified_ns != now.modified_ns:
         changed.add(path)
@@ -198,7 +204,7 @@ def _entry(entry: os.DirEntry[str]) -> EntryState | None:
 
 
 def _state(status: os.stat_result) -> EntryState:
-    """Return what changes with a file; of a directory only what its content does not change."""
+    """Return values that change with a file. For a directory, return only those that do not change with its content."""
     about = (status.st_dev, status.st_ino, status.st_mode, status.st_uid, status.st_gid)
     if stat.S_ISDIR(status.st_mode):
         return about

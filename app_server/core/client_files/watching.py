@@ -1,10 +1,11 @@
-"""Notifies a client of changes at paths: of a file, or of a directory and the names in it, not deeper.
+"""Notifies a client of changes of watched paths: of a file, or of a directory and the names in it, but not deeper.
 
-A path may come and go: the nearest directory above it that exists is watched too. Changes are collected for a moment
-and sent together; more of them than a client would look at one by one are sent as a change of the watched path itself.
+A path may be created and removed: the nearest existing directory above it is watched, too. Changes are coalesced for a
+moment and sent together. If there are more than a client would handle one by one, they are sent as one change of the
+watched path itself.
 
-Where inotify is missing or the user has no watches of it left, paths are looked at again and again, with long enough
-rests. Changes that come and go between two looks are not noticed then.
+If inotify is missing, or the user has no inotify watches left, paths are polled, with long enough pauses. Changes that
+are undone between two polls are not noticed then.
 """
 
 from __future__ import annotations
@@ -28,20 +29,22 @@ log = logging.getLogger(__name__)
 
 MAX_WATCHES = 4096
 MAX_ID = 1000
-"""Characters of an id, which comes with every change."""
+"""Maximum number of characters of a watch id, which every notification contains."""
 MAX_CHANGES = 512
-"""Paths of one watch that are sent one by one."""
+"""Maximum number of changed paths of one watch that are sent one by one."""
 COLLECT_SECONDS = 0.1
 PIECE = 32 * 1024
-"""Characters of paths in one notification: clients read lines of 64 KiB."""
+"""Maximum number of characters of paths in one notification: clients read lines of 64 KiB."""
 POLL_SECONDS = 1.0
 POLL_REST = 20.0
-"""Times as long as the last look at all polled paths took, if that is longer."""
+"""Pause between two polls as a multiple of the time that the last poll took, if that is longer than `POLL_SECONDS`."""
 SHORT_OF_INOTIFY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ENOSYS})
-"""Errors that say nothing of the path: limits of the user, or a system without inotify."""
+"""Errors that are not caused by the path: limits of the user, or a system without inotify."""
 
 NotifyChanged = Callable[[str, Sequence[str]], Awaitable[None]]
-"""Notifies the client: the id of a watch, and what changed. May wait until the client has read enough."""
+"""Callback that notifies the client of the id of a watch, and of the changed paths. It may wait until the client has
+read enough (back-pressure).
+"""
 
 
 class Watch(Struct, eq=False):
@@ -51,7 +54,7 @@ class Watch(Struct, eq=False):
     path: str
     place: path_changes.WatchPlace = path_changes.NOWHERE
     snapshot: path_changes.PathSnapshot | None = None
-    """Of a path that is polled."""
+    """Last state of a path that is polled; None if inotify watches it."""
     begun: bool = False
     changed: set[str] = msgspec.field(default_factory=set)
 
@@ -68,21 +71,23 @@ class Watch(Struct, eq=False):
 
 
 class FileWatcher:
-    """The watches of one client. They start tasks in `tasks`, which run until the client leaves."""
+    """The watches of one client. Its tasks run in `tasks` until the client disconnects."""
 
     def __init__(self, notify: NotifyChanged, tasks: TaskGroup) -> None:
         self._notify, self._tasks = notify, tasks
         self._inotify: path_changes.Inotify | None = None
         self._reports = self._polls = False
-        """Whether these tasks run."""
+        """Whether the tasks that send notifications and that poll are running."""
         self._watches: dict[str, Watch] = {}
         self._users: dict[int, set[Watch]] = {}
-        """By descriptor."""
+        """Watches by inotify descriptor."""
         self._changed = anyio.Event()
         self._placing = anyio.Lock()
 
     async def watch(self, id: str, path: str) -> str:
-        """Return the path in its plain form. Nothing is sent before `begin`. Raises FileRefused, OSError."""
+        """Watch a path; return it in its normalised form. Nothing is sent before `begin`. Raises FileRefused and
+        OSError.
+        """
         if id in self._watches:
             raise FileRefused(f"watchId already exists: {id}", "watch_exists")
         if len(id) > MAX_ID:
@@ -101,7 +106,7 @@ class FileWatcher:
         return watch.path
 
     def begin(self, id: str) -> None:
-        """Send changes from now on."""
+        """Send the changes of a watch from now on."""
         watch = self._watches.get(id)
         if watch is not None:
             watch.begun = True
@@ -186,7 +191,7 @@ class FileWatcher:
             source.close()
 
     def _take(self, event: path_changes.InotifyEvent) -> set[Watch]:
-        """Note what changed; returns the watches whose path may lead elsewhere now."""
+        """Record the changes of an event; return the watches whose paths may lead elsewhere now."""
         if event.mask & path_changes.OVERFLOW:
             for watch in self._watches.values():
                 watch.changed = {watch.path}
