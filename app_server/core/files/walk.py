@@ -46,7 +46,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """The contents of a folder without what is ignored."""
+    """The contents of a folder, without ignored entries."""
 
     mtime_ns: int
     above: RuleSet | None

@@ -1,8 +1,8 @@
-"""`apply_patch` as a program for commands: its argument is the patch, or stdin has it.
+"""The program `apply_patch` for commands: the patch is its argument, or is read from stdin.
 
-It parses, plans and writes like a patch of the tool, all of it or nothing, with the rights of the command that runs
+It parses, plans and writes a patch completely or not at all, like the tool. It has the rights of the command that runs
 it, so the same sandbox protects the same paths. It requests no approval: that was decided for the command. It imports
-the standard library and this package only, so that it starts quickly and inside any sandbox.
+only the standard library and this package, so that it starts quickly and inside any sandbox.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app_server.core.patch.planner import plan_patch
 from app_server.core.patch.write_steps import write_all
 
 LONGEST = 64 * 1024 * 1024
-"""Bytes of a patch. Standard input may be a device that never ends."""
+"""Maximum size of a patch, in bytes. Standard input may be a device that never ends."""
 
 FAILED, WRONG_USAGE = 1, 2
 
@@ -27,7 +27,7 @@ USAGE = "Usage: apply_patch PATCH, or the patch on standard input"
 
 
 class UsageError(Exception):
-    """The arguments contain no patch; the text explains the usage."""
+    """The arguments contain no patch. The message explains the usage."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,8 +47,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def apply(text: str) -> tuple[int, str, str]:
-    """Apply a patch; return exit status, stdout and stderr. Raises PatchError where the patch does not apply; nothing
-    is written then.
+    """Apply a patch; return exit status, stdout and stderr. Raises PatchError if the patch does not apply; then nothing
+    is written.
     """
     plan = plan_patch(parse_patch(text), os.getcwd(), DiskFiles(None))
     if not plan.edits:

@@ -1,16 +1,16 @@
-"""Writes a planned patch to the disk, completely or not at all: a program that reads a document on stdin.
+"""Writes a planned patch to the disk, completely or not at all. It is a program that reads a document on stdin.
 
-It imports the standard library and `write_steps` only, so that it starts quickly and inside any sandbox. It writes with
+It imports only the standard library and `write_steps`, so that it starts quickly and inside any sandbox. It writes with
 the rights of its process. `apply_document` does the same within a process.
 
-    check     every file still has the content that the plan is based on, and is writable
-    stage     write new contents to temporary files beside their targets, and flush them
-    commit    the old file gets a second name, the temporary one its place: one rename or link a file
-    undo      after any failure, revert the steps taken, by renames alone: that needs no disk space
+1. check: every file still has the content that the plan is based on, and is writable
+2. stage: write new contents to temporary files beside their targets, and flush them
+3. commit: give the old file a second name, and the temporary file its place, with one rename or link per file
+4. undo: after any failure, revert the steps taken, by renames alone, which need no disk space
 
-Paths in the document are resolved. The writer opens every component without following links, so a link that was
-created after the plan is an error. A replaced file is a new file: a hard link elsewhere keeps the old content. With a
-journal in the working directory, the next writer can undo the work of a killed one.
+Paths in the document are resolved. The writer opens every component without following links, so a link that was created
+after the plan is an error. A replaced file is a new file: a hard link elsewhere keeps the old content. With a journal
+in the working directory, the next writer can undo the work of a killed one.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ import sys
 from app_server.core.patch import write_steps
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
+if TYPE_CHECKING:  # not imported at run time: the import would take longer than everything else
     from collections.abc import Iterator
     from typing import TypedDict
 
     class EditDocument(TypedDict):
-        """One file, as `planner` writes it. None: no file before, none after, not moved."""
+        """One file, as `planner` writes it. `old` is None if the file is new, `new` if it is removed, and `to_label`
+        and `to_path` if it is not moved.
+        """
 
         label: str
         path: str
@@ -48,11 +50,11 @@ UNINTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class WriteError(Exception):
-    """The patch was not written; all changes were undone."""
+    """The patch was not written, and all changes were undone."""
 
 
 def apply_document(document: bytes) -> tuple[int, str, str]:
-    """Write what a document says; return exit status, stdout and stderr."""
+    """Write the patch in a document; return exit status, stdout and stderr."""
     plan = json.loads(document)
     folders = write_steps.OpenFolders()
     work = Writer(plan["token"], plan["cwd"], folders)
@@ -89,8 +91,8 @@ class Writer:
         self.doing = "Failed to write files"
 
     def failure(self, error: Exception) -> str:
-        """Return the message, without the reason if rights are missing: clients and models know this wording of the
-        tool.
+        """Return the error message. It omits the reason if rights are missing: clients and models know this wording of
+        the tool.
         """
         reason = ""
         if isinstance(error, WriteError):
@@ -119,7 +121,7 @@ class Writer:
     def stage_file(
         self, label: str, path: str, old: bytes | None, new: bytes | None, like: int | None = None
     ) -> None:
-        """Stages the change from `old` to `new`; a new file gets the rights of the open file `like`."""
+        """Stage the change of a file from `old` to `new`. A new file gets the rights of the open file `like`."""
         folder, name = os.path.split(path)
         self.doing = f"Failed to create parent directories for {label}"
         self.folders.open(folder, create=old is None)
@@ -135,7 +137,7 @@ class Writer:
                 step.before = write_steps.stamp(os.fstat(target))
                 self.keep(step)
         else:
-            # Opening for writing only tests whether the file is writable.
+            # The file is opened for writing only to test whether it is writable.
             with self.checked(path, old, os.O_RDWR) as target:
                 step.before = write_steps.stamp(os.fstat(target))
                 self.stage_content(step, new, target)
@@ -161,7 +163,9 @@ class Writer:
         self.note(step)
 
     def note(self, step: write_steps.WriteStep) -> None:
-        """Journals the step before its first name exists, and again once the identity of its new file is known."""
+        """Write the step to the journal: before its first name exists, and again when the identity of its new file is
+        known.
+        """
         if self.journal:
             self.journal.append_record(
                 {"folder": step.folder, "name": step.name, "temp": step.temp, "staged": step.staged}
@@ -189,7 +193,9 @@ class Writer:
             self.journal.sync()
 
     def put_new(self, fd: int, step: write_steps.WriteStep) -> None:
-        """Uses a link, because it fails if the name exists by now; a rename would replace the file."""
+        """Put a new file in place by a link, because a link fails if the name exists by now; a rename would replace the
+        file.
+        """
         try:
             os.link(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
         except OSError as error:
@@ -209,7 +215,7 @@ class Writer:
         os.rename(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd)
 
     def undo(self) -> None:
-        """Restores the state before the patch: files first, then the directories created for them."""
+        """Restore the state before the patch: first the files, then the directories that were created for them."""
         for step in reversed(self.steps):
             try:
                 write_steps.undo_step(self.folders[step.folder], step)
@@ -239,7 +245,7 @@ class Writer:
 
     @contextlib.contextmanager
     def checked(self, path: str, old: bytes | None, access: int) -> Iterator[int]:
-        """Opens the file at `path`, if it is a regular one and its content is still `old`."""
+        """Open the file at `path`, if it is a regular file and its content is still `old`."""
         folder, name = os.path.split(path)
         flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         fd = os.open(name, flags, dir_fd=self.folders.open(folder))
@@ -257,7 +263,9 @@ class Writer:
             raise WriteError("it has come into being since the patch was checked")
 
     def open_journal(self, edits: list[EditDocument]) -> None:
-        """Creates it in the working directory, where the next writer searches; else beside the first file."""
+        """Create the journal in the working directory, where the next writer searches for it; else beside the first
+        file.
+        """
         self.doing = f"Failed to write file {edits[0]['label']}"
         for path in (self.cwd, os.path.dirname(edits[0]["path"])):
             with contextlib.suppress(OSError):
@@ -268,7 +276,7 @@ class Writer:
 
 
 def copy_rights(source: int, target: int) -> None:
-    """Copies permissions, owner and attributes as far as permitted; drops set-user-id bits, as any write does."""
+    """Copy permissions, owner and attributes as far as permitted. Set-user-id bits are dropped, as any write does."""
     info = os.fstat(source)
     own = os.fstat(target)
     if (info.st_uid, info.st_gid) != (own.st_uid, own.st_gid):

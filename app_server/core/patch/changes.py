@@ -1,7 +1,7 @@
-"""What patches changed, as clients display it: the files of one patch, and the diff of all patches of a turn so far.
+"""The changes of patches as clients display them: the files of one patch, and the diff of all patches of a turn so far.
 
-The diff of a turn has each file as it was before the first patch changed it, and compares it with the disk, so a later
-command's change to such a file appears too. Object ids are computed here; git is not run.
+The diff of a turn compares each file as it was before the first patch changed it with the disk, so later changes by
+commands to such a file appear, too. Object ids are computed here; git is not run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app_server_protocol.engine.items import FileTexts
 from app_server_protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 
 SHOWN_CONTEXT = 1
-"""Lines of context in the diffs of an approval request."""
+"""Number of context lines in the diffs of an approval request."""
 
 
 def shown_changes(plan: PatchPlan) -> dict[str, FileChange]:
@@ -30,7 +30,7 @@ def shown_changes(plan: PatchPlan) -> dict[str, FileChange]:
 
 
 def refused_changes(patch: Patch, cwd: str) -> dict[str, FileChange]:
-    """Show what a refused patch says itself: nothing of the files that it names."""
+    """Return the changes that the text of a refused patch describes, without any content of the files that it names."""
     return {_absolute(each.path, cwd): _wish(each, cwd) for each in patch.operations}
 
 
@@ -77,23 +77,24 @@ NO_FILE = "/dev/null"
 @dataclass(slots=True)
 class _Tracked:
     first: Place
-    """Where the file was before the turn."""
+    """Place of the file before the turn."""
     before: Snapshot | None
     now: Place
-    """Where patches moved it."""
+    """Place to which patches moved the file."""
 
 
 def turn_diff(plans: Sequence[PatchPlan], home: str | None, base: str | None) -> str | None:
-    """Compare the files that these patches changed with the disk; None where nothing differs. Blocks.
+    """Compare the files that these patches changed with the disk; return their diff, None if nothing differs. Blocks.
 
-    `home` is the server's, whose credentials are not shown. `base`: a directory to whose repository all names are
-    relative, or to itself where it is in none; without one each name is relative to its file's repository.
+    `home` is the server's home, whose credentials are not shown. `base` is a directory: all names are relative to its
+    repository, or to the directory itself if it is in no repository. Without a `base`, each name is relative to the
+    repository of its file.
     """
     return _TurnDiff(plans, home, base).text()
 
 
 class _TurnDiff:
-    """The files that patches changed, as they were before the first of them."""
+    """Files that patches changed, with their state before the first of the patches."""
 
     def __init__(self, plans: Sequence[PatchPlan], home: str | None, base: str | None) -> None:
         self._home, self._base = home, base
@@ -106,7 +107,7 @@ class _TurnDiff:
                 self._follow(tracked, edit.place, edit.to)
 
     def text(self) -> str | None:
-        """Return the diff; None where nothing differs."""
+        """Return the diff; None if nothing differs."""
         by_new_name = self._base is None
         parts = sorted(
             (self._name(tracked.now if by_new_name else tracked.first), n, tracked)
@@ -151,7 +152,9 @@ class _TurnDiff:
         return "".join([*head, _body(old, new, f"a/{old_name}", f"b/{name}")])
 
     def _name(self, place: Place) -> str:
-        """Return the whole path where the file is outside of what names are relative to."""
+        """Return the name of a file for the diff: relative, or the whole path if the file is outside of that
+        directory.
+        """
         root = self._repository(self._base or os.path.dirname(place.path)) or self._base
         below = root and os.path.relpath(place.path, root)
         return below if below and not below.startswith("../") else place.path

@@ -1,7 +1,7 @@
 """Unified diffs of texts, in git's format. Pure.
 
-Which lines differ is found by Myers' algorithm in linear space, which is quadratic in the number of differences. Above
-a fixed cost, lines that are unique in both texts split the problem first; what is still too expensive counts as
+Myers' algorithm in linear space finds the lines that differ. Its time is quadratic in the number of differences. Above
+a fixed cost, lines that are unique in both texts split the problem first. A part that is still too expensive counts as
 replaced as a whole. Such a diff is correct, but not the shortest.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from app_server.light_dataclasses import dataclass
 
 STEPS = 400_000
-"""Maximum cost of one search for a middle point: a fraction of a second."""
+"""Maximum cost of one search for a middle point, in steps: a fraction of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ def _trimmed(a: list[int], b: list[int], box: Change) -> Change:
 
 
 def _divided(a: list[int], b: list[int], box: Change) -> list[Change]:
-    """Splits the box at a point of a shortest path; empty where the two sides have no line in common, or too few."""
+    """Split the box at a point of a shortest path. Return no parts if the two sides have no line in common, or too
+    few.
+    """
     middle = _middle(a[box.a_start : box.a_stop], b[box.b_start : box.b_stop])
     if middle is None:
         return _between_unique(a, b, box)
@@ -77,10 +79,10 @@ def _middle(a: list[int], b: list[int]) -> tuple[int, int] | None:
     """Return a point (x, y) on a shortest edit path from (0, 0) to (n, m); None above the maximum cost.
 
     A step right deletes a line of `a`, a step down inserts one of `b`, and equal lines are diagonal steps, which cost
-    nothing. Diagonal `k` holds the points with x - y = k. `forward[size + k]` is the largest x on diagonal k that d
-    steps from the start reach; `backward` is the same from the end, with coordinates that count back from it. The two
-    searches advance alternately. When they overlap on a diagonal, that point lies on a shortest path: in the forward
-    pass if n - m is odd, in the backward pass if it is even. Only two rows are kept, hence linear space.
+    nothing. Diagonal `k` consists of the points with x - y = k. `forward[size + k]` is the largest x on diagonal k that
+    d steps from the start reach; `backward` is the same from the end, with coordinates that count back from it. The two
+    searches advance alternately. When they overlap on a diagonal, that point is on a shortest path: in the forward pass
+    if n - m is odd, in the backward pass if it is even. Only two rows are stored, hence linear space.
     """
     n, m = len(a), len(b)
     delta = n - m
@@ -124,7 +126,7 @@ def _furthest(reached: list[int], size: int, k: int, d: int) -> int:
 
 
 def _between_unique(a: list[int], b: list[int], box: Change) -> list[Change]:
-    """Splits the box at lines that are unique on both sides: at the longest sequence of them in the same order."""
+    """Split the box at the lines that are unique on both sides: at the longest sequence of them in the same order."""
     in_a, in_b = Counter(a[box.a_start : box.a_stop]), Counter(b[box.b_start : box.b_stop])
     where = {line: n for n, line in enumerate(b[box.b_start : box.b_stop], box.b_start) if in_b[line] == 1}
     pairs = [(n, where[a[n]]) for n in range(box.a_start, box.a_stop) if in_a[a[n]] == 1 and a[n] in where]
@@ -170,10 +172,10 @@ def _joined(boxes: list[Change]) -> list[Change]:
 
 
 def _slid(b: list[int], length: int, boxes: list[Change]) -> list[Change]:
-    """Moves insertions as far down as possible, also past a deletion, as git does.
+    """Move insertions as far down as possible, also past a deletion, as git does.
 
     An insertion can move down by one line if its first line equals the line after it: inserting the shifted range gives
-    the same text. Where it meets the next insertion, the two merge; where it meets a deletion, the deletion goes first.
+    the same text. If it meets the next insertion, the two merge. If it meets a deletion, the deletion comes first.
     """
     rest = [part for box in reversed(boxes) for part in reversed(_apart(box))]
     slid: list[Change] = []
@@ -207,20 +209,20 @@ NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 def unified_hunks(old: str, new: str, context: int) -> str:
-    """Return the hunks from `old` to `new`, without file headers; empty where nothing changed."""
+    """Return the hunks from `old` to `new`, without file headers; empty if nothing changed."""
     a, b = _lines(old), _lines(new)
     return "".join([_hunk(a, b, group, context) for group in _groups(changes(a, b), context)])
 
 
 def _lines(text: str) -> list[str]:
-    """Return lines with their ends. Only a newline ends a line, as for git."""
+    """Return the lines with their line ends. Only a newline ends a line, as in git."""
     pieces = text.split("\n")
     lines = [piece + "\n" for piece in pieces[:-1]]
     return [*lines, pieces[-1]] if pieces[-1] else lines
 
 
 def _groups(found: Sequence[Change], context: int) -> Iterator[list[Change]]:
-    """Groups changes whose context lines would touch."""
+    """Yield groups of changes whose context lines would touch."""
     group: list[Change] = []
     for change in found:
         if group and change.a_start - group[-1].a_stop > 2 * context:

@@ -1,8 +1,8 @@
-"""What a patch depends on, read from the disk: files and their real paths, and the git directories near them.
+"""Reads what a patch depends on from the disk: files and their real paths, and the git directories near them.
 
-It reads only regular files up to a maximum size, none of the kernel's and no credentials, so it neither hangs nor reads
-forever, and no patch shows or tests what commands may not read. It never writes. The calls block as long as the file
-system does: call them in a thread.
+It reads only regular files up to a maximum size, no files of the kernel and no credentials. So it never hangs or reads
+forever, and no patch shows or tests content that commands may not read. It never writes. The calls block as long as the
+file system does: call them in a thread.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from app_server.core.patch.planner import NoSnapshot, Snapshot
 from app_server.core.real_path import followed_path, real_path
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
-"""Patches do not edit larger files: a diff of them takes seconds."""
+"""Maximum size of a file that a patch edits, in bytes: a diff of a larger file takes seconds."""
 
 KERNEL_ROOTS = ("/proc/", "/sys/")
-"""Their files claim to be regular, and describe the server process itself."""
+"""Folders of the kernel's files. These claim to be regular files, and describe the server process itself."""
 
 NOT_REGULAR = "not a regular file"
 TOO_LARGE = f"the file is larger than {MAX_FILE_BYTES // (1024 * 1024)} MiB"
@@ -29,7 +29,9 @@ TOO_LARGE = f"the file is larger than {MAX_FILE_BYTES // (1024 * 1024)} MiB"
 
 class DiskFiles:
     def __init__(self, home: str | None) -> None:
-        """`home` is the server's, whose credentials are not read; a command has None, as it may not read them."""
+        """Read files for patches. `home` is the server's home, whose credentials are not read; None in a command, which
+        could not read them anyway.
+        """
         self._home = home
 
     def resolve_path(self, path: str) -> str:
@@ -71,7 +73,7 @@ GIT_LAYOUT = ("HEAD", "objects", "refs")
 
 
 def git_directories(paths: Sequence[str], roots: Sequence[str], home: str) -> tuple[str, ...]:
-    """Find git directories among the parents of `paths`, and targets of `.git` files there, up to the roots."""
+    """Return git directories among the parents of `paths`, and targets of `.git` files there, up to the roots."""
     found: dict[str, None] = {}
     for folder in dict.fromkeys(folder for path in paths for folder in _parents(path, roots)):
         if all(os.path.lexists(os.path.join(folder, name)) for name in GIT_LAYOUT):
@@ -83,7 +85,7 @@ def git_directories(paths: Sequence[str], roots: Sequence[str], home: str) -> tu
 
 
 def _parents(path: str, roots: Sequence[str]) -> Iterator[str]:
-    """Return the directories from the parent of `path` up to the outermost root that contains it."""
+    """Yield the directories from the parent of `path` up to the outermost root that contains it."""
     holding = [root.rstrip("/") for root in roots if path.startswith(root.rstrip("/") + "/")]
     if not holding:
         return

@@ -1,13 +1,19 @@
-"""Applies the hunks of one file to its text. Pure; raises `PatchError` where a hunk does not match.
+"""Applies the hunks of one file to its text. Pure; raises `PatchError` if a hunk does not match.
 
-Hunks are in the order of the file and do not overlap: the search for each starts below the previous one. It has four
-levels, each less strict than the one before: exact; without trailing whitespace; without whitespace on either side;
-with typographic dashes, quotes and spaces replaced by plain ones. Each level searches the whole file before the next
-one starts, and the first match counts. Lines that must be at the end are searched only there.
+Hunks are in the order of the file and do not overlap: the search for each one starts below the previous one. The search
+has four levels, each less strict than the one before:
 
-Context lines keep the file's own bytes, even where they matched only loosely, and so do all other lines that are not
-replaced: a file may be in another encoding than UTF-8. An added line takes the line end of the
-line that it replaces, else of its neighbour, and always has one.
+1. exact;
+2. without trailing whitespace;
+3. without whitespace on either side;
+4. with typographic dashes, quotes and spaces replaced by plain ones.
+
+Each level searches the whole file before the next one starts, and the first match counts. Lines that must be at the end
+are searched only there.
+
+Context lines keep the file's own bytes, even if they matched only loosely, and so do all other lines that are not
+replaced: a file may have another encoding than UTF-8. An added line gets the line end of the line that it replaces,
+else of its neighbour, and always has one.
 """
 
 from __future__ import annotations
@@ -51,7 +57,7 @@ class Haystack:
         return len(self._exact)
 
     def find(self, wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
-        """Return the index of the first of `wanted` at or after `start`, or None."""
+        """Return the index of the first line of `wanted` at or after `start`; None if there is no match."""
         last = len(self) - len(wanted)
         first = max(start, last) if at_end else start
         if first > last:
@@ -85,7 +91,7 @@ def _index(lines: list[str], wanted: list[str], first: int, last: int) -> int | 
 
 BOM = "\ufeff"
 ANY_BYTES = "surrogateescape"
-"""How bytes that are not UTF-8 pass through a text unchanged."""
+"""Error handler by which bytes that are not UTF-8 pass through a text unchanged."""
 
 
 class Line(NamedTuple):
@@ -126,7 +132,7 @@ class _Splice:
 
 
 def apply_hunks(text: FileText, hunks: Sequence[Hunk], path: str) -> FileText:
-    """Apply the hunks of one file to its text. `path` is for the messages only."""
+    """Apply the hunks of one file to its text. `path` is used only in messages."""
     haystack = Haystack([line.text for line in text.lines])
     splices: list[_Splice] = []
     below = 0
@@ -158,7 +164,7 @@ def _locate(haystack: Haystack, hunk: Hunk, below: int, path: str) -> _Splice:
     found = haystack.find(old, below, at_end=hunk.at_end)
     if found is not None:
         return _Splice(found, found + len(old), hunk.lines)
-    # An empty line before the next header is as often part of the patch's layout as of the file.
+    # An empty line before the next header often belongs to the patch's layout and not to the file.
     if old == [""] and len(hunk.lines) > 1 and hunk.lines[-1].mark == " ":
         return _Splice(end, end, hunk.lines[:-1])
     if old[-1] == "" and len(old) > 1:
@@ -169,7 +175,7 @@ def _locate(haystack: Haystack, hunk: Hunk, below: int, path: str) -> _Splice:
 
 
 def _without_last_blank(lines: tuple[HunkLine, ...]) -> tuple[HunkLine, ...]:
-    """Return the hunk without its last old line; if that was blank, it is not added again either."""
+    """Return the lines of a hunk without the last old line. If that line was blank, it is not added again either."""
     last = max(n for n, line in enumerate(lines) if line.mark != "+")
     kept = lines[:last] + lines[last + 1 :]
     if lines[last].mark == "-" and kept and kept[-1] == HunkLine("+", ""):

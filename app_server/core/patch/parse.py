@@ -1,5 +1,5 @@
-"""The patch grammar: text -> `Patch`. Pure; raises nothing but `PatchSyntaxError`, a `PatchError`: why a patch cannot
-be applied, raised before anything is written.
+"""Parses the patch grammar: text -> `Patch`. Pure; raises only `PatchSyntaxError`, which is a `PatchError`, the reason
+why a patch cannot be applied. It is raised before anything is written.
 
     patch     = "*** Begin Patch" operation* "*** End Patch"      (may be wrapped in a heredoc)
     operation = "*** Add File: " path ("+" text)*
@@ -25,16 +25,16 @@ class PatchError(CoreError):
     """The patch does not apply to the current files; nothing was changed."""
 
     def for_model(self) -> str:
-        """Return what the model reads in place of the tool's output."""
+        """Return the text that the model gets instead of the tool's output."""
         return f"apply_patch verification failed: {self}"
 
 
 class PatchSyntaxError(PatchError):
-    """The text is not a patch. Line 1 is `*** Begin Patch`."""
+    """The text is not a valid patch. Line 1 is `*** Begin Patch`."""
 
 
 def os_reason(error: OSError) -> str:
-    """Return an error of the operating system in the wording that models know from this tool."""
+    """Return the text of an error of the operating system, in the wording that models know from this tool."""
     if error.errno is None:
         return str(error)
     return f"{os.strerror(error.errno)} (os error {error.errno})"
@@ -49,7 +49,7 @@ MOVE = "*** Move to:"
 END_OF_FILE = "*** End of File"
 
 HEREDOC_STARTS = ("<<EOF", "<<'EOF'", '<<"EOF"')
-"""Models that were trained to write heredocs sometimes wrap the patch in one."""
+"""First lines of a heredoc around a patch: models that were trained to write heredocs sometimes add one."""
 
 Mark = Literal[" ", "-", "+"]
 
@@ -61,10 +61,12 @@ class HunkLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One place of a file, located by its context and removed lines, below its headers."""
+    """A change at one place of a file. The place is located after the headers, by the context lines and removed
+    lines.
+    """
 
     headers: tuple[str, ...]
-    """What follows "@@": lines that occur, in this order, somewhere before the hunk."""
+    """Texts after "@@": lines that occur, in this order, somewhere before the hunk."""
     lines: tuple[HunkLine, ...]
     at_end: bool = False
 

@@ -1,7 +1,7 @@
-"""Plans a patch: from the patch and the current files to a `PatchPlan`, or a `PatchError`. Writes nothing.
+"""Plans a patch: makes a `PatchPlan` from the patch and the current files, or raises `PatchError`. Writes nothing.
 
-The planner applies all hunks of all files before it returns a plan, so a patch that applies only in part has none.
-It reads files through `PatchFiles`. The writer receives `PatchPlan.document`.
+The planner applies all hunks of all files before it returns a plan, so a patch that applies only in part has no plan.
+It reads files through `PatchFiles`. The writer gets `PatchPlan.document`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER_ENCODING = "the file is not in UTF-8, so only lines in ASCII can be added 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A regular file as it was read."""
+    """The content and status of a regular file."""
 
     content: bytes
     mode: int
@@ -35,7 +35,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class NoSnapshot:
-    """Why a file could not be read."""
+    """The reason why a file could not be read."""
 
     reason: str
     absent: bool = False
@@ -46,11 +46,11 @@ class Place:
     """One path of the patch."""
 
     label: str
-    """As the patch spells it, for the model."""
+    """Path as written in the patch, for the model."""
     path: str
-    """Absolute, for the user; the real path where a link redirects the name."""
+    """Absolute path for the user; the real path if a link redirects the name."""
     real: str
-    """Absolute, without links: what the assessment and the writer use."""
+    """Absolute path without links, for the assessment and the writer."""
     linked: bool = False
     """Whether a link redirects the name in the patch."""
 
@@ -59,22 +59,22 @@ class Place:
 class FileEdit:
     place: Place
     old: bytes | None
-    """None for a file that does not exist yet."""
+    """Content before the patch; None if the file does not exist yet."""
     new: bytes | None
-    """None for a file that is deleted."""
+    """Content after the patch; None if the file is deleted."""
     mode: int | None = None
-    """Permission bits of the file as it was found."""
+    """Permission bits of the file before the patch; None if it does not exist yet."""
     to: Place | None = None
-    """The target of a move."""
+    """Target of a move; None if the file is not moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatchPlan:
     cwd: str
-    """The working directory, a real path."""
+    """Real path of the working directory."""
     edits: tuple[FileEdit, ...]
     summary: tuple[tuple[str, str], ...]
-    """Letter and label of each operation: added first, then modified, then deleted."""
+    """Letter and label of each operation: added files first, then modified ones, then deleted ones."""
 
     def places(self) -> tuple[Place, ...]:
         """Return every path that is written or removed."""
@@ -83,8 +83,8 @@ class PatchPlan:
     def document(self, token: str, *, recover: bool = False) -> bytes:
         """Return the input of `atomic_writer.py`. `token` makes the names of temporary files unique.
 
-        With `recover`, the writer first undoes what a killed writer left in the same directory. Use it only where the
-        writer has no more rights than the commands that ran there: they could forge such leftovers.
+        With `recover`, the writer first undoes the incomplete work of a killed writer in the same directory. Use it
+        only if the writer has no more rights than the commands that ran there: they could forge such leftovers.
         """
         value = {
             "token": token,
@@ -97,12 +97,12 @@ class PatchPlan:
 
 
 def text_of(content: bytes | None) -> str | None:
-    """Return the text of a file in a plan, for people; None where there is no file."""
+    """Return the text of a file in a plan, for people; None if there is no file."""
     return None if content is None else content.decode("utf-8", "replace")
 
 
 def _exact(content: bytes | None) -> str | None:
-    """Return the text of a file in a plan, from which the writer makes the same bytes."""
+    """Return the text of a file in a plan, from which the writer restores the same bytes; None if there is no file."""
     return None if content is None else content.decode("utf-8", ANY_BYTES)
 
 
@@ -126,8 +126,8 @@ class PatchFiles(Protocol):
 
 
 def plan_patch(patch: Patch, cwd: str, files: PatchFiles) -> PatchPlan:
-    """Plan all operations of a patch. `cwd` is absolute; the patch's paths are relative to it. The plan names only real
-    paths.
+    """Plan all operations of a patch. `cwd` is absolute, and relative paths in the patch start there. The plan contains
+    only real paths.
     """
     planner = _Planner(cwd, files)
     for operation in patch.operations:
@@ -138,7 +138,7 @@ def plan_patch(patch: Patch, cwd: str, files: PatchFiles) -> PatchPlan:
 
 
 def named_places(patch: Patch, cwd: str, files: PatchFiles) -> list[Place]:
-    """Resolve every path of a patch, targets of moves too, and read no file."""
+    """Return every path of a patch, including targets of moves, resolved. No file is read."""
     names = [
         name
         for operation in patch.operations
@@ -151,7 +151,7 @@ def named_places(patch: Patch, cwd: str, files: PatchFiles) -> list[Place]:
 def resolve_place(label: str, cwd: str, files: PatchFiles) -> Place:
     shown = os.path.normpath(os.path.join(cwd, label))
     real = files.resolve_path(os.path.join(cwd, label))
-    # Links above the working directory are the user's own layout; only those below it redirect a path of the patch.
+    # Links above the working directory are the user's own layout. Only links below it redirect a path of the patch.
     base = os.path.normpath(cwd)
     expected = shown
     if within(shown, base):
@@ -161,7 +161,9 @@ def resolve_place(label: str, cwd: str, files: PatchFiles) -> Place:
 
 
 class _Planner:
-    """The edits so far, by real path. A later operation on a file continues from the earlier one's result."""
+    """Collects the edits of a patch by real path. A later operation on a file continues from the earlier one's
+    result.
+    """
 
     def __init__(self, cwd: str, files: PatchFiles) -> None:
         self.cwd = cwd
@@ -169,7 +171,7 @@ class _Planner:
         self.edits: dict[str, FileEdit] = {}
         self.summary: list[tuple[str, str]] = []
         self.taken: set[str] = set()
-        """Targets of moves."""
+        """Real paths of the targets of moves."""
 
     def add(self, operation: FileOperation) -> None:
         place = resolve_place(operation.path, self.cwd, self.files)
@@ -228,7 +230,7 @@ class _Planner:
             self._keep(edit, "M", destination)
 
     def _destination(self, operation: UpdateFile, place: Place) -> Place | None:
-        """Return the target of the move; None without one, or if the target is the file itself."""
+        """Return the target of the move; None if there is no move, or if the target is the file itself."""
         if operation.move_to is None:
             return None
         to = resolve_place(operation.move_to, self.cwd, self.files)
@@ -246,7 +248,9 @@ class _Planner:
         return to
 
     def _earlier(self, place: Place, *, deleted: bool) -> FileEdit | None:
-        """Return the previous edit of the same file, from which this one continues: a deletion, or an update."""
+        """Return the previous edit of the same file, from which this one continues; None if there is none. It must be a
+        deletion if `deleted`, else an update.
+        """
         earlier = self.edits.get(place.real)
         if place.real in self.taken:
             raise _contradiction(place)
@@ -255,7 +259,7 @@ class _Planner:
         return earlier
 
     def _found(self, place: Place, earlier: FileEdit | None) -> Snapshot | NoSnapshot:
-        """Return the file on disk, read once for all its operations."""
+        """Return the file on disk, which is read once for all operations on it."""
         if earlier is None or earlier.old is None:
             return self.files.read_file(place.real)
         return Snapshot(earlier.old, earlier.mode or 0)
@@ -278,7 +282,7 @@ def _encoded(text: str, place: Place) -> bytes:
 
 
 def is_text(content: bytes) -> bool:
-    """Tell whether a file is text: one in an older encoding than UTF-8 has no NUL."""
+    """Return whether a file is text. A text in an older encoding than UTF-8 contains no NUL."""
     return b"\0" not in content or _is_utf8(content)
 
 

@@ -1,7 +1,7 @@
 """Decides whether a patch is applied, needs an approval, or is refused. Pure: all paths are already resolved.
 
-`WriteScope` is where patches may write without an approval. Paths in it that control what the user's tools execute
-later (git directories, the agent's own settings, the server's home) count as outside.
+`WriteScope` says where patches may write without an approval. Some paths in it control what the user's tools execute
+later: git directories, the agent's own settings, the server's home. These count as outside.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ EMPTY = "empty patch"
 
 @dataclass(frozen=True, slots=True)
 class WriteScope:
-    """Absolute directories without links."""
+    """Where patches may write without an approval. All paths are absolute, without links."""
 
     roots: tuple[str, ...] = ()
     protected_paths: tuple[str, ...] = ()
-    """Inside the roots, but not writable, with everything below them."""
+    """Paths inside the roots that are not writable, with everything below them."""
     reopened: tuple[str, ...] = ()
-    """Those of the roots that lie inside protected paths."""
+    """Roots that are inside protected paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskUser:
     reason: str | None = None
-    """Only what the list of files does not show."""
+    """Reason for the question, without what the list of files already shows; None if there is nothing to add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Reject:
 
 
 Verdict = AskUser | Reject | None
-"""None: the patch is applied, with the rights of the sandbox."""
+"""Decision about a patch; None if it is applied with the rights of the sandbox."""
 
 
 def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope | None) -> Verdict:
-    """Judge a patch by its places. `places` are all paths of the patch; without a `scope` every path is writable."""
+    """Decide about a patch. `places` are all paths of the patch. Without a `scope`, every path is writable."""
     if not places:
         return Reject(EMPTY)
     outside = [] if scope is None else [place for place in places if not may_write(place.real, scope)]
@@ -77,7 +77,9 @@ def may_write(real: str, scope: WriteScope) -> bool:
 
 
 def _is_protected(real: str, root: str) -> bool:
-    """Ignores case, as some file systems do: there, `.GIT` is `.git`."""
+    """Return whether a path is protected by one of its names. Case is ignored, as on some file systems `.GIT` is
+    `.git`.
+    """
     below = real[len(root) :].split("/")
     return any(name.translate(IGNORED_IN_NAMES).casefold() in PROTECTED_NAMES for name in below)
 

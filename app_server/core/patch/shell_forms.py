@@ -21,25 +21,25 @@ PROGRAMS = ("apply_patch", "applypatch")
 SHELLS = ("bash", "sh", "zsh")
 SCRIPT_FLAGS = ("-c", "-lc")
 MAX_SECONDS = 0.3
-"""Processor time for the shell parser. A patch of several megabytes takes a fraction of it."""
+"""Maximum processor time of the shell parser, in seconds. A patch of several megabytes takes a fraction of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatchCall:
     patch: str
     workdir: str | None = None
-    """The argument of `cd`, relative to the command's working directory."""
+    """Argument of `cd`, relative to the command's working directory; None without a `cd`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParseProblem:
-    """The command is meant as a patch but is not one; the text is for the model."""
+    """The command is meant as a patch but is not a valid one. The message is for the model."""
 
     message: str
 
 
 ShellForm = PatchCall | ParseProblem | None
-"""None: the command is no patch."""
+"""Result of looking for a patch in a command; None if the command is not a patch."""
 
 WITHOUT_PROGRAM = ParseProblem(
     "apply_patch verification failed: this is a patch without the command that applies it; "
@@ -121,7 +121,7 @@ def _cd_argument(command: Node, source: bytes) -> str | None:
 
 
 def _words(command: Node, source: bytes) -> list[str]:
-    """Return the words of a simple command, if the shell would expand none of them; else empty."""
+    """Return the words of a simple command; empty if the shell would expand any of them."""
     if command.type != "command":
         return []
     words: list[str] = []
@@ -147,7 +147,7 @@ def _literal(node: Node, source: bytes) -> str | None:
 
 
 def _heredoc_body(redirect: Node, source: bytes) -> str | None:
-    """Return the text of a heredoc; None where its line does more, or it feeds another descriptor."""
+    """Return the text of a here-document; None if its line does more, or if it feeds a descriptor other than stdin."""
     kinds = [child.type for child in redirect.children]
     if kinds[:2] != ["<<", "heredoc_start"] or any(kind not in _HEREDOC for kind in kinds):
         return None

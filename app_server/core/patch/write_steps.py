@@ -1,7 +1,9 @@
-"""Steps of writing a patch, and how each is undone, also by another process: the journal. Standard library only.
+"""Steps of writing a patch, the undo of each step, and the journal by which another process can undo them. Imports only
+the standard library.
 
-A step replaces or removes one name in one folder. From any stage of it the old file can be restored by renames alone.
-The journal has the steps of a patch before they are taken, so that the next writer can undo the work of a killed one.
+A step replaces or removes one name in one folder. From any stage of a step, the old file can be restored by renames
+alone. The journal contains the steps of a patch before they are taken, so that the next writer can undo the work of a
+killed one.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
+if TYPE_CHECKING:  # not imported at run time: the import would take longer than everything else
     from collections.abc import Iterator
     from typing import Any
 
 PREFIX = ".apply-patch-"
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 if sys.platform == "linux":
-    DIRECTORY |= os.O_PATH  # passing through a directory takes no right to list it
+    DIRECTORY |= os.O_PATH  # going through a directory requires no right to list it
 
 
 class WriteStep:
@@ -34,26 +36,26 @@ class WriteStep:
         self.folder = folder
         self.name = name
         self.temp = temp
-        """The temporary file with the new content."""
+        """Name of the temporary file with the new content."""
         self.backup = temp + ".old"
-        """The second name of the old file, until undo no longer needs it."""
+        """Second name of the old file, which is needed until the patch cannot be undone any more."""
         self.staged = staged
         """Device and inode of the new file; None for a removal."""
         self.before: list[int] | None = None
-        """The stamp of the checked file; None if there was none."""
+        """Stamp of the checked file; None if there was no file."""
         self.doing = doing
 
 
 class OpenFolders:
-    """Directories that a patch opened, by path, and those that it created."""
+    """Directories that a patch opened, by path, and directories that it created."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
         self._created: list[tuple[int, str]] = []
-        """Descriptor of the parent, and name."""
+        """Descriptor of the parent and name, for each created directory."""
 
     def __getitem__(self, path: str) -> int:
-        """Return the descriptor of a directory that is open."""
+        """Return the descriptor of an open directory."""
         return self._open[path]
 
     def open(self, path: str, *, create: bool = False) -> int:
@@ -97,7 +99,7 @@ class OpenFolders:
 
 
 class PatchJournal:
-    """A write-ahead log with one line per step; locked while its writer lives."""
+    """A write-ahead log with one line per step. It is locked as long as its writer lives."""
 
     def __init__(self, folder: int, name: str, *, create: bool = True) -> None:
         self.folder = folder
@@ -114,7 +116,7 @@ class PatchJournal:
         write_all(self.fd, json.dumps(record).encode("ascii") + b"\n")
 
     def read_records(self) -> list[dict[str, Any]]:
-        """Return the complete lines; a killed writer may have left a partial one."""
+        """Return the complete lines. A killed writer may have left a partial one."""
         lines = read_up_to(self.fd, 1 << 24).split(b"\n")[:-1]
         return [json.loads(line) for line in lines]
 
@@ -130,7 +132,7 @@ class PatchJournal:
 
 
 def recover(folders: OpenFolders, cwd: str) -> None:
-    """Undoes what killed writers left incomplete in this directory."""
+    """Undo the incomplete patches of killed writers in this directory."""
     try:
         folder = folders.open(cwd)
         with readable(folder) as real:
@@ -160,7 +162,7 @@ def recover_one(folders: OpenFolders, folder: int, name: str) -> None:
 
 
 def undo_step(fd: int, step: WriteStep, *, forward: bool = False) -> None:
-    """Restores the old file from any stage of the step; with `forward`, keeps the new one. Idempotent."""
+    """Restore the old file from any stage of the step; with `forward`, keep the new file. Idempotent."""
     if not forward:
         now = identity(fd, step.name)
         if identity(fd, step.backup) is not None and (now is None or now == step.staged):
@@ -199,7 +201,7 @@ def read_up_to(fd: int, size: int) -> bytes:
 
 
 def sync_folder(fd: int) -> None:
-    """Flushes the names, where the file system supports it; the content is flushed already."""
+    """Flush the names in a directory, if the file system supports it. The contents are flushed already."""
     with contextlib.suppress(OSError), readable(fd) as real:
         os.fsync(real)
 
