@@ -1,9 +1,9 @@
-"""Checks of the machine and of the server's home: system, sandbox, git, disk space; whether the home can be
-written, who may read the credentials, locks that are held; whether a conversation could begin with the settings, and
-what in them has no effect.
+"""Checks of the machine: system, sandbox, git, disk space. Checks of the server's home: whether it is writable, who may
+read the credentials, and locks that are held. Checks of the settings: whether a conversation could begin with them, and
+which of them have no effect.
 
-Here too the credentials in the settings are removed from the texts of all checks: programs and providers may quote what
-they were given.
+This module also removes the credentials in the settings from the texts of all checks, because programs and providers
+may quote their input.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from app_server_protocol.checks import Check, broken, ok, warning
 from app_server_protocol.structs import replace
 
 LITTLE_BYTES = 1 << 30
-"""Less free space than this is worth a warning: a few long conversations need it."""
+"""Free space below which a check warns, in bytes: a few long conversations need it."""
 
 TOO_FEW_BYTES = 32 << 20
-"""With less, conversations soon cannot be stored."""
+"""Free space below which a check fails, in bytes: soon no conversation could be stored."""
 
 FEW_FILES = 1000
 
 
 class FreeSpace(Struct, frozen=True):
-    """Free space of a file system, for this user."""
+    """Free space of a file system for this user."""
 
     free_bytes: int
     free_files: int | None
-    """None where the file system has no limit."""
+    """Number of files that can still be created; None if the file system has no limit."""
 
 
 def check_system(platform: str, release: str, machine: str) -> Check:
@@ -58,7 +58,7 @@ def check_system(platform: str, release: str, machine: str) -> Check:
 
 
 def check_sandbox(state: SandboxState, layers: Sequence[SandboxLayer]) -> Check:
-    """Check the sandbox. `layers` are the results of trying each layer alone."""
+    """Check the sandbox. `layers` are the results of testing each layer alone."""
     found = "; ".join(
         f"{layer.name}: {'holds' if layer.problem is None else f'does not hold ({layer.problem})'}"
         for layer in layers
@@ -75,7 +75,7 @@ def check_sandbox(state: SandboxState, layers: Sequence[SandboxLayer]) -> Check:
 
 
 def check_git(version: str | None, search_path: str) -> Check:
-    """Check git. `version` is what `git --version` prints; None if there is no git."""
+    """Check git. `version` is the output of `git --version`; None if there is no git."""
     if version is None:
         problem = remedies.git_missing(search_path)
         return warning("git", problem.what, problem.advice)
@@ -83,11 +83,11 @@ def check_git(version: str | None, search_path: str) -> Check:
 
 
 OLDEST_GIT = (2, 15)
-"""Knows the options that every command of git is given here."""
+"""The oldest version of git that knows the options of all git commands of batches."""
 
 
 def check_batches(git: str | None, *, ray: bool) -> Check:
-    """Check what `app-server batch` needs. `git` is what `git --version` prints."""
+    """Check the requirements of `app-server batch`. `git` is the output of `git --version`; None if there is no git."""
     found = re.search(r"(\d+)\.(\d+)", git or "")
     if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
         advice = "install git 2.15 or newer, or use --checkout none"
@@ -113,7 +113,7 @@ def _megabytes(count: int) -> str:
 
 
 LOCK_SECONDS = 1.0
-"""Far longer than any server holds a lock of the home."""
+"""Timeout of taking a lock of the home, in seconds. It is far longer than any server holds one."""
 
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -148,7 +148,9 @@ def check_credentials_file(home: Path) -> Check:
 
 
 def check_locks(home: Path, workspace: Path, seconds: float = LOCK_SECONDS) -> Check:
-    """Report locks of the home that a server does not give back, and a lock file that git left in the workspace."""
+    """Check the locks of the home, which a server may not release, and the lock file that git may have left in the
+    workspace.
+    """
     if home.is_dir():
         for what, place in (("the message history", HISTORY), ("names and metadata", NOTES)):
             try:
@@ -164,7 +166,7 @@ def check_locks(home: Path, workspace: Path, seconds: float = LOCK_SECONDS) -> C
                 if error.errno in NO_LOCKS:
                     advice = "set CODEX_HOME to a folder on a local disk"
                     return warning("locks", f"the file system of {home} has no locks", advice)
-                # What cannot be written has no locks to look at; `check_home` reports it.
+                # A home that is not writable has no locks to check; `check_home` reports it.
                 break
     left = workspace / ".git" / "index.lock"
     if left.exists():
@@ -175,20 +177,22 @@ def check_locks(home: Path, workspace: Path, seconds: float = LOCK_SECONDS) -> C
 
 
 def free_space(place: Path) -> FreeSpace:
-    """Return the free bytes at a path. Raises OSError."""
+    """Return the free space at a path. Raises OSError."""
     found = os.statvfs(_nearest(place))
     return FreeSpace(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
 
 
 def _nearest(folder: Path) -> Path:
-    """Return the folder, or the first of its parents that exists."""
+    """Return the folder; if it does not exist, the nearest of its parents that does."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
 
 
 def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:
-    """Return one check per problem. `loaded` is the result of loading the configuration."""
+    """Return one check for each problem, or one if there is none. `loaded` is the result of loading the
+    configuration.
+    """
     path = home / CONFIG_FILE
     if isinstance(loaded, ConfigError):
         place = str(loaded.position or path)
@@ -215,13 +219,17 @@ def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:
 
 
 SHORTEST = 6
-"""A shorter value is no credential, and its replacement would destroy other words."""
+"""Minimum number of characters of a credential. A shorter value is none, and its replacement would damage other
+words.
+"""
 
 
 def known_credentials(
     environment: Mapping[str, str], login: StoredAuth | None, config: Config | None
 ) -> Sequence[str]:
-    """Return the credentials of one home, configuration and environment, the longest first: they may hold others."""
+    """Return the credentials in one home, configuration and environment, the longest first: a long one may contain a
+    short one.
+    """
     found = [*secret_values(environment)]
     if login is not None:
         found.append(login.api_key or "")

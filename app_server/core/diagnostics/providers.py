@@ -1,6 +1,6 @@
-"""Checks of what a conversation talks to: the model provider has what a request needs, answers and accepts the key; the
-MCP servers start, as for a conversation, and have tools. And of the server that all clients of the user share: whether
-one runs, and what is in the way.
+"""Checks of the servers that a conversation uses. A model provider must have the settings for a request, answer, and
+accept the key. The MCP servers must start, as for a conversation, and offer tools. Also checks the shared server of all
+clients of the user: whether one runs, and what prevents it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 
 REFUSED = (401, 403)
 NO_LIST = (404, 405, 501)
-"""Statuses of servers that have no list of models."""
+"""HTTP statuses of servers that have no list of models."""
 
 NOBODY = ClientIdentity(originator="", user_agent="")
 
 
 def checked_providers(config: Config, env: Mapping[str, str]) -> list[ProviderConfig]:
-    """Return the provider of new conversations, and all others that the user configured."""
+    """Return the provider of new conversations, and all other providers that the user configured."""
     built_in = built_in_providers(env)
     own = [each for name, each in config.providers.items() if name not in built_in]
     return [config.provider, *(each for each in own if each.id != config.provider.id)]
@@ -47,8 +47,8 @@ def check_provider(
     login: Credentials | None,
     answer: ServedModels | ModelsUnknown | None,
 ) -> Check:
-    """Check one provider. `login` is that of whoever uses the server; `answer` is None if the provider was not asked.
-    Only a problem of the provider that new conversations use is counted as broken.
+    """Check one provider. `login` is the login of the user; `answer` is None if no request was sent to the provider. A
+    problem counts as broken only for the provider of new conversations; else it is a warning.
     """
     name, current = f"provider {provider.id}", provider.id == config.provider.id
     login = login if provider.requires_openai_auth else None
@@ -89,7 +89,7 @@ def check_provider(
 def _answering(
     name: str, config: Config, provider: ProviderConfig, served: ServedModels, where: str, *, current: bool
 ) -> Check:
-    """Check the configured model against what its provider serves."""
+    """Check the configured model against the models that its provider serves."""
     text, names = f"{where}; it answers and offers {len(served.models)} models", served.names
     if not current:
         return ok(name, text)
@@ -111,7 +111,7 @@ def _answering(
 
 
 def check_catalogue(today: date) -> Check:
-    """Check the age of the catalogue of models that this version brings."""
+    """Check the age of the catalogue of models in this version."""
     name, dated = "models", catalogue_date()
     days = (today - dated).days
     text = f"the catalogue is of {dated.isoformat()}"
@@ -121,7 +121,7 @@ def check_catalogue(today: date) -> Check:
 
 
 OLD_CATALOGUE_DAYS = 120
-"""Age from which newer models probably exist."""
+"""Age of the catalogue in days from which newer models probably exist."""
 
 
 def _failed(name: str, problem: Problem, *, current: bool) -> Check:
@@ -137,7 +137,9 @@ def _unusable(provider: ProviderConfig, error: ModelError) -> Problem:
 
 
 def _is_missing(facts: ModelFacts, provider: ProviderConfig, model: str) -> bool:
-    """Return whether a model is not offered. Azure lists models where requests name deployments."""
+    """Return whether the provider does not offer a model. Azure is not checked: it lists models, but requests name
+    deployments.
+    """
     return not is_azure(provider) and facts.is_served(model) is False
 
 
@@ -146,7 +148,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 async def check_mcp_servers(manager: McpManager) -> list[Check]:
-    """Check each configured server. Each server has the startup limit of its settings. Ends all of them."""
+    """Check each configured MCP server, with the startup timeout of its settings. All servers are ended afterwards."""
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run_servers)
         await manager.ready()
@@ -177,7 +179,7 @@ SHARED_SERVER = "shared server"
 
 
 def check_shared_server(place: SocketPlace, version: str) -> Check:
-    """Report what is at the place; `version` is that of this program."""
+    """Check the shared server at its place. `version` is the version of this program."""
     found = look(place)
     if found.obstacle is not None:
         advice = "move it away; until then each proxy serves its client by itself"
