@@ -117,7 +117,7 @@ class FileWatcher:
         if watch is not None and self._inotify is not None:
             self._release(self._inotify, watch, watch.descriptors)
 
-    # --- what is watched
+    # --- watched paths
     async def _notice(self, watch: Watch) -> None:
         try:
             if self._inotify is None:

@@ -22,8 +22,8 @@ class Feature(Struct, frozen=True):
     stage: FeatureStage
     default: bool
     doc: str = ""
-    """What the feature switches; empty if it has no effect. Such a feature is known only so that the user gets no
-    warning.
+    """Description of what the feature switches; empty if it has no effect. Such a feature is known only so that the
+    user gets no warning.
     """
 
 

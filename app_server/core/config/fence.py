@@ -85,7 +85,7 @@ class AskedRights(Protocol):
 
 def client_fence(own: Config, server: Path | None) -> ClientFence:
     """Return the limits that the user's `own` configuration sets. `server` is the folder in which the user started the
-    server; None if nobody chose one.
+    server; None if the user chose none.
     """
     policy = own.permissions.sandbox_policy
     roots = writable_names(policy, str(own.cwd))

@@ -103,7 +103,7 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True)
     shell_type: str | None = None
     upgrade: Upgrade | None = None
     thoughts: str | None = None
-    """How reasoning is sent back to the provider: `encrypted`, `text`, `signed`, `none`; None if the wire API
+    """Form in which reasoning is sent back to the provider: `encrypted`, `text`, `signed`, `none`; None if the wire API
     decides.
     """
     checks_head: bool | None = None

@@ -30,7 +30,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """The model of a conversation, and how it is requested. The turn loop reads these settings."""
 
     name: str = ""
-    """Name of the model; empty if nobody chose one: `core.model.model_facts` finds the default when a conversation
+    """Name of the model; empty if none was chosen: `core.model.model_facts` finds the default when a conversation
     opens.
     """
     review_model: str | None = None

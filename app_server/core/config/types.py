@@ -56,7 +56,7 @@ class ProviderConfig(Discreet, frozen=True, kw_only=True):
     auth: str | None = None
     """Header that carries the key: `bearer` or `x-api-key`; None for that of the API."""
     cache_ttl: str | None = None
-    """How long the provider caches prompts over the Messages API, `5m` or `1h`; None for its own choice."""
+    """Time that the provider caches prompts over the Messages API, `5m` or `1h`; None for its own choice."""
     query_params: Mapping[str, str] = NO_ENTRIES
     http_headers: Mapping[str, str] = NO_ENTRIES
     env_http_headers: Mapping[str, str] = NO_ENTRIES
@@ -149,7 +149,7 @@ class ShellEnvironmentPolicy(Discreet, frozen=True, kw_only=True):
 
 
 class HistoryPersistence(StrEnum):
-    """Whether messages that the user typed are appended to history.jsonl."""
+    """Choice of whether messages that the user typed are appended to history.jsonl."""
 
     SAVE_ALL = "save-all"
     NONE = "none"
@@ -360,7 +360,7 @@ class CliOverrides(Struct, frozen=True, kw_only=True):
 
     @property
     def of_server(self) -> CliOverrides:
-        """The command line of the server, which its user chose, without what a client brings to it."""
+        """The command line of the server, which its user chose, without the overrides of a client."""
         return self if self.above is None else self.above
 
 
@@ -398,5 +398,5 @@ class SettingsPlace(Discreet, frozen=True, kw_only=True):
     """Working directory of the client or the server, for conversations whose request names none."""
     cli: CliOverrides = CliOverrides()
     own_folder: Path | None = None
-    """Folder in which the user started a server that clients share; None if nobody chose one."""
+    """Folder in which the user started a server that clients share; None if the user chose none."""
     environment: Mapping[str, str] = NO_ENTRIES

@@ -83,7 +83,7 @@ def check_git(version: str | None, search_path: str) -> Check:
 
 
 OLDEST_GIT = (2, 15)
-"""The oldest version of git that knows the options of all git commands of batches."""
+"""The oldest version of git that knows the options which this server gives to every git command."""
 
 
 def check_batches(git: str | None, *, ray: bool) -> Check:

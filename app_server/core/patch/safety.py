@@ -26,7 +26,7 @@ EMPTY = "empty patch"
 
 @dataclass(frozen=True, slots=True)
 class WriteScope:
-    """Where patches may write without an approval. All paths are absolute, without links."""
+    """Places where patches may write without an approval, as absolute paths without links."""
 
     roots: tuple[str, ...] = ()
     protected_paths: tuple[str, ...] = ()

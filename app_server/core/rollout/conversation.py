@@ -104,8 +104,8 @@ class StoredConversation(Struct, frozen=True):
     items: tuple[HistoryLine, ...]
     """The model's history, in the order of the file."""
     leftover: Leftover
-    """What clients received before a crash, and the file lacks. `messages` and `turns` contain those parts of it that
-    were cut off.
+    """Items, messages and events that clients received before a crash, and that the file lacks. `messages` and `turns`
+    contain those of them that were cut off.
     """
     last_model: str | None
     """Model of the last turn; None if it is not stored."""

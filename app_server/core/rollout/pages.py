@@ -61,7 +61,7 @@ class ListStart(Struct, frozen=True):
 
 
 def parse_list_cursor(cursor: str | None, *, by_change: bool) -> ListStart | None:
-    """Return where a page begins; None without a cursor. Raises InvalidCursor."""
+    """Return where a page begins; None if there is no cursor. Raises InvalidCursor."""
     if cursor is None:
         return None
     match = re.fullmatch(_CURSOR, cursor)

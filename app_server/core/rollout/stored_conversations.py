@@ -102,7 +102,7 @@ class StoredConversations:
         finally:
             lists.reads_ahead = False
 
-    # --- one of them
+    # --- one conversation
     async def find(self, id: ConversationId, *, archived: bool = True) -> Path:
         """Return the path of a stored conversation, also in another home to which this home has a link. The archive is
         searched only with `archived`. Raises RolloutNotFound.
