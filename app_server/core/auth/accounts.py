@@ -88,7 +88,7 @@ class Accounts:
         return self._auth.method()
 
     def identity(self) -> IdClaims | None:
-        """Return the claims of a ChatGPT login; None for API keys and without a login."""
+        """Return the claims of a ChatGPT login; None for an API key, or if there is no login."""
         return self._auth.identity()
 
     async def usage(self) -> AccountUsage:

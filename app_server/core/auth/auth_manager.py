@@ -146,7 +146,7 @@ class AuthManager:
         return None if credentials.has_ended(stored, self._now()) else credentials_of(stored)
 
     def identity(self) -> IdClaims | None:
-        """Return the claims of a ChatGPT login; None for API keys and without a login."""
+        """Return the claims of a ChatGPT login; None for an API key, or if there is no login."""
         stored = self._read()
         if stored.api_key is not None or stored.tokens is None:
             return None

@@ -37,7 +37,7 @@ class ShellToolKind(StrEnum):
     FUNCTION = "function"
     """The `shell` function of this server."""
     LOCAL_SHELL = "local_shell"
-    """The provider's own tool type."""
+    """The tool type of the provider's own shell."""
 
 
 class PatchToolKind(StrEnum):
@@ -77,7 +77,7 @@ class ModelRow(Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True)
     display_name: str | None = None
     description: str | None = None
     visibility: str | None = None
-    """`list` or `hide`; None counts as `list`."""
+    """Visibility in lists: `list` or `hide`; None counts as `list`."""
     priority: int | None = None
     """Position in lists, the lowest first; None counts as 99."""
     context_window: int | None = None

@@ -25,9 +25,10 @@ class UnreadableFileError(Exception):
 
 
 def read_regular_file(path: Path, limit: int, *, private: bool = False) -> bytes | None:
-    """Return the content of a regular file of at most `limit` bytes; None if it does not exist.
+    """Return the content of a regular file of at most `limit` bytes; None if it does not exist. Raises
+    UnreadableFileError.
 
-    A `private` file has to be the user's own, and nobody else may have rights to it.
+    A `private` file must belong to the user, and no other user may have rights to it.
     """
     try:
         # With O_NONBLOCK, opening a FIFO without a writer does not block.
@@ -58,7 +59,7 @@ def read_regular_file(path: Path, limit: int, *, private: bool = False) -> bytes
 def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
     """Replace `path` by a file with this content and mode; a reader sees the old file or the new one.
 
-    A symbolic link at `path` is replaced, not followed. If it raises OSError, nothing has changed.
+    A symbolic link at `path` is replaced, not followed. If the function raises OSError, nothing has changed.
     """
     _publish(path, data, mode, os.replace)
 

@@ -248,7 +248,7 @@ class LoginSettings(Struct, frozen=True, kw_only=True):
     """Restrictions of logins, and the service of ChatGPT accounts."""
 
     forced_method: str | None = None
-    """`chatgpt` or `api`: the only login method."""
+    """The only allowed login method, `chatgpt` or `api`; None if both are allowed."""
     workspace_id: str | None = None
     chatgpt_url: str | None = None
     """Address of the service of ChatGPT accounts; None for ChatGPT's own."""
@@ -262,7 +262,7 @@ class SettingsWarning(Struct, frozen=True):
     """A problem of the settings that is not an error. `str(warning)` begins with its position."""
 
     text: str
-    """One sentence."""
+    """Text of the warning, one sentence."""
     key: tuple[str, ...] = ()
     place: FilePosition | None = None
     """Position in the user's file; None if the file is not the cause."""
@@ -344,7 +344,7 @@ class CliOverrides(Struct, frozen=True, kw_only=True):
     """Overrides from the command line of a client, for every conversation that it opens."""
 
     settings: tuple[tuple[str, str], ...] = ()
-    """`-c key=value`, split at the first `=`, in the order given."""
+    """Values of `-c key=value`, split at the first `=`, in the order of the command line."""
     profile: str | None = None
     model: str | None = None
     approval_policy: AskForApproval | None = None

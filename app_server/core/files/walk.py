@@ -61,7 +61,7 @@ class _Folder:
 
 
 class _Pending(NamedTuple):
-    """A folder that the walk has yet to enter."""
+    """A folder that the walk has not entered yet."""
 
     path: str
     """Path below the root as it is shown, with the links that lead to the folder."""

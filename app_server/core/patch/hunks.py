@@ -97,7 +97,7 @@ ANY_BYTES = "surrogateescape"
 class Line(NamedTuple):
     text: str
     end: str
-    """"\\n", "\\r\\n", or "" for a last line without a line end."""
+    """Line end: "\\n", "\\r\\n", or "" for a last line without a line end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -356,7 +356,7 @@ class NotedNow(Struct, frozen=True):
 
 
 class ThreadNotes:
-    """The notes of one home. All methods block; they may be called in several threads."""
+    """The notes of one home. All methods block. Thread-safe."""
 
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         """Open the notes of a home. `now` returns seconds since 1970."""
