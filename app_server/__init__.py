@@ -3,8 +3,9 @@
 __version__ = "0.60.0"
 
 PROTOCOL_VERSION = "0.169.0"
-"""The newest `codex app-server` whose API is spoken. Clients read it from the user agent and from `--version`, and
-decide by it what they may ask for."""
+"""Newest version of `codex app-server` whose API is supported. Clients read it from the user agent and from
+`--version`, and derive from it what the server supports.
+"""
 
 STORED_VERSION = "0.58.0"
-"""The `codex` in whose format conversations are stored, as their first line says."""
+"""Version of `codex` in whose format conversations are stored; their first line names it."""

@@ -6,13 +6,15 @@ import os
 import sys
 
 ALLOCATIONS = 10_000
-"""New objects between two collections of garbage. The default is 700: until the end of a first turn, 60 collections."""
+"""Number of new objects between two garbage collections. With the default of 700, there are 60 collections until the
+end of a first turn.
+"""
 
 
 def main() -> None:
-    """Run the command line, and leave without waiting for threads that a disk or a name server blocks.
+    """Run the command line, and exit without waiting for threads that a disk or a name server blocks.
 
-    A proxy is decided on first, because it takes a fifth of the time that it takes to import anything else.
+    The proxy is checked first, because it takes a fifth of the time that importing anything else takes.
     """
     _import_nothing_from_here()
     from app_server.proxy.words import proxy_options  # noqa: PLC0415  behind the change of the path
@@ -28,14 +30,16 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Run any other command. Until it handles Ctrl-C, that ends the process: nothing has to be ended by then."""
+    """Run any other command. Until a command handles Ctrl-C, that ends the process, because nothing needs to be cleaned
+    up by then.
+    """
     import gc  # noqa: PLC0415  see above
     import signal  # noqa: PLC0415
 
     gc.set_threshold(ALLOCATIONS)
     if (
         signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    ):  # a background job of a script ignores it
+    ):  # a background job of a script ignores Ctrl-C
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
     from app_server.cli import main as run  # noqa: PLC0415  takes a while
 
@@ -45,8 +49,8 @@ def _run() -> int:
 
 
 def _import_nothing_from_here() -> None:
-    """Remove the folder from the path of modules in which Python was started: it may be a workspace, where commands of
-    a turn write.
+    """Remove the folder in which Python was started from the module path: it may be a workspace, where commands of a
+    turn write.
     """
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not sys.flags.safe_path and os.path.abspath(sys.path[0]) != own:

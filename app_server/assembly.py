@@ -1,6 +1,6 @@
 """The second half of the composition root: the engine with its ports to models, MCP servers, telemetry, notifications.
 
-Imports all of the agent, so import it late: see `server.LazyEngine`.
+Imports all modules of the agent, so import it late: see `server.LazyEngine`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
-"""The names that dashboards use."""
+"""Names of the login methods in telemetry, which dashboards use."""
 
 
 class Models(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Models(Struct, frozen=True):
     jitter: Callable[[], float]
     known: KnownModels
     lessons: Lessons
-    """What refusals have taught; one for all conversations."""
+    """Facts learnt from refused requests; one object for all conversations."""
     gate: RequestGate | None = None
 
     def of(self, config: Config, telemetry: ConversationTelemetry, caller: CurrentCaller) -> ModelClient:
@@ -86,7 +86,7 @@ class Models(Struct, frozen=True):
 
 
 class ConversationsProvider(Struct, frozen=True):
-    """Knowledge of the provider of one conversation."""
+    """Facts about the provider of one conversation."""
 
     models: Models
     config: Config
@@ -96,7 +96,7 @@ class ConversationsProvider(Struct, frozen=True):
         return await self.models.known.offer(self.config, self.caller, model)
 
     async def elsewhere(self) -> str:
-        """Return what else the user could use, where the provider is OpenAI itself and nobody chose it."""
+        """Return the alternatives for the user if the provider is OpenAI itself and no setting names it, else ""."""
         if self.config.provider.id != OPENAI or self.config.provider.base_url is not None:
             return ""
         environment = self.caller.environment
@@ -112,13 +112,13 @@ _OTHER_PROVIDERS = Lazy(lambda: import_module("app_server.core.model.nearby").ot
 
 
 class ModelQuestions(Struct, frozen=True):
-    """Asks providers which models they have, with the login of whoever uses the server."""
+    """Requests the lists of models from providers, with the login of the client that uses the server."""
 
     networks: Networks
     auth: AuthManager
 
     async def ask(self, config: Config, caller: CurrentCaller) -> ServedModels | ModelsUnknown:
-        """Ask the provider of a configuration. Raises AuthError."""
+        """Request the models from the provider of a configuration. Raises AuthError."""
         environment, provider = caller.environment, config.provider
         discovery = _DISCOVERY.get()(
             provider,
@@ -131,7 +131,7 @@ class ModelQuestions(Struct, frozen=True):
         return answer
 
     def account(self, config: Config, caller: CurrentCaller) -> str:
-        """Return which account a provider is asked for; empty without a login."""
+        """Return the account with which a provider is asked; empty without a login."""
         found = self._logins(config, caller).stored_credentials()
         return "" if found is None else f"{found.method.value} {found.account_id or ''}".strip()
 
@@ -143,7 +143,7 @@ _DISCOVERY = Lazy(lambda: import_module("app_server.core.model.discovery").Disco
 
 
 class Networks:
-    """Connections to models, shared by all whose environments say the same about the network."""
+    """Connections to models, shared by all clients whose environments have the same network settings."""
 
     def __init__(self, open: Callable[[Mapping[str, str]], ModelHttp]) -> None:
         self._open = open
@@ -161,7 +161,7 @@ class Networks:
 
 
 class EngineAdapters:
-    """MCP servers, telemetry and notifications, as the engine's sessions are given them."""
+    """MCP servers, telemetry and notifications for the engine's sessions."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class EngineAdapters:
         self._programs: dict[tuple[str, ...], NotifyProgram] = {}
         self._export: TelemetryExport | None = None
         self._exports = False
-        """Whether the export was opened, also where none can be."""
+        """Whether opening the export was tried, even if none can be opened."""
         self._opening = anyio.Lock()
 
     def mcp(
@@ -199,7 +199,7 @@ class EngineAdapters:
         return McpManager(config.mcp_servers, runtime, lambda: BUILTIN_NAMES)
 
     def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
-        """Run servers of no conversation for as long as the block: nobody can be asked what they want to know."""
+        """Run MCP servers that belong to no conversation, until the block ends: their elicitations reach no client."""
         return McpManager(config.mcp_servers, lambda: self._mcp_runtime(config, caller)).running()
 
     def _mcp_runtime(self, config: Config, caller: Caller) -> McpRuntime:

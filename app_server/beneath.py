@@ -1,9 +1,9 @@
-"""Opens names beneath a folder: the one way in which the server reads or writes a file of a workspace by its name.
+"""Opens names beneath a folder: the only way in which the server reads or writes a file of a workspace by its name.
 
-Commands change a workspace while the server works in it. Whoever looks at a name and opens it later can be led out of
-the folder by a link that was exchanged meanwhile, with rights that no command has. Here every component is opened from
-the folder before it, never through a link; what was opened is what was checked. The server's own credentials are
-refused, whatever name leads to them. Standard library only: the engine and the front ends use it.
+Commands change a workspace while the server works in it. A program that checks a name and opens it later can be led out
+of the folder by a link that was exchanged meanwhile, with rights that no command has. Here every component is opened
+from the folder before it, never through a link, so the opened file is the checked one. The server's own credentials are
+refused, by any name that leads to them. Standard library only: the engine and the front ends use it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 SECRET_FILES = ("auth.json", ".credentials.json", ".locks", "app-server-control")
-"""Names in the server's home that no command, model or client is given: credentials, the locks of transcripts, and the
-folder with the socket, the locks and the token of a shared server."""
+"""Names in the server's home that no command, model or client may open: credentials, the locks of transcripts, and the
+folder with the socket, the locks and the token of a shared server.
+"""
 SECRETS_IN_FOLDERS = ("app-server-control/ws-token",)
 
 MAX_DEPTH = 256
-"""Folders between the root and a file: each takes a descriptor while it is open."""
+"""Maximum number of folders between the root and a file: each takes a descriptor while it is open."""
 MAX_LINKS = 40
-"""Links followed for one name; the limit of Linux."""
+"""Maximum number of links followed for one name; the limit of Linux."""
 READ_SIZE = 1 << 20
 
 PROCESSES = "/proc"
@@ -37,13 +38,13 @@ _OF_A_PROCESS = re.compile(r"/proc/\d+/")
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = _LIST
 if sys.platform == "linux":
-    _FOLDER |= os.O_PATH  # passing through a folder takes no right to list it
+    _FOLDER |= os.O_PATH  # to pass through a folder, the right to list it is not needed
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class RefusedName(PermissionError):
-    """A name leads out of the folder, to credentials, or to something that is no regular file."""
+    """A name leads out of the folder, to credentials, or to a file that is not regular."""
 
 
 class TooLarge(OSError):
@@ -116,7 +117,7 @@ class Beneath:
 
     @contextlib.contextmanager
     def entries(self, name: str | bytes = b"") -> Iterator[Iterator[os.DirEntry[str]]]:
-        """List the folder at `name`: what the entries tell of themselves is to be asked while it is open."""
+        """List the folder at `name`. The status of entries must be read before the block ends."""
         parts = _parts(name)
         listed = os.open(parts[-1] if parts else b".", _LIST, dir_fd=self._enter(parts[:-1]))
         try:
@@ -129,12 +130,12 @@ class Beneath:
     def opened(
         self, name: str | bytes, *, follow_links: bool = False
     ) -> Iterator[tuple[int, os.stat_result]]:
-        """Open the regular file at `name` for reading; gives its descriptor and status.
+        """Open the regular file at `name` for reading; yield its descriptor and status.
 
         With `follow_links`, links that stay beneath the folder are followed.
         """
         folder, last = self._place(self._resolved(name) if follow_links else name)
-        # A pipe or device is refused before it is opened: being opened could already do something.
+        # A pipe or device is refused before it is opened, because opening one may have an effect.
         _check_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)
         descriptor = os.open(last, _READ, dir_fd=folder)
         try:
@@ -160,11 +161,11 @@ class Beneath:
 
     @contextlib.contextmanager
     def staged(self, name: str | bytes, mode: int, aside: Beneath | None = None) -> Iterator[BinaryIO]:
-        """Make a file of exactly these permission bits, which takes its place at `name` when the block ends; makes
-        missing folders.
+        """Make a file with exactly these permission bits, which is renamed to `name` when the block ends; makes missing
+        folders.
 
-        It is made beside its place, or in `aside`, a folder of the same file system. What a killed server leaves there
-        is named so that git removes it from its folder of objects.
+        It is made in the folder of `name`, or in `aside`, a folder of the same file system. A file that a killed server
+        leaves there has a name by which git removes it from its folder of objects.
         """
         folder, last = self._place(name, create=True)
         source, staged = (folder, _staged_name()) if aside is None else (aside._root, _staged_name("tmp_"))
@@ -246,7 +247,7 @@ class Beneath:
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
-                done.append(part)  # no link
+                done.append(part)  # not a link
                 continue
             links += 1
             if links > MAX_LINKS:
@@ -287,12 +288,12 @@ def read_named(
 
 
 def may_hold_secrets(descriptor: int, status: os.stat_result, home: str | None) -> bool:
-    """Tell whether an open file is one of the credentials in the server's `home`, or shows a process."""
+    """Return whether an open file is one of the credentials in the server's `home`, or contains data of a process."""
     return (home is not None and holds_credentials(status, home)) or _shows_a_process(descriptor, status)
 
 
 def holds_credentials(status: os.stat_result, home: str) -> bool:
-    """Tell whether a file is one of the credentials in the server's `home`, by whatever name it was opened."""
+    """Return whether a file is one of the credentials in the server's `home`, by whatever name it was opened."""
     for name in (*SECRET_FILES, *SECRETS_IN_FOLDERS):
         try:
             secret = os.stat(os.path.join(home, name))
@@ -304,12 +305,12 @@ def holds_credentials(status: os.stat_result, home: str) -> bool:
 
 
 def _shows_a_process(descriptor: int, status: os.stat_result) -> bool:
-    """Tell whether it is a file of /proc about a process: the server's own environment could be read there."""
+    """Return whether a file is one of /proc about a process, in which the server's own environment could be read."""
     try:
         if os.stat(PROCESSES).st_dev != status.st_dev:
             return False
         return _OF_A_PROCESS.match(os.readlink(f"{PROCESSES}/self/fd/{descriptor}")) is not None
-    except OSError:  # a system without it
+    except OSError:  # a system without /proc
         return False
 
 
@@ -362,5 +363,5 @@ def _replaced(old: int, new: int) -> int:
 
 
 def _staged_name(prefix: str = ".staged-") -> str:
-    """Return a name that nobody can have planted."""
+    """Return a random name, under which no command can have made a file."""
     return f"{prefix}{os.urandom(8).hex()}"

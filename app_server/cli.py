@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     replace_closed()
     words = list(sys.argv[1:] if argv is None else argv)
     options = quick_options(words)
-    if options is not None and options["command"] is None:  # as editors and starters of shared servers say it
+    if options is not None and options["command"] is None:  # as editors and starters of shared servers run it
         set_up_logging(os.environ)
         return _serve({**options, "command": options["api"]})
     prepare_for_text()
@@ -48,7 +48,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _serve(options: Mapping[str, Any]) -> int:
-    """Serve with the options that were given, by their names."""
+    """Serve with the given options, by their names."""
     if not all(each in ("stdio", "stdio://") for each in options.get("listen", ())):
         from app_server.places.starting import startup_of  # noqa: PLC0415  others need none of it
 

@@ -1,7 +1,8 @@
-"""The queue of one client, and its end where the client does not read.
+"""The queue of one client, and disconnecting a client that does not read.
 
-A client that shares its server must neither make it wait nor fill its memory. It is disconnected when too much waits
-for it that cannot be joined, or when it has read nothing for long, and is told so behind what is being written.
+A client that shares its server must neither delay it nor fill its memory. It is disconnected if too many lines that
+cannot be coalesced are queued for it, or if it has read nothing for long. It is sent the reason after the lines that
+are being written.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from app_server_protocol.structs import json_bytes
 log = logging.getLogger(__name__)
 
 UNREAD_SECONDS = 600.0
-"""Without reading anything, until a client that shares its server is disconnected."""
+"""Time without reading after which a client that shares its server is disconnected, in seconds."""
 LOOK_SECONDS = 15.0
 LEAVING_SECONDS = 60.0
-"""For a disconnected client to read why."""
+"""Time for a disconnected client to read the reason, in seconds."""
 GRACE_SECONDS = 1.5
-"""For a client that has left to read the rest; clients wait two seconds before they kill their server."""
+"""Time for a client that has left to read the rest, in seconds; clients wait two seconds before they kill
+their server.
+"""
 
 
 class ServedClient:
-    """The queue of one client with its writer, and why it was disconnected."""
+    """The queue of one client with its writer, and the reason for its disconnection."""
 
     def __init__(
         self,
@@ -42,8 +45,8 @@ class ServedClient:
         acp: bool,
         shared: bool,
     ) -> None:
-        """`clock` gives monotonic seconds. A client that is not `shared` has its server for itself: it may take its
-        time.
+        """Begin with an empty queue. `clock` returns monotonic seconds. A client that is not `shared` has its server
+        for itself, so it may read slowly.
         """
         self._acp, self._clock = acp, clock
         self.outgoing = Outgoing(
@@ -54,12 +57,12 @@ class ServedClient:
             patience=Patience(limits.behind_bytes, self._too_much, clock) if shared else None,
         )
         self.scope = anyio.CancelScope()
-        """Of serving it; cancelled when it is disconnected."""
+        """Cancel scope of serving the client; cancelled when it is disconnected."""
         self.notice: str | None = None
-        """Why it was disconnected."""
+        """Reason for the disconnection; None if the client was not disconnected."""
 
     def disconnect(self, why: str) -> None:
-        """Serve it no longer. It is told why, and has some time to read that."""
+        """Stop serving the client. It is sent the reason, and has some time to read it."""
         if self.notice is None:
             self.notice = f"disconnected: {why}; resume to go on"
             log.warning("a client was %s", self.notice)
@@ -72,7 +75,7 @@ class ServedClient:
         self.disconnect(f"{self.outgoing.unread / 1e6:.0f} MB unread")
 
     async def write(self, connection: TaskGroup) -> None:
-        """Write until the end; end the connection where the client no longer reads."""
+        """Write until the end; cancel the connection if the client no longer reads."""
         try:
             await self.outgoing.write_queued()
         except TransportClosed:
@@ -81,7 +84,7 @@ class ServedClient:
             connection.cancel_scope.cancel()
 
     async def watch(self) -> None:
-        """Disconnect it once it has read nothing for long. For clients that share their server."""
+        """Disconnect the client once it has read nothing for long. Only for clients that share their server."""
         while True:
             await anyio.sleep(LOOK_SECONDS)
             self.look()
@@ -92,7 +95,7 @@ class ServedClient:
             self.disconnect(f"nothing read for {UNREAD_SECONDS / 60:.0f} minutes")
 
     async def finish(self) -> None:
-        """Write the rest, for as long as is left to the client; nothing waits for one that was disconnected."""
+        """Write the rest within the time that the client has left; no time for a client that was disconnected."""
         seconds = GRACE_SECONDS if self.notice is None else LEAVING_SECONDS
         with anyio.move_on_after(seconds, shield=self.notice is None):
             await self.outgoing.finish()

@@ -1,4 +1,4 @@
-"""Descriptors that this process was given. Fast to import."""
+"""Descriptors that this process has inherited. Fast to import."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`app-server doctor`: runs the checks of `core.diagnostics` on the real machine and the configuration, and prints what
-they found, as text while they run or as JSON at the end. Owns the exit status.
+"""`app-server doctor`: runs the checks of `core.diagnostics` on the real machine and the configuration, and prints
+their results, as text while they run or as JSON at the end. Owns the exit status.
 
-A composition root: it uses the components that a server is made of, so a check tries what a conversation would. Without
-`online`, it makes no network connection.
+A composition root: it uses the components of a server, so a check does what a conversation would. Without `online`, it
+makes no network connection.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ GIT_SECONDS = 10.0
 
 
 def as_text(check: Check) -> str:
-    """Write a line with the result, and one below it with what to do."""
+    """Return a line with the result, and a line below it with advice."""
     line = f"{check.status.value:<8} {check.name}: {_one_line(check.found)}"
     return f"{line}\n{'':<8} → {_one_line(check.advice)}" if check.advice else line
 
@@ -82,12 +82,12 @@ def as_json(checks: Sequence[Check]) -> str:
 
 
 def exit_status(checks: Sequence[Check]) -> int:
-    """Return 0 where nothing is broken."""
+    """Return 0 if no check has failed."""
     return 1 if any(check.status is CheckStatus.BROKEN for check in checks) else 0
 
 
 def _one_line(text: str) -> str:
-    """Remove line ends and control characters, which a program may have printed."""
+    """Return the text without line ends and control characters, which a program may have printed."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -106,7 +106,7 @@ def run_doctor(settings: ServerSettings, *, online: bool, json: bool) -> int:
 
 
 async def diagnose(settings: ServerSettings, report: Callable[[Check], None], *, online: bool) -> None:
-    """Run every check and report its result at once. No check ends the others."""
+    """Run every check and report its result at once. The failure of a check does not end the others."""
     loaded = _load(settings)
     config = loaded if isinstance(loaded, Config) else None
     credentials = machine.known_credentials(settings.environment, read_auth(settings.home), config)
@@ -206,7 +206,7 @@ async def _config(settings: ServerSettings, loaded: Config | ConfigError) -> lis
 
 
 class _Configured(Struct, frozen=True):
-    """The checks of what the configuration names."""
+    """The checks of the providers, servers and programs that the configuration names."""
 
     settings: ServerSettings
     runner: CommandRunner
@@ -243,7 +243,7 @@ class _Configured(Struct, frozen=True):
     async def _ask(
         self, provider: ProviderConfig, http: LazyProviderHttp, login: Credentials | None
     ) -> ServedModels | ModelsUnknown | None:
-        """Lists models, which costs nothing."""
+        """List models, a request that costs nothing."""
         if not self.online:
             return None
         agent = own_user_agent(self.settings.environment)

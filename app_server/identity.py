@@ -1,5 +1,5 @@
-"""The client of this process: who it is, what it announces, what it is told of the server, and its limits. Fast to
-import.
+"""The client of this process: its name, its capabilities, the server's response to `initialize`, and its limits. Fast
+to import.
 
 The limits are set by environment variables; docs/limits.md explains each.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app_server_protocol.structs import Json
 
 ORIGINATOR = "codex_app_server"
-"""Used until a client has initialized."""
+"""Originator until a client has initialized."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class UserAgent:
     originator: str = ORIGINATOR
 
     def set_client(self, name: str, version: str) -> None:
-        """Make the client, which initializes, the originator."""
+        """Make the client that initializes the originator."""
         self.originator = header_safe(name) or ORIGINATOR
         self.client = header_safe(f"{name}; {version}")
 
@@ -50,21 +50,22 @@ class ClientProfile:
 
     initialized: bool = False
     elicitation: bool = False
-    """Answers elicitation requests of MCP servers; of the conversation API `elicitationRequest`."""
+    """Whether the client answers elicitation requests of MCP servers; in the conversation API, `elicitationRequest`."""
     experimental_api: bool = False
-    """Opted in to experimental methods and fields."""
+    """Whether the client has opted in to experimental methods and fields."""
     names_capabilities: bool = False
-    """Sent capabilities, whatever is in them, as clients of the thread API do."""
+    """Whether the client has sent capabilities, even empty ones, as clients of the thread API do."""
     opted_out: frozenset[str] = frozenset()
-    """Methods of notifications that it does not want."""
+    """Methods of notifications that the client has opted out of."""
     strict_parameters: bool = False
-    """Wants a request refused whose parameters are misspelt or unknown, or name a folder that is not there."""
+    """Whether a request is refused if its parameters are misspelt or unknown, or name a folder that does not exist."""
     asked_last: bool = False
-    """Leaves answers to others: it is asked where nobody else is there."""
+    """Whether the client leaves questions to other clients: it is asked only if there are no others."""
 
     def announce(self, capabilities: Mapping[str, Json] | None) -> None:
-        """Take what is known of capabilities, None for none. Unknown names and values of another shape are ignored: to
-        other servers they mean something, and a client that cannot even initialize is of no use to its user.
+        """Store the known capabilities; None if the client sent none. Unknown names and values of another shape are
+        ignored: they may have a meaning for other servers, and a client that cannot even initialize is of no use to its
+        user.
         """
         given = capabilities or {}
         opted_out, extensions = given.get("optOutNotificationMethods"), given.get("extensions")
@@ -85,9 +86,9 @@ class EarlyInitialize:
     name: str
     version: str
     capabilities: Mapping[str, Json] | None = None
-    """As sent by the client, already validated."""
+    """Capabilities as sent by the client, already validated."""
     params: Mapping[str, Json] = field(default_factory=dict)
-    """All parameters as sent, for an API that reads more of them."""
+    """All parameters as sent, for an API that reads further ones."""
 
 
 def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
@@ -101,7 +102,7 @@ def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
 
 
 def header_safe(text: str) -> str:
-    """Replace characters that an HTTP header cannot contain."""
+    """Return the text with characters replaced that an HTTP header cannot contain."""
     return "".join(c if " " <= c <= "~" else "_" for c in text)[:200]
 
 
@@ -121,32 +122,43 @@ SMALLEST = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Each field is the variable `APP_SERVER_MAX_…` of that name."""
+    """Limits of the server. Each field is set by the variable `APP_SERVER_MAX_…` of its name."""
 
     requests: int | None = None
-    """Concurrent requests of one client; None: what suits the connection."""
+    """Maximum number of concurrent requests of one client; None if the kind of connection decides."""
     conversations: int = 10_000
-    """Open conversations. Each holds its history in memory; a client that needs more has forgotten to archive."""
+    """Maximum number of open conversations. Each holds its history in memory; a client that needs more has forgotten to
+    archive.
+    """
     line_bytes: int = 64 << 20
-    """Of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""
+    """Maximum size of one message, in bytes. Real clients send images inline; 64 MiB is what the protocol documentation
+    promises.
+    """
     unread_bytes: int = 1 << 20
-    """Queued for a client; above that it is behind, and producers wait. A pipe takes 64 KiB at a time."""
+    """Size of the lines queued for a client above which it is behind and producers wait, in bytes. A pipe takes 64 KiB
+    at a time.
+    """
     output_bytes: int = 1 << 20
-    """Kept of each stream of a command, and of both together: half from the start, half from the end."""
+    """Maximum size kept of each stream of a command, and of both together, in bytes: half from the start, half from the
+    end.
+    """
     clients: int = 256
-    """Connected at once."""
+    """Maximum number of connected clients."""
     behind_bytes: int = 16 << 20
-    """Queued for a client while others read, besides what can be joined; above that it is disconnected."""
+    """Size of the queued lines above which a client is disconnected while others read, in bytes. Lines that can be
+    coalesced do not count.
+    """
 
     def requests_of(self, *, shared: bool) -> int:
-        """Return how many requests of one client are served at once. codex 0.58 accepts 10,000; a client that sends
-        twice as many is broken. One that shares the server with others has to leave something to them.
+        """Return the maximum number of concurrent requests of one client. codex 0.58 accepts 10,000; a client that
+        sends twice as many is broken. A client that shares the server has a lower maximum, which leaves capacity to
+        others.
         """
         return self.requests or (1_000 if shared else 20_000)
 
 
 def limits_of(environment: Mapping[str, str]) -> Limits:
-    """Raises ValueError if a variable is invalid."""
+    """Return the limits according to the environment. Raises ValueError if a variable is invalid."""
     given = {}
     for name, smallest in SMALLEST.items():
         variable = PREFIX + name.upper()
@@ -162,8 +174,8 @@ def _number(variable: str, text: str, smallest: int) -> int:
 
 
 def initialize_result(user_agent: str, home: Path, *, capabilities: bool) -> bytes:
-    """Return the result of `initialize`. Clients of the conversation API get the user agent alone; those that announce
-    capabilities are of a newer kind, and need to know the server's home and platform (docs/adr/0029).
+    """Return the result of `initialize`. Clients of the conversation API get the user agent only; clients that announce
+    capabilities are newer, and need the server's home and platform (docs/adr/0029).
     """
     result = {"userAgent": user_agent}
     if capabilities:

@@ -1,7 +1,7 @@
 """The server in this process, as a connector for the client library (`app_server.client`): no subprocess, no pipes.
 
-A composition root of its own: it reads the environment and the working directory where they are not given. Commands
-still run in processes of their own.
+A composition root of its own: it reads the environment and the working directory if they are not given. Commands still
+run in processes of their own.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 UNREAD_WRITES = 16
-"""Writes of one side that the other has not read; then the writer waits."""
+"""Number of unread writes of one side above which its writer waits."""
 
 ENDS_WITHIN = 5.0
-"""Seconds for the server to store everything after its client has left."""
+"""Time for the server to store everything after its client has left, in seconds."""
 
 
 class InProcessConnector(Struct, frozen=True, kw_only=True):
     """`AppServer.connect(InProcessConnector())` serves the user's own home with the process's environment."""
 
     home: Path | None = None
-    """Where settings, logins and threads are; None: `$CODEX_HOME`, or `.codex` in the user's home."""
+    """Folder of settings, logins and threads; `$CODEX_HOME`, or `.codex` in the user's home, if it is None."""
     cwd: Path | None = None
     environment: Mapping[str, str] | None = None
     overrides: CliOverrides = CliOverrides()
-    """What the command line would set."""
+    """Settings as the command line would set them."""
     threads: Path | None = None
-    """The home in which new threads are stored; None: that of the settings."""
+    """Home in which new threads are stored; that of the settings if it is None."""
     kept: KeptFolders = KeptFolders()
-    """Folders that no command changes, besides the home."""
+    """Folders that no command may change, besides the home."""
     gate: RequestGate | None = None
-    """Says when requests to models are sent; None: at once."""
+    """Gate that decides when requests to models are sent; at once if it is None."""
     takes_codex_key: bool = False
-    """Whether `CODEX_API_KEY` of the environment is the key, ahead of every login (`codex exec` has it so)."""
+    """Whether `CODEX_API_KEY` of the environment takes precedence over every login, as in `codex exec`."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[MemoryLink]:
@@ -93,7 +93,7 @@ class MemoryLink:
         self.ended = anyio.Event()
 
     async def serve(self, server_end: MemoryTransport, settings: ServerSettings) -> None:
-        """Run the server until its client leaves. Its failure ends the connection and not the program."""
+        """Run the server until its client leaves. An error of the server ends the connection, and not the program."""
         try:
             await serve(server_end, settings, await _answered_initialize(server_end, settings))
         except Exception as error:
@@ -111,7 +111,7 @@ class MemoryLink:
 
 
 async def _answered_initialize(end: MemoryTransport, settings: ServerSettings) -> EarlyInitialize | None:
-    """Answer `initialize` as a process does that has not loaded its server yet: without an API."""
+    """Answer `initialize` as a process that has not loaded its server yet: without an API."""
     await end.receive_some()
     line, _, rest = end.unread.partition(b"\n")
     answered = initialize_responder(settings.environment, settings.home)(message_in(line))

@@ -1,4 +1,4 @@
-"""The engine of a server, loaded with its first conversation, or at once where nobody would have to wait for it."""
+"""The engine of a server, loaded with its first conversation, or earlier if no client would have to wait for it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PREPARED_AFTER = 0.5
-"""Seconds from the first conversation until turns and commands are prepared: a turn that comes at once goes first, and
-by then its model is asked, as a rule. What comes earlier does not wait for that.
+"""Delay between the first conversation and the preparation of turns and commands, in seconds: a turn that begins at
+once goes first, and has usually sent its request to the model by then. An earlier turn or command does not wait for the
+preparation.
 """
 
 
 class LazyEngine:
-    """Opens conversations and lists models. The first use loads and assembles it, in the event loop, so that responses
-    keep the order of their requests.
+    """Opens conversations and lists models. The first use loads and assembles the engine, in the event loop, so that
+    responses keep the order of their requests.
     """
 
     def __init__(
@@ -43,14 +44,14 @@ class LazyEngine:
         environment: Mapping[str, str],
         background: TaskGroup,
     ) -> None:
-        """`environment` is the server's."""
+        """Begin without an engine. `environment` is the server's."""
         self._assemble, self._runner, self._environment = assemble, runner, environment
         self._background = background
         self._assembled: Assembled | None = None
         self._opened = False
 
     async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
-        """Open a conversation as `Engine.open` does. The first one is followed by a turn, as a rule: prepare for it."""
+        """Open a conversation as `Engine.open` does. The first one is usually followed by a turn, so prepare for it."""
         config = await self.with_model(config, caller)
         opened = await self._ready().engine.open(config, origin, caller)
         if not self._opened:
@@ -59,23 +60,25 @@ class LazyEngine:
         return opened
 
     async def with_model(self, config: Config, caller: Caller) -> Config:
-        """Return a configuration with its model chosen. Raises ConfigError where none can be."""
+        """Return a configuration with its model chosen. Raises ConfigError if no model can be."""
         return await self._ready().models.known.with_model(config, CurrentCaller(caller, self._environment))
 
     def known_models(self, config: Config, caller: Caller) -> ModelFacts:
-        """Return what is known of the models of a configuration, without asking. Raises ConfigError."""
+        """Return the facts known about the models of a configuration, without a request to the provider. Raises
+        ConfigError.
+        """
         return self._ready().models.known.facts(config, CurrentCaller(caller, self._environment))
 
     async def models(self, config: Config, caller: Caller) -> ModelFacts:
-        """Return what is known of the models of a configuration. Raises ConfigError."""
+        """Return the facts about the models of a configuration. Raises ConfigError."""
         return await self._ready().models.known.listed(config, CurrentCaller(caller, self._environment))
 
     def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
-        """Run MCP servers of no conversation for as long as the block."""
+        """Run MCP servers that belong to no conversation, until the block ends."""
         return self._ready().adapters.mcp_alone(config, caller)
 
     async def prepare(self) -> None:
-        """Do now what is done late where there is one client, who would wait."""
+        """Do the work now that a server with a single client delays, because that client would have to wait."""
         self._opened = True
         assembled = self._ready()
         assembled.engine.load_turns()

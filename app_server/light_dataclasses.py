@@ -50,7 +50,7 @@ else:
 
     def _init_of(fields):
         parameters = [name for name, each in fields.items() if each.init]
-        # Without a default and out of `__init__`, `__post_init__` sets it.
+        # A field without a default that is not in `__init__` is set by `__post_init__`.
         unset = {name for name, each in fields.items() if not each.init and each.default is _MISSING}
 
         def __init__(self, *values, **named):  # noqa: N807

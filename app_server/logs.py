@@ -24,10 +24,10 @@ LEVELS = {
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 CONNECTION: ContextVar[int | None] = ContextVar("connection", default=None)
-"""The number of the connection for which something is done, in a server with several."""
+"""Number of the connection that the current task serves, in a server with several."""
 
 LONGEST_LINE = 4000
-"""Bytes; a write of up to 4096 bytes to a pipe is atomic."""
+"""Maximum size of a line, in bytes; a write of up to 4096 bytes to a pipe is atomic."""
 
 
 class NonBlockingHandler(logging.Handler):
@@ -61,7 +61,7 @@ class NonBlockingHandler(logging.Handler):
 
 
 class NumberingFormatter(logging.Formatter):
-    """Says for which connection something is done, where there is more than one."""
+    """Formatter that adds the number of the connection to a line, if there is more than one."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

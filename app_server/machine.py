@@ -1,6 +1,6 @@
-"""What a server takes from the machine that it runs on: clocks, random bytes, commands, the network.
+"""The resources that a server takes from its machine: clocks, random bytes, commands, the network.
 
-The composition root passes it on, and nothing below it reads a clock by itself, so a simulation can play the whole
+The composition root passes it on, and no module below it reads a clock by itself, so a simulation can run the whole
 server with a machine of its own.
 """
 
@@ -33,7 +33,7 @@ class ModelHttp(Http, Protocol):
     """Connections that all conversations of a server share."""
 
     async def warm_up(self) -> None:
-        """Do now what the first request would have to wait for."""
+        """Do the preparations now that the first request would have to wait for."""
         ...
 
     async def aclose(self) -> None: ...
@@ -43,16 +43,16 @@ class Machine(Struct, frozen=True, kw_only=True):
     """The machine that this process runs on."""
 
     time_ns: Callable[[], int] = time.time_ns
-    """Nanoseconds since 1970."""
+    """Clock that returns nanoseconds since 1970."""
     monotonic: Callable[[], float] = time.monotonic
     random: Callable[[int], bytes] = os.urandom
     disk: DiskCalls = REAL_DISK
     http: Callable[[Mapping[str, str]], ModelHttp] = LazyProviderHttp
-    """Opens connections for a user's environment."""
+    """Function that opens connections for a user's environment."""
     runner: Callable[..., CommandRunner] = CommandRunner
-    """Takes what `CommandRunner` takes."""
+    """Function that makes the runner of commands, with the arguments of `CommandRunner`."""
     gate: RequestGate | None = None
-    """Says when requests to models are sent, where this server shares a provider with others."""
+    """Gate that decides when requests to models are sent, if this server shares a provider with others."""
 
     def wall_clock(self) -> float:
         """Return the seconds since 1970."""
@@ -67,7 +67,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         return int.from_bytes(self.random(6)) / (1 << 48)
 
     def process_environment(self, threads: Path, environment: Mapping[str, str]) -> ProcessEnvironment:
-        """Return what the engine takes from this process. `threads` is the home of new conversations."""
+        """Return the values that the engine takes from this process. `threads` is the home of new conversations."""
         return ProcessEnvironment(
             threads=threads,
             environment=environment,
@@ -89,8 +89,8 @@ SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ash", "ksh", "mksh", "fish"})
 
 
 def _shell(environment: Mapping[str, str]) -> str:
-    """Return the user's login shell, as the system knows it. Where that runs no scripts or is not installed, as in a
-    container or for a service: bash, or else sh.
+    """Return the user's login shell according to the system. If it runs no scripts or is not installed, as in a
+    container or for a service, return bash, or else sh.
     """
     try:
         named = pwd.getpwuid(os.getuid()).pw_shell

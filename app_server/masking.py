@@ -1,7 +1,7 @@
-"""Replaces secrets before something is shown or saved, in messages, settings and texts: the one place that knows them.
+"""Replaces secrets before a message, a setting or a text is shown or saved: the only module that detects them.
 
-They are found by names of fields, by names beside values, by the ways in which a text gives a name a value, by users
-in addresses, and by how keys look. Pure. Standard library only: the engine and the front ends use it.
+They are found by names of fields, by names beside values, by the syntax in which a text gives a name a value, by users
+in addresses, and by the formats of keys. Pure. Standard library only: the engine and the front ends use it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import lru_cache
 from typing import Any
 
 MASK = "********"
-"""In the place of a secret."""
+"""Text that replaces a secret."""
 
 _NAMES = re.compile(
     r"api_?key|access_?key|private_?key|token$|secret|passw(or)?d|pass_?(phrase|code)|bearer|authorization$|"
     r"credential|cookie|(^|_)(key|pass|auth|sig)$|_pwd$",
     re.IGNORECASE,
 )
-"""Of fields, with words joined by underscores, whose text is a secret."""
+"""Names of fields whose text is a secret, with words joined by underscores."""
 
 _HARMLESS = re.compile(
     r"progress_?token|token_?(usage|count|limit|endpoint|url|type)|env_?(key|var)|credentials?_?store|"
@@ -34,14 +34,14 @@ _VALUES = re.compile(
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
 )
-"""Keys of well-known makers, signed tokens, private keys."""
+"""Formats of secrets: keys of well-known makers, signed tokens, private keys."""
 
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/._~=-]{8,}")
 
 _USER = re.compile(
     r"(?i)((?<![a-z0-9])https?://|://(?=[^/?#\s\"'<>@]{0,1000}:))[^/?#\s\"'<>]{1,1200}@",
 )
-"""User and password in an address; of the web also a user alone, which may be a token."""
+"""User and password in an address; in a web address also a user alone, which may be a token."""
 
 _QUERY = re.compile(r"(?<=[?&])([^=&?#\s\"'<>]{1,120}+=)[^&#\s\"'<>]+")
 
@@ -49,7 +49,7 @@ _GIVEN = re.compile(
     r"(?<![\w.-])(?:(?P<flag>--?[A-Za-z][\w-]{0,60}+)(?:=|\s{1,9})(?!-)"
     r"|(?P<name>[A-Za-z_][\w.-]{0,120}+)(?P<quote>\\{0,7}[\"']?)\s{0,9}(?P<sign>=>|:=|=|:)\s{0,9})"
 )
-"""Where a text gives a name a value: `NAME=`, `"name": `, `--name `."""
+"""Syntax by which a text gives a name a value: `NAME=`, `"name": `, `--name `."""
 
 _GIVEN_VALUE = re.compile(
     r"(?P<escaped>\\{1,7}[\"'])(?P<a>.{0,9999}?)(?:(?P=escaped)|$)"
@@ -59,31 +59,31 @@ _GIVEN_VALUE = re.compile(
 )
 _LINE = re.compile(r"(?P<c>[^\r\n\"'\\]+)")
 _HEADERS = ("authorization", "proxy-authorization", "cookie", "set-cookie")
-"""Their values have spaces."""
+"""Headers whose values contain spaces."""
 
 _MARKERS = (
     *("sk-", "pk-", "rk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
     *("xox", "AKIA", "AIza", "eyJ", "PRIVATE KEY"),
 )
-"""One of them is in every text that has one of the values above."""
+"""Substrings of which every text with one of the values above contains at least one."""
 _SCHEMES = ("bearer", "basic")
 _WORDS = ("key", "token", "secret", "pass", "auth", "sig", "credential", "cookie", "pwd", *_SCHEMES)
-"""In lower case; one of them is in every name of a secret, and in every text that gives one a value."""
+"""Lower-case substrings of which every name of a secret contains one, and so does every text that gives it a value."""
 
 LABELS = ("name", "key", "keyPath", "key_path", "header", "variable", "id")
 BESIDE = ("value", "values", "default")
-"""Fields whose text is a secret where a label beside them names one."""
+"""Fields whose text is a secret if a label beside them names one."""
 
 SHORTEST = 8
-"""Characters of a text with a secret in it."""
+"""Minimum length of a text with a secret in it, in characters."""
 SHORTEST_VALUE = 6
-"""Characters of a secret behind a colon without quotes: shorter words are prose."""
+"""Minimum length of a secret after a colon without quotes, in characters: shorter words are prose."""
 LONGEST_NAME = 64
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def is_suspicious(line: str) -> bool:
-    """Tell whether a text, or the JSON text of a value, is worth being looked at more closely; quick."""
+    """Return whether a text, or the JSON text of a value, may contain a secret; a quick check before the exact one."""
     return "@" in line or "\\u" in line or _has(line, _MARKERS) or _has(line.lower(), _WORDS)
 
 
@@ -95,7 +95,7 @@ def _has(text: str, words: Iterable[str]) -> bool:
 
 
 def masked_text(text: str) -> str:
-    """Return the text with its secrets replaced; the same object where there are none."""
+    """Return the text with its secrets replaced; the same object if there are none."""
     if len(text) < SHORTEST:
         return text
     shown = text
@@ -135,14 +135,14 @@ def _without_given(text: str) -> str:
 
 
 def _is_no_secret(given: re.Match[str], value: str) -> bool:
-    """Tell whether a value without quotes is a word of prose behind a colon, or a number or the like in JSON."""
+    """Return whether a value without quotes is a word of prose after a colon, or a number or the like in JSON."""
     return bool(given["quote"]) or (given["sign"] == ":" and len(value) < SHORTEST_VALUE)
 
 
 def masked(value: Any, name: str = "") -> Any:
-    """Return the JSON value with its secrets replaced; the same object where there are none.
+    """Return the JSON value with its secrets replaced; the same object if there are none.
 
-    `name` is that of the field which holds it.
+    `name` is that of the field which contains it.
     """
     if isinstance(value, str):
         return MASK if value and is_secret_name(name) else masked_text(value)
@@ -164,7 +164,7 @@ def masked(value: Any, name: str = "") -> Any:
 
 
 def _masked_entry(entries: Sequence[Any], n: int, name: str) -> Any:
-    """Return an entry of a list: an argument, also one behind its flag, or the value of a pair."""
+    """Return an entry of a list: an argument, which may follow its flag, or the value of a pair."""
     entry = entries[n]
     if not isinstance(entry, str) or not entry:
         return masked(entry, name)
@@ -179,7 +179,9 @@ def _masked_entry(entries: Sequence[Any], n: int, name: str) -> Any:
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether a field, variable, header, argument or the last part of a dotted key holds a secret by its name."""
+    """Return whether a field, variable, header, argument or the last part of a dotted key contains a secret, according
+    to its name.
+    """
     return _is_secret(name) if len(name) <= LONGEST_NAME else _is_secret.__wrapped__(name)
 
 

@@ -1,9 +1,9 @@
-"""Files that a command line names: the one way in which the front ends write and read them.
+"""Files that a command line names: the only way in which the front ends write and read them.
 
-Commands of a model may have changed what is at such a name. So a link or file in the place of an output is replaced and
-never followed, and an input is of a limited size, which a pipe has to bring within a time. The folder of an output is
-opened before the work begins: what cannot be written is told before anything is paid for, and no command can lead the
-output elsewhere meanwhile. Standard library only.
+A model's commands may have changed the file at such a name. So a link or file at the name of an output is replaced and
+never followed, and an input has a maximum size, which a pipe has to deliver within a time limit. The folder of an
+output is opened before the work begins: an output that cannot be written is reported before the work costs anything,
+and no command can redirect the output meanwhile. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from pathlib import Path
 from app_server.beneath import Beneath, RefusedName, TooLarge, read_named, read_up_to
 
 DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
-"""What is in there is used as it is: `/dev/stdout`, or what a shell makes of `>(command)` and `<(command)`."""
+"""Folders whose files are used directly: `/dev/stdout`, or the files that a shell makes for `>(command)` and
+`<(command)`.
+"""
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024
-"""Far above any schema, list of prices or settings that a command line names."""
+"""Maximum size of an input, in bytes: far above any schema, list of prices or settings that a command line names."""
 
 READ_WITHIN = 10.0
-"""Seconds for what a pipe brings."""
+"""Time for a pipe to deliver its content, in seconds."""
 
 PRIVATE = 0o600
 
 
 class NamedOutput:
-    """A file that can be written, as far as that is known before."""
+    """A file that can be written, as far as that can be checked beforehand."""
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
-        """A `private` file is the user's alone. Another one keeps its rights, or has the usual ones of a new file.
+        """Check the file. Only the user can access a `private` file. Another file keeps its rights, or has the usual
+        ones of a new file.
 
-        Raises OSError where nothing could be written.
+        Raises OSError if it could not be written.
         """
         self.path = path
         self._device: int | None = None
@@ -45,7 +48,7 @@ class NamedOutput:
                 path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             )
             os.set_blocking(self._device, True)
-            os.write(self._device, b"")  # a device may refuse it
+            os.write(self._device, b"")  # reports a device that refuses it
             return
         self._folder = Beneath.named_by_user(path.parent)
         try:
@@ -60,7 +63,7 @@ class NamedOutput:
             raise PermissionError(errno.EACCES, f"files cannot be made in {path.parent}")
 
     def write(self, text: str) -> None:
-        """Write the text, in one step where it is a file. A link in its place is replaced. Raises OSError."""
+        """Write the text, in one step if the output is a file. A link at its name is replaced. Raises OSError."""
         content = text.encode("utf-8", "backslashreplace")
         if self._device is None:
             self._folder.replace(self.path.name, content, self._mode)
@@ -70,11 +73,11 @@ class NamedOutput:
 
 
 def new_private_file(path: str, content: bytes = b"") -> int:
-    """Make a file that only the user may read, in the place of a file or link at `path`; return its descriptor.
+    """Make a file that only the user may read, which replaces a file or link at `path`; return its descriptor.
 
-    It is whole when it appears, and nothing is written where a link leads. Raises OSError.
+    It appears with its whole content, and no link is followed. Raises OSError.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # a device or pipe, also behind a link
+    if os.path.exists(path) and not os.path.isfile(path):  # a device or pipe, or a link to one
         raise RefusedName(errno.EINVAL, "it is not a regular file", path)
     folder, name = os.path.split(path)
     with Beneath.named_by_user(folder or ".") as beneath, beneath.staged(name, PRIVATE) as file:
@@ -83,14 +86,14 @@ def new_private_file(path: str, content: bytes = b"") -> int:
 
 
 def read_input(path: Path, home: Path | None = None, most: int = MAX_INPUT_BYTES) -> bytes:
-    """Return the content of a regular file, or what a pipe brings in time, as of a shell's `<(command)`. Links are the
-    user's own.
+    """Return the content of a regular file, or that of a pipe which arrives in time, such as a shell's `<(command)`.
+    Links are the user's own.
 
-    `home` is the server's, whose credentials are refused. Raises OSError, `TooLarge` beyond `most` bytes.
+    `home` is the server's, whose credentials are refused. Raises OSError, and `TooLarge` beyond `most` bytes.
     """
     if path.parent not in DEVICES and not stat.S_ISFIFO(os.stat(path).st_mode):
         return read_named(os.path.abspath(path), most, home)
-    # A pipe without a writer holds up no opening.
+    # O_NONBLOCK: a pipe without a writer must not block the open.
     pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if stat.S_ISREG(os.fstat(pipe).st_mode):  # `<file`, as /dev/stdin

@@ -1,4 +1,4 @@
-"""Writes the table of what is odd about providers into docs/providers.md, from the rows of models.json.
+"""Writes the table of deviations of providers into docs/providers.md, from the rows of models.json.
 
 `python -m app_server.providers_reference` is a tool for developers, not part of the server.
 """
@@ -21,7 +21,7 @@ HEAD: Final = "| provider | known by | what is done otherwise |\n|---|---|---|\n
 
 
 def table() -> str:
-    """Return the table, with a row for each row of the data."""
+    """Return the table, with one line for each row of the data."""
     return HEAD + "".join(map(_row, provider_rows()))
 
 
@@ -65,7 +65,7 @@ def _code(value: Json) -> str:
 
 
 def with_table(page: str) -> str:
-    """Return the page with the present table. Raises ValueError if the page has no place for it."""
+    """Return the page with the current table. Raises ValueError if the page has no markers for it."""
     before, begins, rest = page.partition(BEGINS)
     _, ends, after = rest.partition(ENDS)
     if not begins or not ends:

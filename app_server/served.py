@@ -1,4 +1,4 @@
-"""A connection that is served, as the process that accepted it sees it: its client, and whether it is at rest."""
+"""A connection that is served, from the view of the process that accepted it: its client, and whether it is idle."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ class Served(Struct, frozen=True):
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing of it is in work, and all was written."""
+        """Whether no request is in work, and all output was written."""
         busy = self.connection.in_work or self.shared.accounts.logging_in
         return not busy and self.client.outgoing.unread == 0

@@ -2,8 +2,8 @@
 
 Clock, ids, environment and working directory enter here and are passed down. Tasks by lifetime: writer → connection →
 background (conversations, logins). EOF ends the connection; then conversations are stored, the writer drains and the
-process exits. The engine is loaded when the first conversation is opened: a client that only lists stored
-conversations does not wait for it.
+process exits. The engine is loaded when the first conversation is opened: a client that only lists stored conversations
+does not wait for it.
 """
 
 from __future__ import annotations
@@ -74,20 +74,20 @@ GRACE_SECONDS = 1.5
 
 
 class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
-    """Surroundings that one client brings: its directory, environment and overrides, and the API that it speaks."""
+    """Surroundings of one client: its directory, environment and overrides, and the API that it uses."""
 
     acp: bool = False
-    """The client speaks the Agent Client Protocol, and nothing else."""
+    """Whether the client speaks the Agent Client Protocol, and no other."""
     brings_environment: bool = True
-    """Whether the environment is the client's own; else it is the server's."""
+    """Whether the environment is the client's own; if not, it is the server's."""
     takes_codex_key: bool = False
-    """Whether `CODEX_API_KEY` of its environment counts ahead of every login."""
+    """Whether `CODEX_API_KEY` of the client's environment takes precedence over every login."""
     has_folder: bool = True
-    """Whether a person chose the directory; else the client's requests name one."""
+    """Whether a person chose the directory; if not, the client's requests name one."""
     hears_all: bool = True
-    """Whether it is told of conversations that others opened."""
+    """Whether the client is notified of conversations that others opened."""
     shared: bool = False
-    """Whether it comes over a connection to a server that others use, too; else the server is its own."""
+    """Whether the client is connected to a server that others use, too; if not, the server is its own."""
 
 
 class ServerSettings(ClientPlace, frozen=True, kw_only=True):
@@ -95,15 +95,17 @@ class ServerSettings(ClientPlace, frozen=True, kw_only=True):
 
     limits: Limits = Limits()
     sharing: SharingSettings | None = None
-    """How long things go on without anybody, in a server that outlives its clients; None: it is one client's own."""
+    """Times for which work goes on without clients, in a server that outlives its clients; None if the server belongs
+    to one client.
+    """
     threads: Path | None = None
-    """The home in which new conversations are stored; None: that of the settings."""
+    """Home in which new conversations are stored; that of the settings if it is None."""
     kept: KeptFolders = KeptFolders()
     machine: Machine = Machine()
 
 
 async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
-    """Serve one client until it closes the connection. Returns once everything is stored and every child has ended.
+    """Serve one client until it closes the connection. Returns once all events are stored and every child has ended.
 
     `early` is an `initialize` that was answered before this server was loaded.
     """
@@ -113,7 +115,7 @@ async def serve(transport: Transport, settings: ServerSettings, early: EarlyInit
 
 @asynccontextmanager
 async def open_server(settings: ServerSettings) -> AsyncIterator[Server]:
-    """Run a server without clients. At the end everything is stored, and every child has ended."""
+    """Run a server without clients. At the end all events are stored, and every child has ended."""
     memory = FreeMemoryReturn()
     async with anyio.create_task_group() as process:
         process.start_soon(memory.return_again, name="memory")
@@ -130,22 +132,22 @@ async def open_server(settings: ServerSettings) -> AsyncIterator[Server]:
 
 
 class Work(Struct, frozen=True):
-    """Numbers of what goes on in a server."""
+    """Number of activities in a server."""
 
     conversations: int
-    """That are open."""
+    """Number of open conversations."""
     turns: int
     questions: int
     commands: int
 
     @property
     def any(self) -> bool:
-        """Whether something goes on that an end would break off."""
+        """Whether there is work that an end of the server would interrupt."""
         return bool(self.turns or self.questions or self.commands)
 
 
 class Server:
-    """Parts that all clients of a process share."""
+    """Components that all clients of a process share."""
 
     def __init__(
         self, settings: ServerSettings, runner: CommandRunner, background: TaskGroup, memory: FreeMemoryReturn
@@ -218,18 +220,18 @@ class Server:
         )
 
     async def settle(self) -> None:
-        """Refuse to begin anything from now on, and wait for the turns that run. Each conversation is ended behind its
-        turn, so that another server can go on with it.
+        """Refuse new work from now on, and wait for the running turns. Each conversation is ended after its turn, so
+        that another server can open it.
         """
         self.conversations.draining = True
         await self.conversations.end_when_settled()
 
     async def unload_idle(self) -> None:
-        """End each conversation that nobody follows and in which nothing happens: another server can open it then."""
+        """End each idle conversation, so that another server can open it."""
         await self._unloader.look(idle_seconds=0)
 
     async def end_conversations(self) -> None:
-        """Interrupt what runs, and end every conversation: all is told and stored."""
+        """Interrupt running work, and end every conversation after its events were sent and stored."""
         await self.conversations.end_all()
 
     async def serve(
@@ -240,8 +242,8 @@ class Server:
         *,
         joined: Callable[[Served], None] | None = None,
     ) -> str | None:
-        """Serve one client until it closes the connection; what runs of its conversations goes on. Return why it was
-        disconnected, if it was. `joined` is called before the first request.
+        """Serve one client until it closes the connection; running work of its conversations goes on. Return the reason
+        if it was disconnected, else None. `joined` is called before the first request.
         """
         client = ServedClient(
             transport,
@@ -286,7 +288,7 @@ class Server:
                 background.cancel_scope.cancel()
 
     def _services(self, outgoing: Outgoing, place: ClientPlace, background: TaskGroup) -> ServerServices:
-        """Make what the handlers of one connection use."""
+        """Make the services of the handlers of one connection."""
         machine = self._settings.machine
         profile, user_agent = ClientProfile(), own_user_agent(place.environment)
         config = UserSettings(

@@ -77,7 +77,7 @@ def _features() -> Iterator[str]:
 
 
 def default_of(part: SettingsPart, name: str, setting: Setting) -> Json:
-    """Return the default of a setting: that of its field, or its own. None for what has none to show."""
+    """Return the default of a setting: that of its field, or its own. None if there is none to show."""
     if setting.required or setting.to is None or part.of is None:
         return setting.default
     field = next(each for each in fields(part.of) if each.name == (setting.to or name))

@@ -1,6 +1,6 @@
-"""The standard streams, whatever the process was started with: closed, full, without a reader, in any encoding.
+"""The standard streams of a process, which may be closed, full, without a reader, or in any encoding.
 
-Commands print as if nothing could go wrong; `ended_in_order` is the one place that says what did. Fast to import.
+Commands print without checking for errors; `ended_in_order` is the only function that reports them. Fast to import.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 
 def replace_closed() -> None:
-    """Give each standard descriptor that is closed a file: else the next one that is opened would take its number, and
-    receive what is printed. stdin has ended then, stdout cannot be written, stderr is thrown away.
+    """Open a file for each closed standard descriptor: otherwise the next opened file would get its number, and receive
+    the printed text. stdin is then at its end, writing to stdout fails, and stderr is discarded.
     """
     for number, name, mode in (
         (0, "stdin", os.O_RDONLY),
@@ -32,19 +32,21 @@ def replace_closed() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, mode), True)  # gets the lowest free number
             stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
 
 
 def prepare_for_text() -> None:
-    """Let stdout and stderr take every character, as an escape where their encoding has none, and fail in order."""
+    """Make stdout and stderr accept every character, as an escape if their encoding has none, and report errors of
+    writes.
+    """
     sys.stdout = _text(StandardWriter(1, "w", closefd=False), sys.stdout, live=sys.stdout.isatty())
     sys.stderr = _text(NoticeWriter(2, "w", closefd=False), sys.stderr, live=True)
 
 
 def take_stdout() -> TextIO:
-    """Return stdout for the results of a command, and send to stderr what anything else in this process prints."""
+    """Return stdout for the results of a command; all other output of this process goes to stderr."""
     out = StandardWriter(os.dup(1), "w")
     os.dup2(2, 1)
     return _text(out, sys.stdout, live=out.isatty())
@@ -67,7 +69,7 @@ class StandardWriter(io.FileIO):
 
 
 class NoticeWriter(StandardWriter):
-    """Writes to stderr, or nowhere if that fails: a notice that cannot be written must not cost the result."""
+    """Writes to stderr, and ignores errors: a notice that cannot be written must not cost the result."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -77,11 +79,11 @@ class NoticeWriter(StandardWriter):
 
 
 class StdoutFailed(OSError):
-    """Failure to write what is printed."""
+    """Failure to write printed text."""
 
 
 def check_stdout() -> None:
-    """Raise StdoutFailed where nothing can be printed, before anything is begun that costs."""
+    """Check that stdout can be written, before any work that costs. Raises StdoutFailed if it cannot."""
     try:
         os.write(1, b"")
     except OSError as error:
@@ -89,19 +91,21 @@ def check_stdout() -> None:
 
 
 def throw_away_stdout() -> None:
-    """Throw away what is printed from now on, with what the interpreter would write at its end."""
+    """Discard all output from now on, including what the interpreter would write at its end."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def cancel_on_interrupt() -> None:
-    """Let Ctrl-C cancel what runs in the event loop, so that it cleans up, and not end the process at once."""
+    """Make Ctrl-C cancel the work in the event loop, so that it cleans up, instead of ending the process at once."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def ended_in_order(name: str, run: Callable[[], int]) -> int:
-    """Run a command and return its exit status. What the machine refuses is told in a line, and not as a traceback."""
+    """Run a command and return its exit status. Errors of the operating system are reported in one line instead of a
+    traceback.
+    """
     try:
         try:
             return run()
@@ -120,13 +124,13 @@ def ended_in_order(name: str, run: Callable[[], int]) -> int:
             throw_away_stdout()
         elif error.filename:
             why = f"{os.fsdecode(error.filename)}: {why}"
-        if not isinstance(error.__cause__, BrokenPipeError):  # whoever reads has seen enough
+        if not isinstance(error.__cause__, BrokenPipeError):  # the reader wants no more output
             complain(name, why)
         return 1
 
 
 def complain(program: str, what: str, advice: str = "", *, file: TextIO | None = None) -> None:
-    """Say on stderr, or in `file`, what went wrong in a command, and in a second line what to do. The one form of such
+    """Print on stderr, or in `file`, the problem of a command, and advice in a second line. The only form of such
     messages.
     """
     print(f"{program}: {what}", file=file or sys.stderr)
@@ -135,7 +139,7 @@ def complain(program: str, what: str, advice: str = "", *, file: TextIO | None =
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return the error itself; of a group an interrupt, or else the first error where all are OSErrors."""
+    """Return the error itself; of a group an interrupt, or else the first error if all are OSErrors."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     if error.subgroup(KeyboardInterrupt):

@@ -1,1 +1,1 @@
-"""The APIs for clients: one folder per API, and the modules that all of them share."""
+"""The APIs for clients: one folder per API, and the modules that all APIs share."""

@@ -1,4 +1,4 @@
-"""Converts every exception of a handler into a JSON-RPC error, and tells clients that speak another protocol how to
+"""Conversion of every exception of a handler into a JSON-RPC error. Clients that speak another protocol are told how to
 start the right server.
 """
 
@@ -62,11 +62,13 @@ _PROTOCOLS: Final = (
         "configure this server as an agent of the editor, not as a language server",
     ),
 )
-"""Protocols by how methods of theirs begin, and how to get to a server that speaks them."""
+"""Prefixes of the methods of each protocol, with its name and how the user gets a server that speaks it."""
 
 
 def of_another_protocol(method: str, *, acp: bool) -> str:
-    """Return what to add to the error for an unknown method, a sentence or nothing. `acp`: what this server speaks."""
+    """Return the text to add to the error for an unknown method: a sentence, or "". `acp` says whether this server
+    speaks the Agent Client Protocol.
+    """
     spoken = START_ACP if acp else START_PLAIN
     for beginnings, protocol, advice in _PROTOCOLS:
         if method.startswith(beginnings) and advice != spoken:
@@ -75,7 +77,9 @@ def of_another_protocol(method: str, *, acp: bool) -> str:
 
 
 def initialize_of_another_protocol(params: Json, *, acp: bool) -> str:
-    """Return the same for an `initialize` that lacks what this server needs."""
+    """Return the text to add to the error for an `initialize` that lacks what this server needs, as
+    `of_another_protocol`.
+    """
     if not isinstance(params, dict):
         return ""
     version, client = params.get("protocolVersion"), params.get("clientInfo")

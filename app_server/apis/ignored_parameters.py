@@ -1,7 +1,8 @@
-"""Parameters of requests that no field takes: which they are, and that each of them is told once.
+"""Parameters of requests that no field takes, or without effect: their detection, and one warning about each.
 
 A client that misspells a parameter would otherwise work under settings that it did not choose. Clients of later
-versions send more than this server knows, so a request is refused for it only where its client asked for that.
+versions send more than this server knows, so a request is refused for such a parameter only if its client asked for
+that.
 """
 
 from __future__ import annotations
@@ -19,33 +20,33 @@ from app_server_protocol.policy import snake
 from app_server_protocol.structs import Json
 
 MOST_FOUND: Final = 20
-"""Parameters of one request that are told."""
+"""Maximum number of parameters of one request that the client is warned about."""
 
 MOST_TOLD: Final = 200
-"""Parameters of one client that are told."""
+"""Maximum number of parameters that one client is warned about."""
 
 
 WITHOUT_EFFECT: Final = {
     "personality": "has no effect on this server",
     "responsesapi_client_metadata": "has no effect on this server: nothing of it is sent to a provider",
 }
-"""Fields of requests that are read and change nothing, with what the client is told."""
+"""Fields of requests that are parsed and have no effect, with the text for the client."""
 
 
 class IgnoredParameter(Struct, frozen=True):
-    """A parameter that was not understood as it was spelled."""
+    """A parameter that was ignored, or read in another spelling than its own."""
 
     place: str
-    """Its dotted name, `[]` standing for each entry of an array."""
+    """Dotted name of the parameter, `[]` standing for each entry of an array."""
     fate: str
-    """What became of it, in words that follow its name."""
+    """Effect of the parameter, as a predicate that follows its name."""
 
 
 def ignored_parameters(raw: Json, params: BaseModel) -> Sequence[IgnoredParameter]:
-    """Return what of a request's parameters is in none of the fields that were made of them, or in one without effect,
-    each place once.
+    """Return the parameters of a request that are in none of the fields that were parsed from them, or in one without
+    effect, each name once.
 
-    Null, and arrays and objects without entries, ask for nothing.
+    Null, and arrays and objects without entries, ask for nothing and are not reported.
     """
     found: dict[str, IgnoredParameter] = {}
     for each in (*_without_effect(params), *_ignored(raw, params, "")):
@@ -85,7 +86,9 @@ def _ignored(raw: Json, made: object, place: str) -> Iterator[IgnoredParameter]:
 def _ignored_fields(
     raw: Mapping[str, Json], made: object, fields: Mapping[str, str], place: str
 ) -> Iterator[IgnoredParameter]:
-    """Look for keys that no field takes. Of what is nested, several spellings are in use."""
+    """Yield the keys that no field takes. Other spellings of a field are reported at the top level only, because
+    several are in use in nested objects.
+    """
     by_key = {spelled: name for name, spelled in fields.items()}
     for key, value in raw.items():
         if value is None or value == [] or value == {}:
@@ -105,13 +108,13 @@ class ParameterCheck:
     """Check of the parameters that one client sends."""
 
     def __init__(self, strict: Callable[[], bool]) -> None:
-        """`strict`: whether the client wants its requests refused."""
+        """Begin without warnings. `strict` returns whether such parameters make the client's requests invalid."""
         self._strict = strict
         self._told: set[tuple[str, str]] = set()
 
     def check(self, method: str, raw: Json, params: Json) -> str | None:
-        """Return what to tell the client of its request, None where there is nothing new. Raises RpcError for a strict
-        client. What `initialize` offers is no wish, and nothing is told of it.
+        """Return the warning for the client about its request; None if there is no new one. Raises RpcError for a
+        strict client. Capabilities that `initialize` announces are not settings, so there is no warning about them.
         """
         if method == INITIALIZE or not raw or not isinstance(params, BaseModel):
             return None

@@ -1,7 +1,7 @@
-"""Items that have begun and not ended, under ids that no other item of the conversation has. Pure.
+"""Items that have begun and not ended, under ids that are unique in the conversation. Pure.
 
-The engine's ids are those of the provider or the model, which may use one again, even before the first has ended. APIs
-whose clients follow items keep here what they need of an item to write its next message.
+The engine's ids are those of the provider or the model, which may use an id again, even before its first item has
+ended. APIs whose clients follow items store here what they need of an item to write its next message.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from app_server_protocol.events.commands import ExecOutputStream
 from app_server_protocol.structs import replace
 
 Shown = TypeVar("Shown")
-"""What an API keeps beside the item: how it has shown it so far."""
+"""State that an API keeps for each item: how it has shown the item so far."""
 
 
 MOST_PRINTED = 1 << 20
-"""Characters of a running command's output that are kept for clients that join."""
+"""Maximum length of a running command's output that is kept for clients that join, in characters."""
 
 
 class OpenItem(Struct, Generic[Shown]):
     turn_id: str
     engine_id: str
     item: Item
-    """As it began, under its id in the conversation."""
+    """The item as it began, with its id in the conversation."""
     started_ms: int
     shown: Shown
     deltas: list[str] = msgspec.field(default_factory=list)
-    """Deltas of a message; of a command what it has printed, as long as `MOST_PRINTED` characters hold it."""
+    """Deltas of a message; for a command its output, up to `MOST_PRINTED` characters."""
     thoughts: dict[tuple[bool, int], list[str]] = msgspec.field(default_factory=dict)
-    """Deltas of reasoning, by whether they are of its summary, and by their part."""
+    """Deltas of reasoning, by whether they belong to its summary, and by their part."""
     _printed: int = 0
     _outputs: dict[ExecOutputStream, codecs.IncrementalDecoder] = msgspec.field(default_factory=dict)
 
     def output(self, stream: ExecOutputStream, chunk: bytes) -> str:
-        """Decode a chunk, whose characters may be cut in two between it and the next one."""
+        """Decode a chunk; a character may be split between it and the next chunk."""
         decoder = self._outputs.get(stream)
         if decoder is None:
             decoder = self._outputs[stream] = codecs.getincrementaldecoder("utf-8")("replace")
@@ -55,12 +55,12 @@ class OpenItem(Struct, Generic[Shown]):
         self.thoughts.setdefault((summary, index), []).append(delta)
 
     def rest_of_output(self) -> Iterator[str]:
-        """Yield what is left of characters whose ends never came."""
+        """Yield the undecoded rest: characters whose ends never arrived."""
         for decoder in self._outputs.values():
             yield decoder.decode(b"", final=True)
 
     def so_far(self) -> Item:
-        """Return the item with what has come of it."""
+        """Return the item with its content so far."""
         text = "".join(self.deltas)
         match self.item:
             case AgentMessage() if text:
@@ -82,12 +82,12 @@ class OpenItem(Struct, Generic[Shown]):
 class OpenItems(Struct, Generic[Shown]):
     ids: ItemIds
     _open: dict[tuple[str, str], OpenItem[Shown]] = msgspec.field(default_factory=dict)
-    """By turn and by the engine's id."""
+    """Open items by turn and by the engine's id."""
 
     def begin(
         self, turn_id: str, item: Item, started_ms: int, show: Callable[[Item], Shown]
     ) -> OpenItem[Shown]:
-        """`show` is given the item under the id that it gets."""
+        """Add an item that has begun. `show` receives the item with its id in the conversation."""
         unique = replace(item, id=self.ids.begin_and_end(item.id))
         opened = OpenItem(turn_id, item.id, unique, started_ms, show(unique))
         self._open[turn_id, item.id] = opened
@@ -100,14 +100,14 @@ class OpenItems(Struct, Generic[Shown]):
         self._open.pop((opened.turn_id, opened.engine_id), None)
 
     def latest(self, turn_id: str | None, engine_id: str) -> OpenItem[Shown] | None:
-        """Return the item of the turn, or of an earlier one: a command may go on after its turn."""
+        """Return the open item of the turn, or of an earlier turn: a command may go on after its turn."""
         exact = self._open.get((turn_id or "", engine_id))
         if exact is not None:
             return exact
         return next((each for each in reversed(self._open.values()) if each.engine_id == engine_id), None)
 
     def all(self) -> list[OpenItem[Shown]]:
-        """Return all open items, also those of turns that have ended, which go on."""
+        """Return all open items, also those that go on after their turns have ended."""
         return list(self._open.values())
 
     def of_turn(self, turn_id: str) -> list[OpenItem[Shown]]:

@@ -43,9 +43,9 @@ R = TypeVar("R", bound=Written)
 Result = TypeVar("Result")
 
 Handler = Callable[[C, P], Awaitable[Result] | AsyncIterator[Result]]
-"""Returns the result; nothing where the row has none. A handler with effects that must not overtake the response yields
-the result, once: what stands behind the `yield` runs when the response was written, before the next request of the same
-conversation.
+"""A handler returns the result, or nothing if the row has none. A handler with effects that must not overtake the
+response yields the result, once: the code after the `yield` runs when the response was written, before the next request
+of the same conversation.
 """
 
 
@@ -54,7 +54,7 @@ class Route(Struct, frozen=True):
 
     row: AnyClientRequest
     handle: Callable[[Json], Awaitable[RpcReply]]
-    """Takes parameters as `row.parse` returns them."""
+    """Handler of the request; takes parameters as `row.parse` returns them."""
 
     @property
     def method(self) -> str:
@@ -80,7 +80,7 @@ def route(row: ClientRequest[P, R], handler: Handler[C, P, R | None], context: C
     async def handle(params: P) -> RpcReply:
         answering = handler(context, params)
         if isinstance(answering, AsyncIterator):
-            assert isinstance(answering, AsyncGenerator)  # handlers yield
+            assert isinstance(answering, AsyncGenerator)  # such handlers are generator functions
             return RpcReply(_written(await anext(answering)), answering)
         return RpcReply(_written(await answering))
 
@@ -97,7 +97,7 @@ def constant(row: ClientRequest[P, R], result: R) -> Route:
 
 
 def experimental(what: str) -> RpcError:
-    """Refuse what a client has to opt in to."""
+    """Return the error for a method or field that the client has to opt in to."""
     return invalid_request(f"{what} requires experimentalApi capability", "experimental_api_required")
 
 
@@ -106,12 +106,12 @@ def _written(result: Written | None) -> bytes:
 
 
 FindRoute = Callable[[str], Route | None]
-"""Finds the route of a method in one API."""
+"""Function that finds the route of a method in one API; None if there is none."""
 
 
 TellIgnored = Callable[[str, str | None, bool], None]
-"""Tells the client of parameters that were ignored: the notice, the id of the conversation that the request was about
-or opened, and whether the client asked over the thread API.
+"""Function that warns the client about parameters that were ignored. Its arguments are the warning, the id of the
+conversation that the request was about or opened, and whether the client used the thread API.
 """
 
 
@@ -119,20 +119,22 @@ class HandlerModules(Struct, frozen=True):
     """The modules with the handlers of one API."""
 
     load: Callable[[str], Callable[[Json], Iterable[Route]]]
-    """Imports a module; returns what makes its routes."""
+    """Function that imports a module, and returns the function that makes its routes."""
     by_method: Mapping[str, str]
-    """The module that serves a method, by the method or the longest beginning of it that is here."""
+    """Module that serves a method, by the method or the longest prefix of it that is listed."""
     follows: Mapping[str, str] = {}
-    """By the module that opens conversations, the one that serves the turns which follow."""
+    """Module that serves the turns, by the module that opens their conversations."""
 
     def serving(self, method: str) -> str | None:
-        """Return the module that serves a method, if there is such a method."""
+        """Return the module that serves a method; None if there is no such method."""
         while method and method not in self.by_method:
             method = method.rpartition("/")[0]
         return self.by_method.get(method)
 
     def load_for(self, method: str) -> None:
-        """Import what serves a method, and turns behind a method that opens a conversation."""
+        """Import the module that serves a method; for a method that opens a conversation, also the module that serves
+        turns.
+        """
         name = self.serving(method)
         while name is not None:
             self.load(name)
@@ -140,7 +142,7 @@ class HandlerModules(Struct, frozen=True):
 
 
 class RouteFamilies:
-    """The routes of one API on one connection. Those of a family of methods are made with its first method."""
+    """The routes of one API on one connection. Those of a family are made when one of its methods is first used."""
 
     def __init__(self, family: Callable[[str], str | None], make: Callable[[str], Iterable[Route]]) -> None:
         self._family, self._make = family, make
@@ -156,7 +158,7 @@ class RouteFamilies:
 
 
 class MethodRouter:
-    """Serves one connection."""
+    """Router of one connection."""
 
     def __init__(
         self,
@@ -167,8 +169,9 @@ class MethodRouter:
         require_running: Callable[[str], None] = lambda method: None,
         tell_ignored: TellIgnored = lambda notice, conversation, threads: None,
     ) -> None:
-        """The routes of an API are loaded when the client first speaks it. Clients that name capabilities are served
-        methods `in_both` by the thread API. `require_running` raises RpcError for methods that are not served any more.
+        """Begin without routes. The routes of an API are loaded when the client first uses it. Methods `in_both` are
+        served by the thread API to clients that announce capabilities. `require_running` raises RpcError for methods
+        that are refused while the server shuts down.
         """
         self._parameters = ParameterCheck(lambda: client.strict_parameters)
         self._tell_ignored = tell_ignored
@@ -177,7 +180,7 @@ class MethodRouter:
         self._client, self._require_running = client, require_running
 
     def lane(self, request: Request) -> LaneName | None:
-        """Return the lane of a request: that of its conversation, whatever an API calls it."""
+        """Return the lane of a request: that of its conversation, under the name that either API has for it."""
         route = self._route(request.method)
         return None if route is None else route.lane(request.params)
 
@@ -206,7 +209,9 @@ class MethodRouter:
         return "/" in method or (method in self._in_both and self._client.names_capabilities)
 
     async def receive_notification(self, method: str, params: Json) -> None:
-        """Ignore the notification: nothing depends on `initialized`, and newer clients send others."""
+        """Ignore the notification: nothing depends on `initialized`, and newer clients send notifications that are not
+        known here.
+        """
 
     def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
         return to_rpc_error(error, method)
@@ -229,7 +234,7 @@ def parsed(
     acp: bool = False,
 ) -> Json:
     """Return the parameters of a request. Raises the RpcError that `refused` makes of a text and the name of a field.
-    `acp`: what this server speaks.
+    `acp` says whether this server speaks the Agent Client Protocol.
     """
     try:
         return row.parse(raw)

@@ -1,5 +1,5 @@
-"""The services of the composition root for APIs, with the handshake of a connection, which records the client. Each API
-builds the contexts of its handlers from them.
+"""The services that APIs get from the composition root, with the handshake of a connection, which records the client.
+Each API builds the contexts of its handlers from them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Handshake(Struct, frozen=True):
     user_agent: UserAgent
 
     def accept(self, name: str, version: str, capabilities: Json) -> None:
-        """Accept an `initialize` with its capabilities, None for none. Raises RpcError if there was one already."""
+        """Accept an `initialize` with its capabilities, None if it has none. Raises RpcError if the client has
+        initialized before.
+        """
         if self.client.initialized:
             raise invalid_request("Already initialized", "already_initialized")
         self.client.initialized = True
@@ -70,24 +72,26 @@ class EngineQueries(Protocol):
     """Requests to the engine that belong to no conversation."""
 
     async def with_model(self, config: Config, caller: Caller) -> Config:
-        """Return a configuration with its model chosen. Raises ConfigError where none can be."""
+        """Return a configuration with its model chosen. Raises ConfigError if no model can be."""
         ...
 
     def known_models(self, config: Config, caller: Caller) -> ModelFacts:
-        """Return what is known of the models of a configuration, without asking. Raises ConfigError."""
+        """Return the facts known about the models of a configuration, without a request to the provider. Raises
+        ConfigError.
+        """
         ...
 
     async def models(self, config: Config, caller: Caller) -> ModelFacts:
-        """Return what is known of the models of a configuration. Raises ConfigError."""
+        """Return the facts about the models of a configuration. Raises ConfigError."""
         ...
 
     def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
-        """Run MCP servers of no conversation for as long as the block."""
+        """Run MCP servers that belong to no conversation, until the block ends."""
         ...
 
 
 class Shared:
-    """State that the clients of an API share in one server, made by the first that needs it."""
+    """State that the clients of an API share in one server, made by the first client that needs it."""
 
     def __init__(self) -> None:
         self._made: dict[type, Any] = {}
@@ -100,7 +104,7 @@ class Shared:
 
 
 class ServerServices(Struct, frozen=True, kw_only=True):
-    """Services of the handlers of one connection, its own and those of the server."""
+    """Services of the handlers of one connection: its own and those of the server."""
 
     config: UserSettings
     conversations: ConversationManager
@@ -112,11 +116,11 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     stored: Lazy[StoredConversations]
     shared: Shared
     background: TaskGroup
-    """For tasks that last until the client has left."""
+    """Task group for tasks that last until the client has left."""
     machine: Machine
 
     def require_running(self, method: str) -> None:
-        """Raises RpcError where a request would begin something in a server that is about to end."""
+        """Check that the server is not shutting down. Raises RpcError if it is, for a request that would begin work."""
         if self.conversations.draining and method in BEGINS_WORK:
             text = "Server is draining; retry after reconnecting"
             raise RpcError(INVALID_REQUEST, text, {"kind": "draining", "reason": "serverShuttingDown"})
@@ -134,7 +138,7 @@ def change_of(
     sandbox: bool,
     service_tier: bool = False,
 ) -> SettingsChange:
-    """Return those settings of a request that it names, for a conversation that is open already."""
+    """Return the settings that a request names, as a change for a conversation that is open already."""
     rights = config.permissions
     return SettingsChange(
         model=config.model.name if model else UNSET,
@@ -148,8 +152,9 @@ def change_of(
 
 
 def require_folder(client: Client, cwd: str | None) -> None:
-    """Raises RpcError where neither the request nor its client's connection has a working directory, and, for a client
-    that wants that, where the one of the request is no folder; others are warned by the conversation.
+    """Check the working directory of a request. Raises RpcError if neither the request nor its client's connection has
+    one. Also raises it if the request's is not an existing folder and the client is strict; other clients are warned by
+    the conversation.
     """
     if not client.has_folder and (cwd is None or not cwd.startswith("/")):
         raise invalid_params("this connection has no working directory: `cwd` needs an absolute path", "cwd")
@@ -157,13 +162,15 @@ def require_folder(client: Client, cwd: str | None) -> None:
 
 
 def require_existing_folder(client: Client, cwd: str | None) -> None:
-    """Raises RpcError where a client wants to be refused a folder that is not there, and names one."""
+    """Check a folder that a request names. Raises RpcError if it does not exist and the client is strict."""
     if client.profile.strict_parameters and cwd is not None and not os.path.isdir(cwd):
         raise invalid_params(f"`cwd`: there is no folder {shortened(cwd)}", "cwd")
 
 
 def require_client_rights(config: UserSettings, method: str) -> None:
-    """Raises RpcError where `app_server.client_rights` is false, and ConfigError where it cannot be read."""
+    """Check that clients have the user's rights. Raises RpcError if `app_server.client_rights` is false, and
+    ConfigError if it cannot be read.
+    """
     if not config.load().permissions.client_rights:
         raise invalid_request(
             f"{method} is switched off: the user's configuration sets app_server.client_rights to false",

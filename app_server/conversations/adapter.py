@@ -1,8 +1,7 @@
-"""What a live conversation knows of an API: how events become lines, and which of them are questions to the user, with
-what all APIs have in common of their answers; and what it tells an API about itself beside its events: its status.
-Pure.
+"""The interface between a live conversation and an API: conversion of events into lines, the questions to clients and
+their answers, and notifications of the conversation's status. Pure.
 
-Each API implements `ApiAdapter`. Nothing in this folder imports one.
+Each API implements `ApiAdapter`. No module in this folder imports an API.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Activity(StrEnum):
     IDLE = "idle"
     ACTIVE = "active"
     SYSTEM_ERROR = "system_error"
-    """The last turn failed; stays so until the next one begins."""
+    """Status of a conversation whose last turn has failed, until the next turn begins."""
     NOT_LOADED = "not_loaded"
 
 
@@ -44,89 +43,98 @@ class ClientLine(Struct, frozen=True):
 
     data: bytes
     method: str = ""
-    """Of a notification that a client may do without."""
+    """Method of a notification that a client may opt out of, else ""."""
     news: object = None
-    """What it says, where a client that knows so already is not told again."""
+    """Content of the notification, if it is not sent to a client that has this content already."""
     part: TextPart | None = None
-    """The piece of a text that it carries: a client that is behind gets what it missed of that text at once."""
+    """Piece of a streamed text that the line carries: a client that is behind gets the pieces that it missed in one
+    line.
+    """
     state: Hashable = None
-    """What it says the state of: for a client that is behind only the last such message counts."""
+    """Key of the state that the line reports: a client that is behind gets only the last line of each key."""
 
 
 NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
-"""Schema of a question that wants yes or no alone."""
+"""Schema of an elicitation that asks for yes or no only."""
 
 
 class QuestionKind(Enum):
-    """Kind of answer that the thread waits for while the question is open."""
+    """Kind of answer that the conversation waits for while the question is open."""
 
     APPROVAL = "approval"
     INPUT = "input"
-    """Of the user."""
+    """Input of the user."""
     CALL = "call"
-    """The client does something; that is no state of the thread, and its end is that of the item."""
+    """Call of a tool that the client runs. It is no status of the conversation, and it ends with its item."""
 
 
 class ClientQuestion(Struct, frozen=True):
-    """A request to the client, whose answer the engine waits for."""
+    """A request to the client whose answer the engine waits for."""
 
     method: str
     params: bytes
     to_command: Callable[[Json], Command]
-    """Makes the command that carries the client's result, which is None where it answered with an error."""
+    """Function that makes the command from the client's result, which is None if the client answered with an error."""
     is_answer: Callable[[Json], bool]
-    """Tells a result that says yes or no from one that says nothing."""
+    """Function that returns whether a result is an answer: it says yes or no."""
     kind: QuestionKind = QuestionKind.APPROVAL
     needs_elicitation: bool = False
-    """Whether only a client that announced that it answers elicitations can be asked."""
+    """Whether the question is sent only to clients that announced that they answer elicitations."""
 
 
 class ApiAdapter(Protocol):
-    """One conversation in the words of one API. Keeps what the API needs to know of earlier events.
+    """Converts the events of one conversation into the shapes of one API. Stores the facts about earlier events that
+    the API needs.
 
-    It is handed every event from its making on, also while nobody is subscribed. All clients that speak the API are
-    sent its lines.
+    It receives every event since it was made, even while no client is subscribed. All clients that use the API are sent
+    its lines.
     """
 
     needs_identity: bool
     """Whether turns and items have to be stored with their ids from now on."""
     outlasts_clients: bool
-    """Whether it goes on without any client, for those that come: it does not belong to one."""
+    """Whether the adapter is kept without clients, for later ones: it does not belong to one client."""
     runs_tools: bool
-    """Whether clients that speak it can run tools for the model."""
+    """Whether clients that use the API can run tools for the model."""
 
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
-        """Convert an event into messages. `raw`: a subscriber wants the model's items as they came, too."""
+        """Convert an event into messages. `raw` says whether a subscriber wants the model's items in their original
+        form, too.
+        """
         ...
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
-        """Return what the client is asked after the lines of `event`, a `Question`, if the API has words for it."""
+        """Return the request for a `Question`, which is sent after the lines of `event`; None if the API has none for
+        it.
+        """
         ...
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
     ) -> Sequence[ClientLine]:
-        """Tell a client that was asked that it has answered, or needs not answer any more (`answered` False)."""
+        """Return the lines for a client that was asked. `answered` is False if its answer is no longer needed."""
         ...
 
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
-        """Tell clients of a status, whether they are subscribed or not."""
+        """Return the lines about a status, which are sent to clients whether they are subscribed or not."""
         ...
 
     def continue_elsewhere(self, *, continues: bool) -> None:
-        """Note whether the conversation goes on in another session here: then the end of this one is not its end."""
+        """Store whether the conversation goes on in another session of this server: then the end of this session is not
+        its end.
+        """
         ...
 
     def taken_back(self) -> Sequence[ClientLine] | None:
-        """Tell clients that the conversation goes on from an earlier turn, where this is not told otherwise. None:
-        subscriptions to this API end with the session.
+        """Return the lines that tell clients that the conversation goes on from an earlier turn; none if the API
+        reports this in another way. None if subscriptions to this API end with the session.
         """
         ...
 
 
 AdapterFactory = Callable[[str, ItemIds], ApiAdapter]
-"""Makes the adapter of the conversation with that id, whose items that have ended have these ids; the adapter is handed
-what goes on, and from then on everything.
+"""Function that makes the adapter of a conversation from its id and the ids of its ended items. The adapter then
+receives the events of the running turn, and all later events.
 """
 
 
@@ -135,7 +143,7 @@ class ApiId(Struct, frozen=True):
 
     name: Literal["v1", "v2", "acp"]
     owner: Hashable = None
-    """Owner of the adapter where each client has one of its own. None if all clients of the API share one."""
+    """Owner of the adapter if each client has an adapter of its own. None if all clients of the API share one."""
 
 
 class ConversationApi(Struct, frozen=True):
@@ -143,7 +151,7 @@ class ConversationApi(Struct, frozen=True):
 
     id: ApiId
     make_adapter: AdapterFactory
-    """Called with the conversation's id and the item ids in use."""
+    """Function that makes the adapter, from the conversation's id and the item ids in use."""
 
 
 def asked(
@@ -155,7 +163,7 @@ def asked(
     *,
     needs_elicitation: bool = False,
 ) -> ClientQuestion:
-    """Return a question as the request of that row."""
+    """Return a question with the method and the parameters of that row."""
     return ClientQuestion(row.method, params.to_json(), to_command, is_answer, kind, needs_elicitation)
 
 
@@ -169,7 +177,7 @@ def decide(
 
 
 def is_elicitation_answer(result: Json) -> bool:
-    """Tell whether a result says in the words of MCP what becomes of a question."""
+    """Return whether a result is an answer to an elicitation in the format of MCP."""
     match result:
         case {"action": "accept" | "cancel" | "decline"}:
             return True
@@ -178,7 +186,9 @@ def is_elicitation_answer(result: Json) -> bool:
 
 
 def decide_call(result: Json) -> McpCallDecision:
-    """Read the answer to whether a tool may be called, in the words of MCP. What says neither yes nor no declines."""
+    """Parse the answer to the question whether a tool may be called, in the format of MCP. An answer that is neither
+    yes nor no declines.
+    """
     match result:
         case {"action": "accept", "_meta": {"persist": "session"}}:
             return McpCallDecision.SESSION
@@ -193,7 +203,7 @@ def decide_call(result: Json) -> McpCallDecision:
 
 
 def answer_elicitation(event: ElicitationRequestEvent, result: Json) -> AnswerElicitation:
-    """Read an answer in the words of MCP, which all APIs use."""
+    """Convert an answer in the format of MCP, which all APIs use."""
     action, content = ElicitationAction.DECLINE, None
     match result:
         case {"action": "accept", **rest}:

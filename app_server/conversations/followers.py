@@ -1,4 +1,4 @@
-"""The queues of all clients that are subscribed to one conversation. It goes on while one of them is read."""
+"""Back-pressure of one conversation, from the queues of all its subscribed clients."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from app_server.rpc.outgoing import Outgoing
 
 
 class Followers(Struct):
-    """The queues of all clients that are subscribed to a conversation: it goes on as long as one of them is read."""
+    """The queues of all clients that are subscribed to a conversation. It goes on as long as one of them is read."""
 
     queues: list[Outgoing] = msgspec.field(default_factory=list)
 
     def become(self, queues: Iterable[Outgoing]) -> None:
-        """Take these queues for those of the subscribed clients. One may come several times."""
+        """Replace the queues by those of the subscribed clients. A queue may occur several times."""
         self.queues = list(dict.fromkeys(queues))
 
     def leave_behind(self, queue: Outgoing) -> bool:
-        """Return whether a client has much to read, and there are others for whom the conversation goes on."""
+        """Return whether a client is behind while the conversation goes on for other clients."""
         return len(self.queues) > 1 and queue.congested
 
     async def wait_for_capacity(self) -> None:
-        """Wait while all have much to read; where there is nobody, return at once."""
+        """Wait while all clients are behind; if there are none, return at once."""
         if not self.queues:
             return
         for each in self.queues:

@@ -1,5 +1,5 @@
-"""One open conversation, from its opening to its end: its session, who subscribed to it, and the pump between them. The
-pump takes the events of the session, sends them to who subscribed, and keeps the status that they make.
+"""One open conversation, from its opening to its end: its session, its subscriptions, and the pump between them. The
+pump takes the events of the session, sends them to the subscribers, and tracks the conversation's status.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 NEXT_TURN_SECONDS = 0.01
-"""For a turn that was requested to begin, where another one has ended."""
+"""Time in which a requested turn may begin after the one before has ended, in seconds."""
 
 
 class Pump:
-    """From the session to the clients, in the words of each API."""
+    """Sends the events of the session to the clients, in the shapes of each API."""
 
     def __init__(self, session: SessionHandle, subscriptions: Subscriptions, tools_of: Client | None) -> None:
         self._session, self._subscriptions = session, subscriptions
@@ -45,7 +45,7 @@ class Pump:
         self._turn_ends = False
 
     async def run(self, group: TaskGroup) -> None:
-        """Send events until the session has ended, as long as somebody follows; then end the group."""
+        """Send events until the session has ended, while the conversation is followed; then cancel the group."""
         subscriptions = self._subscriptions
         while subscriptions.followed.is_set() or not self._session.ended.is_set():
             if not subscriptions.followed.is_set():
@@ -54,11 +54,11 @@ class Pump:
             if not events:
                 break
             await self._send_all(events, group)
-            del events  # or the output of a last command would be held until the next turn
-        group.cancel_scope.cancel()  # the session has ended: open questions have nobody to ask for them
+            del events  # else the output of a last command would stay in memory until the next turn
+        group.cancel_scope.cancel()  # the session has ended: answers to open questions are no longer needed
 
     async def _send_all(self, events: Sequence[SessionEvent], group: TaskGroup) -> None:
-        """Send events; those that nobody wants any more are given back."""
+        """Send events; return the rest to the session if the conversation is no longer followed."""
         for n, event in enumerate(events):
             if not self._subscriptions.followed.is_set():
                 self._session.give_back(events[n:])
@@ -73,7 +73,7 @@ class Pump:
                 self._subscriptions.send(event)
             case TurnEnded(status=status):
                 if self.questions.open:
-                    self._turn_ends = True  # the end of the turn is the next status
+                    self._turn_ends = True  # the end of the turn makes the next status
                     self.questions.close_all()
                     self._turn_ends = False
                 self._subscriptions.send(event)
@@ -85,7 +85,7 @@ class Pump:
                     self.questions.ask(event, group)
 
     def _questions_changed(self) -> None:
-        """Show how many questions are open; they count only while a turn runs."""
+        """Update the status with the kinds of open questions; they count only while a turn runs."""
         if not self._turn_ends and self.status.activity is Activity.ACTIVE:
             approvals = self.questions.any_of(QuestionKind.APPROVAL)
             inputs = self.questions.any_of(QuestionKind.INPUT)
@@ -98,17 +98,17 @@ class Pump:
 
 
 class Joining:
-    """A client on its way into a conversation."""
+    """A client that is joining a conversation."""
 
     def __init__(
         self, live: LiveConversation, client: Client, api: ConversationApi, begun: set[str] | None
     ) -> None:
         self._live, self._client, self._api = live, client, api
         self.begun = begun
-        """The turns that have begun since; None: the client was in it before, and is told nothing again."""
+        """Turns that have begun since; None if the client was subscribed before, and is sent nothing again."""
 
     def enter(self, lines: Sequence[ClientLine]) -> None:
-        """Send what the client joins, then what has happened since; then ask it what is open."""
+        """Send `lines`, the current state for the client, then the events since; then send it the open questions."""
         subscriptions = self._live.subscriptions
         subscriptions.release(self._client, self._api, lines)
         self._live.questions.joined(self._client, subscriptions.adapter(self._api, self._client))
@@ -116,7 +116,7 @@ class Joining:
 
 
 class LiveConversation:
-    """Alive from opening to shutdown."""
+    """A conversation from its opening to its shutdown."""
 
     def __init__(
         self,
@@ -129,20 +129,24 @@ class LiveConversation:
         *,
         brings_tools: bool,
     ) -> None:
-        """`opener` is one of the server's `clients`, and may bring tools; `opened_at`: seconds since 1970."""
+        """Begin without subscriptions. `opener` is one of the server's `clients`, and may bring tools. `opened_at` is a
+        time in seconds since 1970.
+        """
         self.id, self.session, self.forked_from = id, session, forked_from
         self.subscriptions = Subscriptions(id, session, clients)
         self._pump = Pump(session, self.subscriptions, opener if brings_tools else None)
         self.unstored_name: str | None = None
-        """The name of a conversation that is not stored; names of stored ones are beside their files."""
+        """Name of a conversation that is not stored; names of stored ones are beside their files."""
         self.opened_at, self.opened_by, self._clients = opened_at, opener, clients
         self.untold: list[str] = []
-        """Warnings of a time in which nobody followed it, for whoever joins next."""
+        """Warnings from a time without subscribers, which are sent to the next client that subscribes."""
         self.unloads = False
-        """Whether it may be ended once it has been idle for long, also while who opened it is there."""
+        """Whether the conversation may be unloaded once it has been idle for long, even while its opener
+        is connected.
+        """
         self._kept = 0
         self.ending = False
-        """Whether its end was requested; it has ended when it is `gone`."""
+        """Whether the end of the conversation was requested; `gone` is set when it has ended."""
         self.gone = anyio.Event()
 
     @property
@@ -151,7 +155,7 @@ class LiveConversation:
 
     @property
     def ephemeral(self) -> bool:
-        """Whether it is not stored."""
+        """Whether the conversation is not stored."""
         return self.rollout_path is None
 
     @property
@@ -163,14 +167,16 @@ class LiveConversation:
         return self._pump.questions
 
     def subscribe(self, client: Client, id: str, api: ConversationApi, *, raw: bool) -> None:
-        """Send what happens from here on in the words of that API, after what waited; open questions are sent, too."""
+        """Subscribe a client. It is sent the events that waited, all later events in the shapes of that API, and the
+        open questions.
+        """
         self.questions.joined(client, self.subscriptions.add(client, id, api, raw=raw))
         self.tell_untold()
 
     @contextmanager
     def joining(self, client: Client, id: str, api: ConversationApi) -> Iterator[Joining]:
-        """Subscribe a client from this moment on; it is sent nothing until `enter`, which comes behind the picture of
-        the conversation that is made of this moment. Without `enter` the subscription ends with the block.
+        """Subscribe a client from now on, and hold its lines until `enter`. That is called after the client was sent a
+        snapshot of the conversation at this moment. Without `enter` the subscription ends with the block.
         """
         joining = Joining(self, client, api, self.subscriptions.hold(client, id, api))
         entered = False
@@ -187,26 +193,28 @@ class LiveConversation:
         self.questions.fail_lost_calls()
 
     def tell_untold(self) -> None:
-        """Tell who follows what was to be told while nobody did."""
+        """Send the subscribers the warnings from a time without subscribers."""
         for warning in self.untold:
             self.session.warn(warning)
         self.untold.clear()
 
     def shared_with_others(self, client: Client) -> bool:
-        """Tell whether it is more than this client's: others have a seat, or something goes on that another began."""
+        """Return whether other clients use the conversation: they have a seat, or work goes on that a client has begun
+        and left.
+        """
         subscriptions = self.subscriptions
         return bool(subscriptions.present - {client}) or (subscriptions.left and self.busy)
 
     def leave(self, client: Client) -> None:
-        """Forget a client that has left; what runs goes on."""
+        """Remove a client that has left; running work goes on."""
         self.subscriptions.leave(client)
         self.questions.leave(client)
 
-    # --- how long it stays
+    # --- idleness
     @property
     def idle(self) -> bool:
-        """Whether nobody is subscribed or about to be, nothing runs or is about to, no command of it goes on, and it is
-        not ending.
+        """Whether the conversation is idle: no client is subscribed or about to be, no work runs or is about to, no
+        command goes on, and the conversation is not ending.
         """
         if self.ending or self._kept or self.subscriptions.any:
             return False
@@ -214,24 +222,24 @@ class LiveConversation:
 
     @property
     def deserted(self) -> bool:
-        """Whether who opened it has left, and nobody else is in it."""
+        """Whether the opener has left, and no client has a seat."""
         return self.opened_by not in self._clients and not self.subscriptions.present
 
     @property
     def busy(self) -> bool:
-        """Whether something runs or is about to, or a command of it goes on."""
+        """Whether work runs or is about to, or a command goes on."""
         return self.status.activity is Activity.ACTIVE or self.session.busy
 
     def interrupt(self) -> None:
-        """End what runs."""
+        """Interrupt the running work."""
         try:
             self.session.do(Interrupt())
         except CoreError:
-            pass  # it ends already
+            pass  # the session ends already
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep it from being idle: a request is being answered that ends with a subscription."""
+        """Keep the conversation from being idle while a request is served that may subscribe."""
         self._kept += 1
         try:
             yield
@@ -240,8 +248,8 @@ class LiveConversation:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Keep it from being idle, as `kept` does, and end it where the request fails for which it was opened: nobody
-        would be told what happens in it.
+        """Keep the conversation from being idle, as `kept` does, and end it if the request fails that opened it: no
+        client would be sent its events.
         """
         with self.kept():
             try:
@@ -250,7 +258,7 @@ class LiveConversation:
                 await self.shut_down()
                 raise
 
-    # --- its life
+    # --- run and shutdown
     async def run(self) -> None:
         """Run the session, the pump and the round trips, until the session ends."""
         try:
@@ -264,16 +272,18 @@ class LiveConversation:
             self.gone.set()
 
     async def shut_down(self) -> None:
-        """End it in good order: what runs is interrupted, everything is stored, the file is let go."""
+        """End the conversation cleanly: running work is interrupted, all events are stored, the file is released."""
         self.ending = True
         try:
             self.session.do(Close())
         except CoreError:
-            pass  # it ends already
+            pass  # the session ends already
         await self.gone.wait()
 
     async def end_when_settled(self) -> None:
-        """End it once its turns have ended, those that were requested, too. No other begins for its goal."""
+        """End the conversation once its turns have ended, including those that were requested. No further turn begins
+        for its goal.
+        """
         self.subscriptions.on_watched = lambda watched: None
         self.session.goal.watch(False)
         while self.session.current_turn is not None:
@@ -282,14 +292,18 @@ class LiveConversation:
         await self.shut_down()
 
     def goes_on_from(self, before: LiveConversation) -> None:
-        """Subscribe who was subscribed before it was taken back to an earlier turn, and tell them."""
+        """Subscribe the clients that were subscribed to `before`, which was reverted to an earlier turn, and notify
+        them.
+        """
         self.questions.tools_stay(before.questions, self._clients)
         for client, adapter in self.subscriptions.take_seats(before.subscriptions):
             self.questions.joined(client, adapter)
 
     @asynccontextmanager
     async def replaced(self) -> AsyncIterator[None]:
-        """End it because it goes on in another session. Where that one fails, tell who followed this one of its end."""
+        """End the conversation because it goes on in another session. If opening that one fails, notify the subscribers
+        of this one's end.
+        """
         await self.hand_over()
         try:
             yield
@@ -299,6 +313,6 @@ class LiveConversation:
             raise
 
     async def hand_over(self) -> None:
-        """End it because it goes on in another session. Subscribers receive the end of its turn."""
+        """End the conversation because it goes on in another session. Subscribers are sent the end of its turn."""
         self.subscriptions.continue_elsewhere(continues=True)
         await self.shut_down()

@@ -1,4 +1,4 @@
-"""All open conversations of a server, by id, and the clients that it has."""
+"""All open conversations of a server, by id, and the connected clients."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ log = logging.getLogger(__name__)
 
 
 MOST_REMEMBERED = 10_000
-"""So many subscriptions are remembered when their conversations have ended, for clients that end them afterwards."""
+"""Maximum number of subscriptions that are remembered after their conversations have ended, for clients that end them
+later.
+"""
 
 
 class ConversationManager:
-    """Opens conversations, finds them, ends them."""
+    """Opens, finds and ends conversations."""
 
     def __init__(
         self,
@@ -40,24 +42,24 @@ class ConversationManager:
         self._wall_clock = wall_clock
         self._open, self._group, self._most = open, group, most
         self.clients: set[Client] = set()
-        """Those that are connected."""
+        """Connected clients."""
         self.draining = False
-        """Whether nothing new is begun: the server ends once what runs has ended."""
+        """Whether the server drains: it begins no new work, and ends once the running work has ended."""
         self.outlasts_clients = False
-        """Whether the server does: others may join a conversation at any moment, and turns begin for a goal only while
-        somebody is subscribed.
+        """Whether the server outlives its clients: other clients may join a conversation at any moment, and turns begin
+        for a goal only while a client is subscribed.
         """
         self.on_leave: Callable[[], None] = lambda: None
         """Called when a client has left."""
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
-        """Awaited before one is opened: others may have to be ended first."""
+        """Awaited before a conversation is opened: idle ones may have to be ended first."""
         self._live: dict[str, LiveConversation] = {}
         self._untold: dict[str, list[str]] = {}
-        """What nobody was told before a conversation was unloaded, for whoever opens it again."""
+        """Warnings that no client was sent before a conversation was unloaded, for the next client that opens it."""
 
     async def open(self, client: Client, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
-        """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first. Raises
-        RpcError where others than this client are in that one.
+        """Begin a conversation, or open a stored one; if the stored one is open here, it is ended first. Raises
+        RpcError if other clients use that one.
         """
         if len(self._live) >= self._most:
             raise overloaded(f"{len(self._live)} conversations are open; archive some first")
@@ -68,7 +70,7 @@ class ConversationManager:
             raise invalid_request(f"conversation {before.id} is open for another client", "busy")
         if self.outlasts_clients and isinstance(origin, StoredRollout):
             origin = replace(origin, turns=True)
-        # Its file has one writer; the new session takes over where the old one ends.
+        # The file has one writer: the new session takes over after the old one has ended.
         async with nullcontext() if before is None else before.replaced():
             opened = await self._open(config, origin, client.caller)
         id = opened.session.id
@@ -92,7 +94,9 @@ class ConversationManager:
         return live, opened
 
     async def find_shared(self, client: Client, path: Path) -> LiveConversation | None:
-        """Return the open conversation of a file, if others than this client are in it: it is joined, not reopened."""
+        """Return the open conversation of a file if other clients use it: this client joins it instead of
+        reopening it.
+        """
         live = self._of_rollout(path)
         while live is not None and live.ending:
             await live.gone.wait()
@@ -100,23 +104,25 @@ class ConversationManager:
         return live if live is not None and live.shared_with_others(client) else None
 
     def in_background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
-        """Begin work that goes on as long as the server does."""
+        """Start a task that runs as long as the server does."""
         self._group.start_soon(work, name=name)
 
     def hear_all(self, api: ConversationApi) -> list[Client]:
-        """Return the clients that are told of every conversation in the words of that API."""
+        """Return the clients that are notified of every conversation over that API."""
         return [each for each in self.clients if each.hears_all and api.id in each.speaks]
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs or is about to, or waits for an answer."""
+        """Whether any work runs or is about to, or waits for an answer."""
         return any(live.busy for live in self._live.values())
 
     def find(self, id: str) -> LiveConversation | None:
         return self._live.get(id)
 
     async def find_lasting(self, id: str) -> LiveConversation | None:
-        """Return the open one with this id; one that is ending is waited for, and then is none."""
+        """Return the open conversation with this id; None if there is none. One that is ending is waited for, and then
+        is none.
+        """
         live = self.find(id)
         while live is not None and live.ending:
             await live.gone.wait()
@@ -124,7 +130,7 @@ class ConversationManager:
         return live
 
     def all(self) -> list[LiveConversation]:
-        """Return them in the order in which they were opened."""
+        """Return the open conversations, in the order in which they were opened."""
         return list(self._live.values())
 
     def get(self, id: str) -> LiveConversation:
@@ -141,7 +147,7 @@ class ConversationManager:
     def subscribe(
         self, client: Client, live: LiveConversation, id: str, api: ConversationApi, *, raw: bool
     ) -> None:
-        """Make a subscription that the client ends by its id."""
+        """Add a subscription that the client ends by its id."""
         live.subscribe(client, id, api, raw=raw)
         client.subscriptions[id] = live.id
         if len(client.subscriptions) > MOST_REMEMBERED:
@@ -149,7 +155,7 @@ class ConversationManager:
             client.subscriptions.pop(next(ended, ""), None)
 
     def unsubscribe(self, client: Client, id: str) -> None:
-        """End one. Raises RpcError where it is not known; one of a conversation that has ended is."""
+        """End a subscription. Raises RpcError if its id is not known; ids of ended conversations are known."""
         conversation = client.subscriptions.pop(id, None)
         if conversation is None:
             raise not_found("subscription", id)
@@ -157,14 +163,14 @@ class ConversationManager:
             live.unsubscribe(client, id)
 
     def leave(self, client: Client) -> None:
-        """Forget a client that has left; its conversations go on."""
+        """Remove a client that has left; its conversations go on."""
         self.clients.discard(client)
         for live in self._live.values():
             live.leave(client)
         self.on_leave()
 
     async def shut_down(self, id: str) -> bool:
-        """End one in good order; False where it is not open."""
+        """End a conversation cleanly; return False if it is not open."""
         live = self._live.get(id)
         if live is None:
             return False
@@ -172,11 +178,11 @@ class ConversationManager:
         return True
 
     async def end_all(self) -> None:
-        """End every conversation in good order, all at once."""
+        """End all conversations cleanly and at once."""
         await self._end(LiveConversation.shut_down)
 
     async def end_when_settled(self) -> None:
-        """End each conversation once no turn of it runs or is about to."""
+        """End each conversation once none of its turns runs or is about to."""
         await self._end(LiveConversation.end_when_settled)
 
     async def _end(self, way: Callable[[LiveConversation], Coroutine[None, None, None]]) -> None:
@@ -188,7 +194,7 @@ class ConversationManager:
         try:
             await live.run()
         except Exception:
-            # One broken conversation must not take the others along.
+            # An error of one conversation must not end the others.
             log.exception("conversation %s", live.id)
         finally:
             if self._live.get(live.id) is live:

@@ -1,12 +1,13 @@
-"""Questions to clients that are open in one conversation: each is answered or closed, once.
+"""Open questions to clients in one conversation: each is answered or closed, once.
 
-Every subscriber is asked, in the words of its API and under an id of its own connection; who joins while a question is
-open is asked, too. The first answer that says yes or no becomes a command to the session, and closes the question for
-all. An answer that says nothing takes it back from that client only; from the last that was asked it is a no. Without
-clients a question waits.
+Every subscriber is asked, in the shapes of its API and under an id of its own connection; a client that joins while a
+question is open is asked, too. The first answer that says yes or no becomes a command to the session, and closes the
+question for all clients. Any other answer withdraws the question from that client only; if no other client is asked, it
+counts as a no. Without clients a question waits.
 
-A call of a client's tool is put to one client: who brought the tools, or, where the conversation was opened again, who
-came first that can run tools. It fails where others follow the conversation and that client does not.
+A call of a client's tool is sent to one client: the one that brought the tools or, if the conversation was opened
+again, the first to come that can run tools. The call fails if other clients follow the conversation and that client
+does not.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ TOOL_LEFT = "the client that runs this tool has left"
 
 
 class Copy(Struct, eq=False):
-    """A question as one client was asked."""
+    """The copy of a question that one client was sent."""
 
     adapter: ApiAdapter
     question: ClientQuestion
@@ -57,15 +58,15 @@ class Copy(Struct, eq=False):
 class OpenQuestion(Struct, eq=False):
     event: SessionEvent
     group: TaskGroup
-    """Waits for the answers."""
+    """Task group of the tasks that wait for answers."""
     kind: QuestionKind
     words: dict[ApiAdapter, ClientQuestion | None] = msgspec.field(default_factory=dict)
     copies: dict[Client, Copy] = msgspec.field(default_factory=dict)
     withdrawn: set[Client] = msgspec.field(default_factory=set)
-    """Who answered with something that is no answer."""
+    """Clients whose answer was neither yes nor no."""
 
     def said(self, adapter: ApiAdapter) -> ClientQuestion | None:
-        """Return the question in the words of an API, which may have none."""
+        """Return the question in the shapes of an API; None if it has none for it."""
         if adapter not in self.words:
             found = adapter.question(self.event)
             if found is not None and not any(self.words.values()):
@@ -84,13 +85,13 @@ class Questions:
         tools_of: Client | None,
         changed: Callable[[], None],
     ) -> None:
-        """`tools_of` brought the tools of clients that there are; None: they were stored with the conversation.
-        `changed` is called whenever another number is open.
+        """Begin without questions. `tools_of` is the client that brought the clients' tools; None if they were stored
+        with the conversation. `changed` is called whenever the number of open questions changes.
         """
         self._session, self._subscriptions = session, subscriptions
         self._tools_of = tools_of
         self._tools_left = False
-        """Whether it has left that ran them, and nobody who can has come since."""
+        """Whether the client that ran the tools has left, and no client that can run them has come since."""
         self._changed = changed
         self.open: list[OpenQuestion] = []
 
@@ -98,7 +99,9 @@ class Questions:
         return any(each.kind is kind for each in self.open)
 
     def ask(self, event: SessionEvent, group: TaskGroup) -> None:
-        """Ask the subscribers what the event asks, now or once somebody is there. The group waits for the answer."""
+        """Ask the subscribers the question of an event, now or once there are any. The tasks that wait for answers run
+        in `group`.
+        """
         opened, adapters = OpenQuestion(event, group, _kind(event)), self._adapters()
         if not adapters or any(opened.said(adapter) is not None for adapter in adapters):
             if isinstance(event.event, McpCallQuestion) and not self._may_be_asked(opened):
@@ -112,8 +115,8 @@ class Questions:
             self._do(_refusal(event.event))
 
     def joined(self, client: Client, adapter: ApiAdapter) -> None:
-        """Ask a client that subscribed to an API everything that is open; again, under the same id, what it was asked
-        there before.
+        """Send a client that has subscribed to an API all open questions; those that it was asked there before are sent
+        again, under the same ids.
         """
         if self._tools_of is None and adapter.runs_tools:
             self._tools_of, self._tools_left = client, False
@@ -127,11 +130,11 @@ class Questions:
         self.fail_lost_calls()
 
     def tools_stay(self, before: Questions, connected: Collection[Client]) -> None:
-        """Let tools stay with who ran them before the conversation was taken back, if that client is still there."""
+        """Keep the client that ran the tools before the conversation was reverted, if it is still connected."""
         self._tools_of = before._tools_of if before._tools_of in connected else None
 
     def leave(self, client: Client) -> None:
-        """Forget what a client was asked that has left; fail its tools' calls."""
+        """Withdraw the questions to a client that has left; fail the calls of its tools."""
         if self._tools_of is client:
             self._tools_of, self._tools_left = None, True
         for opened in list(self.open):
@@ -139,16 +142,16 @@ class Questions:
             opened.withdrawn.discard(client)
             self._ask(opened)
             if opened.withdrawn and not opened.copies:
-                self._decline(opened)  # whoever is still there has answered with nothing
+                self._decline(opened)  # all clients that are left have answered neither yes nor no
         self.fail_lost_calls()
 
     def _may_be_asked(self, opened: OpenQuestion) -> bool:
-        """Return whether a client that is there can be asked, or none is there and one is waited for."""
+        """Return whether any subscriber can be asked, or there are none and the question waits for one."""
         here = self._subscriptions.reachable(joining=True)
         return not here or any(any(_said(opened, client, apis)) for client, apis in here.items())
 
     def fail_lost_calls(self) -> None:
-        """Fail the calls of tools that nobody who is there runs, or approves: their turn would wait for ever."""
+        """Fail calls of tools that no subscriber can run or approve: their turn would wait forever."""
         for opened in list(self.open):
             asked = opened.event.event
             if isinstance(asked, McpCallQuestion) and not opened.copies and not self._may_be_asked(opened):
@@ -159,17 +162,17 @@ class Questions:
                 self._do(left if self._tools_left else _refusal(asked))
 
     def decline_all(self) -> None:
-        """Answer what is open with no."""
+        """Answer all open questions with no."""
         for opened in list(self.open):
             self._decline(opened)
 
     def close_all(self) -> None:
-        """Close what is open: the turn ends, and nobody waits for an answer any more."""
+        """Close all open questions, because the turn ends and their answers are no longer needed."""
         for opened in list(self.open):
             self._close(opened)
 
     def _ask(self, opened: OpenQuestion) -> None:
-        """Ask who is to be asked and has not been."""
+        """Ask the clients that have to be asked and were not yet."""
         is_call = isinstance(opened.event.event, ToolCallQuestion)
         asked = self._subscriptions.reachable() if is_call else self._asked()
         for client, adapters in asked.items():
@@ -184,20 +187,23 @@ class Questions:
                 break
 
     def _asked(self) -> dict[Client, list[ApiAdapter]]:
-        """Return who is asked, and where: first in the API that began its last turn, then in the one that was followed
-        last. Clients that leave answers to others are asked where there are no others.
+        """Return the clients to ask, with their adapters: first that of the API that began the client's last turn, then
+        those of the other APIs, the newest first. Clients that leave answers to others are asked only if there are no
+        others.
         """
         found = self._subscriptions.reachable()
         first = {client: adapters for client, adapters in found.items() if not client.profile.asked_last}
         return first or found
 
     def _adapters(self) -> list[ApiAdapter]:
-        """Return all adapters, those in which somebody is asked first."""
+        """Return all adapters, first those of the clients to ask."""
         asked = (adapter for adapters in self._asked().values() for adapter in adapters)
         return list(dict.fromkeys((*asked, *self._subscriptions.adapters())))
 
     def _may_run_tools(self) -> bool:
-        """Tell whether who runs the tools is there or on its way; or nobody is, so that it is waited for."""
+        """Return whether the client that runs the tools is subscribed or joining, or no client is, so that it is waited
+        for.
+        """
         if self._tools_left:
             return False
         here = self._subscriptions.reachable(joining=True)
@@ -205,7 +211,9 @@ class Questions:
         return not here or any(adapter.runs_tools for adapters in owners for adapter in adapters)
 
     async def _round_trip(self, opened: OpenQuestion, client: Client, copy: Copy) -> None:
-        """Wait for the client's answer; let the session have the first that is one, and subscribers know."""
+        """Wait for the client's answer. The first valid answer becomes a command to the session, and closes the
+        question.
+        """
         reply = None
         with copy.closing:
             reply = await copy.waiter.wait()
@@ -226,7 +234,7 @@ class Questions:
         self._do(copy.question.to_command(result))
 
     def _take_back(self, opened: OpenQuestion, client: Client) -> None:
-        """Expect no answer of this client any more."""
+        """Stop waiting for the answer of this client."""
         copy = opened.copies.pop(client, None)
         if copy is not None:
             client.outgoing.pending.forget(copy.waiter)
@@ -244,7 +252,7 @@ class Questions:
         self._changed()
 
     def _tell_closed(self, opened: OpenQuestion, client: Client, copy: Copy, by: Client | None) -> None:
-        """Tell a client that its question is closed, by which client's answer."""
+        """Notify a client that its question is closed, and whether its answer or that of another client closed it."""
         if opened.kind is not QuestionKind.CALL:
             answered, elsewhere = client is by, by is not None and client is not by
             client.send(copy.adapter.question_closed(copy.waiter.id, answered=answered, elsewhere=elsewhere))
@@ -253,11 +261,11 @@ class Questions:
         try:
             self._session.do(command)
         except CoreError:
-            pass  # the conversation has ended meanwhile
+            pass  # the session has ended meanwhile
 
 
 def _kind(event: SessionEvent) -> QuestionKind:
-    """Return what is waited for, for a question that nobody has put into words yet."""
+    """Return the kind of a question that no API has converted yet."""
     match event.event:
         case ToolCallQuestion():
             return QuestionKind.CALL
@@ -270,7 +278,7 @@ def _kind(event: SessionEvent) -> QuestionKind:
 def _said(
     opened: OpenQuestion, client: Client, adapters: list[ApiAdapter]
 ) -> Iterator[tuple[ApiAdapter, ClientQuestion]]:
-    """Yield the APIs that have words for a question which this client can answer."""
+    """Yield the question in the APIs that have one which this client can answer."""
     for adapter in adapters:
         question = opened.said(adapter)
         if question is not None and (client.profile.elicitation or not question.needs_elicitation):
@@ -282,7 +290,7 @@ def _send(client: Client, copy: Copy) -> None:
 
 
 def _refusal(asked: EngineEvent) -> Command:
-    """Return what says no to a question, whoever was asked it, in whatever API, or nobody."""
+    """Return the command that answers a question with no, for any API, whether or not a client was asked."""
     match asked:
         case ExecApprovalRequestEvent(call_id=id):
             return Decide(id, ReviewDecision.DENIED)

@@ -1,5 +1,5 @@
-"""What goes on in a conversation at the moment, as few events: the turn that runs, and each item that has begun and not
-ended, with what has come of it. An adapter that is handed them knows what one knows that has seen everything. Pure.
+"""Snapshot of a conversation as a few events: the running turn, and each item that has begun and not ended, with its
+content so far. An adapter that receives them has the same state as one that received all events. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app_server_protocol.engine.items import FileChange
 from app_server_protocol.structs import replace
 
 MOST_PRINTED = 1 << 20
-"""Bytes of a running command's output that are kept."""
+"""Maximum size of a running command's output that is kept, in bytes."""
 
 Growing = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta | CommandOutput
 
@@ -39,7 +39,7 @@ class GrowingItem(Struct):
     printed: int = 0
 
     def events(self) -> Iterator[SessionEvent]:
-        """Yield its begin, and what has come of it: pieces that follow one another as one."""
+        """Yield the begin of the item and its content so far: consecutive deltas are coalesced into one."""
         yield self.started
         same: list[SessionEvent] = []
         for each in self.pieces:
@@ -53,7 +53,7 @@ class GrowingItem(Struct):
 
 class SoFar(Struct):
     ids: ItemIds = msgspec.field(default_factory=ItemIds)
-    """Of all items that have ended, stored ones of before, too."""
+    """Ids of all items that have ended, including those of stored turns."""
     _turn: SessionEvent | None = None
     _open: dict[tuple[str | None, str], GrowingItem] = msgspec.field(default_factory=dict)
 

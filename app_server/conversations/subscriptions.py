@@ -1,8 +1,8 @@
-"""The APIs that show one conversation, who subscribed to them, and who is asked there.
+"""The APIs that show one conversation, the subscribed clients, and the clients to ask.
 
-Each API has one adapter here, which sees every event; who subscribed decides what is sent. Events wait in the session
-until somebody subscribes, unless an API follows the conversation by turns and items: then the conversation goes on
-without subscribers, and what the others would have been sent waits here, up to a bound.
+Each API has one adapter here, which receives every event; the subscriptions decide which clients are sent its lines.
+Events wait in the session until a client subscribes, unless an API follows the conversation by turns and items: then
+the conversation goes on without subscribers, and the events for the other APIs wait here, up to a bound.
 """
 
 from __future__ import annotations
@@ -35,32 +35,36 @@ if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle
 
 MOST_WAITING = 4096
-"""Events that wait here for the first subscriber of an API, while the conversation goes on; then the oldest go."""
+"""Maximum number of events that wait here for the first subscriber of an API while the conversation goes on; beyond it
+the oldest are dropped.
+"""
 
 SHARED_BYTES = 16 * 1024
-"""Bytes of lines that clients share, until it is looked which of them have much to read."""
+"""Maximum size of lines that clients share before it is checked which of them are behind, in bytes."""
 
 
 class Client(Struct, eq=False, weakref=True):
-    """Peer at the other end of a connection."""
+    """The client at the other end of a connection."""
 
     outgoing: Outgoing
     profile: ClientProfile
     caller: Caller
-    """What the engine takes from it."""
+    """Environment and identity of the client, for the engine."""
     hears_all: bool = True
-    """Whether it is told of conversations that others opened."""
+    """Whether the client is notified of conversations that others opened."""
     has_folder: bool = True
-    """Whether it has a working directory; else its requests name one."""
+    """Whether the client has a working directory; if not, its requests name one."""
     speaks: set[ApiId] = msgspec.field(default_factory=set)
-    """The APIs in whose words it can be told of them."""
+    """APIs over which the client can be notified of such conversations."""
     subscriptions: dict[str, str] = msgspec.field(default_factory=dict)
-    """The conversations of those that it ends by their ids, the oldest first."""
+    """Conversations by the ids of the subscriptions that the client ends by their ids, the oldest first."""
     wants: Callable[[ClientLine], bool] = lambda line: True
-    """Whether it is sent a notification that names its method."""
+    """Function that returns whether the client is sent a notification that has a `method`."""
 
     def send(self, lines: Iterable[ClientLine], *, behind: bool = False) -> None:
-        """Send what one event says. `behind`: others read while the client does not, so what can be joined is."""
+        """Send the lines of one event. `behind` says that other clients read while this one does not, so lines that can
+        be coalesced are.
+        """
         further = False
         for line in lines:
             if line.method and not self.wants(line):
@@ -75,14 +79,16 @@ class Client(Struct, eq=False, weakref=True):
 
 
 class Seat(Struct):
-    """The place of one client at one API of a conversation, of which it is told also without a subscription."""
+    """The registration of one client at one API of a conversation, of which it is notified even without a
+    subscription.
+    """
 
     subscriptions: dict[str, bool] = msgspec.field(default_factory=dict)
-    """By their ids, whether one wants the model's items as they came, too."""
+    """Subscriptions by their ids: whether one wants the model's items in their original form, too."""
     held: deque[ClientLine] | None = None
-    """Lines for a client that joins and is told first what it joins; None: it is sent every line at once."""
+    """Lines held for a client that joins and is first sent a snapshot; None if it is sent every line at once."""
     begun: set[str] = msgspec.field(default_factory=set)
-    """The turns that have begun while lines were held."""
+    """Turns that have begun while lines were held."""
 
     def send(self, client: Client, lines: Sequence[ClientLine], *, behind: bool) -> None:
         if self.held is None:
@@ -102,27 +108,27 @@ class FollowedApi(Struct):
     adapter: ApiAdapter
     seats: dict[Client, Seat] = msgspec.field(default_factory=dict)
     primed: Sequence[ClientLine] = ()
-    """What its adapter made of the turn that ran when the adapter was made."""
+    """Lines that the adapter made of the turn that ran when the adapter was made."""
     waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
     subscribers: list[Client] = msgspec.field(default_factory=list)
     wanting_raw: list[Client] = msgspec.field(default_factory=list)
-    """Those who want the model's items as they came, too."""
+    """Subscribers that want the model's items in their original form, too."""
     shared: SharedLines = msgspec.field(default_factory=SharedLines)
-    """The last pieces of texts for all subscribers together."""
+    """The last pieces of texts, shared by all subscribers."""
 
     def seats_changed(self) -> None:
-        """Find who subscribed, for all events that follow."""
+        """Update the subscribers for all later events."""
         self.shared.close()
         self.subscribers = [client for client, seat in self.seats.items() if seat.subscriptions]
         self.wanting_raw = [client for client in self.subscribers if self.seats[client].raw]
 
     def prime(self, so_far: SoFar) -> None:
-        """Let the adapter know what goes on."""
+        """Give the adapter the current state of the conversation."""
         made = (self.adapter.lines(event, subscribed=True, raw=False) for event in so_far.events())
         self.primed = [line for lines in made for line in lines]
 
     def send(self, event: SessionEvent, followers: Followers) -> None:
-        """Hand the event to the adapter, and its lines to who subscribed. `followers` are those of all APIs."""
+        """Give the event to the adapter, and send its lines to the subscribers. `followers` are those of all APIs."""
         raw = self.wanting_raw
         lines = self.adapter.lines(event, subscribed=bool(self.subscribers), raw=bool(raw))
         if len(self.subscribers) > 1 and lines and all(line.part is not None for line in lines):
@@ -141,13 +147,15 @@ class FollowedApi(Struct):
         self.waiting.clear()
 
     def take_seats(self, was: FollowedApi, clients: Iterable[Client], told: Sequence[ClientLine]) -> None:
-        """Give clients the places that they had, and send them these lines."""
+        """Give clients the seats that they had, and send them these lines."""
         for client in clients:
             seat = self.seats[client] = was.seats[client]
             seat.send(client, told, behind=False)
 
     def _send_text(self, lines: Sequence[ClientLine], followers: Followers) -> None:
-        """Send pieces of a text to all subscribers as shared lines, but to those who have a reason for others."""
+        """Send pieces of a text to the subscribers as shared lines. A client that is behind, joins or has opted out
+        gets lines of its own.
+        """
         if self.shared.size > SHARED_BYTES:
             self.shared.close()
             self.shared = SharedLines()
@@ -170,32 +178,34 @@ class Subscriptions:
     """Adapters and subscribers of one conversation, and the lines that they are sent."""
 
     def __init__(self, conversation_id: str, session: SessionHandle, clients: Collection[Client]) -> None:
-        """`clients` are those of the server."""
+        """Begin without APIs. `clients` are those of the server."""
         self._id, self._session, self._clients = conversation_id, session, clients
         self._apis: dict[ApiId, FollowedApi] = {}
         self._followers = Followers()
         self._elsewhere = False
         self.left = False
-        """Whether a client has left that was here."""
+        """Whether a client with a seat has left."""
         self.so_far = SoFar()
         self.on_watched: Callable[[bool], None] = lambda watched: None
-        """Told whenever somebody may have come or gone, whether anybody is subscribed."""
+        """Called when the subscribers may have changed, with whether there are any."""
         self.followed = anyio.Event()
-        """Set while events are taken: somebody is subscribed, or an API follows without subscribers."""
+        """Set while events are taken: a client is subscribed, or an API follows without subscribers."""
         self._preferred: dict[Client, ApiId] = {}
-        """By client, the API whose request began its last turn."""
+        """The API whose request began the client's last turn, by client."""
 
-    # --- who subscribed
+    # --- subscribers
     def adapter(self, api: ConversationApi, client: Client | None) -> ApiAdapter:
-        """Return the adapter of an API, made where there is none yet. `client` is told of the conversation there."""
+        """Return the adapter of an API, which is made if there is none yet. `client` gets a seat, so it is notified
+        over this API.
+        """
         channel = self._channel(api)
         if client is not None:
             channel.seats.setdefault(client, Seat())
         return channel.adapter
 
     def add(self, client: Client, id: str, api: ConversationApi, *, raw: bool) -> ApiAdapter:
-        """Subscribe to an API and send what waited for it. Subscriptions of one client share a seat, so that each event
-        reaches it once in the words of an API.
+        """Subscribe to an API and send the events that waited for it. Subscriptions of one client share a seat, so that
+        each event is sent to it once per API.
         """
         channel = self._channel(api)
         channel.seats.setdefault(client, Seat()).subscriptions[id] = raw
@@ -204,8 +214,8 @@ class Subscriptions:
         return channel.adapter
 
     def hold(self, client: Client, id: str, api: ConversationApi) -> set[str] | None:
-        """Subscribe a client to an API, and hold its lines until `release`. Return what will have the turns that begin
-        meanwhile; None where it was subscribed before, and nothing is held.
+        """Subscribe a client to an API, and hold its lines until `release`. Return the set to which turns that begin
+        meanwhile are added; None if the client was subscribed before, and nothing is held.
         """
         seat = self._channel(api).seats.setdefault(client, Seat())
         if seat.subscriptions:
@@ -215,7 +225,7 @@ class Subscriptions:
         return seat.begun
 
     def hold_first(self, client: Client, api: ConversationApi, lines: Sequence[ClientLine]) -> None:
-        """Hold these lines ahead of all others, and keep no more than fit into the bound while the client is silent."""
+        """Hold these lines before all others; beyond the bound the oldest are dropped."""
         seat = self._channel(api).seats[client]
         seat.held = deque((*lines, *(seat.held or ())), maxlen=MOST_WAITING)
 
@@ -227,7 +237,7 @@ class Subscriptions:
             seat.send(client, (*before, *held), behind=self.is_behind(client))
 
     def primed(self, api: ConversationApi) -> Sequence[ClientLine]:
-        """Return, once, what the adapter of an API made of the turn that ran when it was made."""
+        """Return, once, the lines that the adapter of an API made of the turn that ran when it was made."""
         channel = self._channel(api)
         lines, channel.primed = channel.primed, ()
         return lines
@@ -240,7 +250,9 @@ class Subscriptions:
         self._follow()
 
     def take_seats(self, before: Subscriptions) -> list[tuple[Client, ApiAdapter]]:
-        """Go on for who was subscribed before it was taken back, and tell them. Return whom, and where."""
+        """Subscribe the clients that were subscribed to `before`, which was reverted, and notify them. Return these
+        clients with their adapters.
+        """
         taken = []
         for was in before._apis.values():
             here = [client for client in was.subscribers if client in self._clients]
@@ -254,13 +266,13 @@ class Subscriptions:
         return taken
 
     def leave(self, client: Client) -> None:
-        """Forget a client that has left. The conversation goes on without it."""
+        """Remove a client that has left. The conversation goes on without it."""
         self._preferred.pop(client, None)
         for each in list(self._apis.values()):
             self.leave_api(client, each.api)
 
     def leave_api(self, client: Client, api: ConversationApi) -> None:
-        """Forget a client in one API, and the adapter with the last client that it belongs to."""
+        """Remove a client from one API. An adapter that belongs to its clients is removed with the last of them."""
         channel = self._apis[api.id]
         left = channel.seats.pop(client, None)
         self.left |= left is not None
@@ -269,32 +281,32 @@ class Subscriptions:
         self._follow()
 
     def subscribers(self, api: ConversationApi) -> dict[Client, bool]:
-        """Return who subscribed to an API, and whether they want the model's items as they came, too."""
+        """Return the subscribers of an API, with whether they want the model's items in their original form, too."""
         return {client: seat.raw for client, seat in self.seats(api).items() if seat.subscriptions}
 
     def audience(self, api: ConversationApi) -> list[Client]:
-        """Return who is told of the conversation in the words of an API, whether subscribed or not."""
+        """Return the clients that are notified of the conversation over an API, whether subscribed or not."""
         here = self.seats(api)
         others = (each for each in self._clients if each not in here)
         return [*here, *(each for each in others if each.hears_all and api.id in each.speaks)]
 
     @property
     def present(self) -> set[Client]:
-        """Return who has a seat at any API."""
+        """Return the clients that have a seat at any API."""
         return {client for channel in self._apis.values() for client in channel.seats}
 
     @property
     def any(self) -> bool:
-        """Whether anybody is subscribed."""
+        """Whether any client is subscribed."""
         return bool(self._followers.queues)
 
     def is_behind(self, client: Client) -> bool:
-        """Tell whether a client has much to read while the conversation goes on for others who follow it."""
+        """Return whether a client is behind while the conversation goes on for other subscribers."""
         return self._followers.leave_behind(client.outgoing)
 
-    # --- what is sent
+    # --- events
     def send(self, event: SessionEvent) -> None:
-        """Send an event to who subscribed; for APIs without subscribers it waits."""
+        """Send an event to the subscribers; for APIs without subscribers it waits."""
         self.so_far.take(event)
         for channel in self._apis.values():
             if channel.adapter.needs_identity or channel.subscribers:
@@ -309,23 +321,23 @@ class Subscriptions:
                 channel.seats.get(client, Seat()).send(client, lines, behind=self.is_behind(client))
 
     async def wait_for_capacity(self) -> None:
-        """Wait while everybody who is subscribed is behind; where nobody is, return at once."""
+        """Wait while all subscribers are behind; if there are none, return at once."""
         await self._followers.wait_for_capacity()
 
     def continue_elsewhere(self, *, continues: bool) -> None:
-        """Let every adapter know whether the end of the session is not the conversation's."""
+        """Tell every adapter whether the conversation goes on after the end of the session."""
         self._elsewhere = continues
         for channel in self._apis.values():
             channel.adapter.continue_elsewhere(continues=continues)
 
-    # --- who is asked
+    # --- clients to ask
     def prefer(self, client: Client, api: ConversationApi) -> None:
-        """Ask the client in the words of this API what the turns to come ask, where it is subscribed there."""
+        """Ask the client the questions of later turns over this API, if it is subscribed there."""
         self._preferred[client] = api.id
 
     def reachable(self, *, joining: bool = False) -> dict[Client, list[ApiAdapter]]:
-        """Return who can be asked, with the preferred API first and the others from the last one on. `joining`: also
-        who is not asked yet, because it does not know what it joins.
+        """Return the clients that can be asked, with their adapters: that of the preferred API first, then the newest
+        first. `joining` includes clients that are not asked yet, because they have not received their snapshot.
         """
         return _reachable(self._apis, self._preferred, joining=joining)
 
@@ -351,7 +363,7 @@ class Subscriptions:
         return channel
 
     def _follow(self) -> None:
-        """Find who is subscribed, after a change of that."""
+        """Update the subscribers and their queues after a change of the subscriptions."""
         for channel in self._apis.values():
             channel.seats_changed()
         subscribed = (each.outgoing for channel in self._apis.values() for each in channel.subscribers)

@@ -1,5 +1,5 @@
-"""Ends what nobody uses: conversations that nobody has listened to for long and in which nothing happens, which can be
-loaded again; turns that nobody follows for long, and questions that nobody is there to answer.
+"""Ends unused work: conversations that have been idle for long, which can be loaded again; turns that no client has
+followed for long, and questions that no client is there to answer.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ log = logging.getLogger(__name__)
 IDLE_SECONDS = 30 * 60
 LOOK_SECONDS = 60
 MOST_IDLE = 32
-"""Each holds its history in memory and its file open. Beyond that, those that have been idle for longest are ended."""
+"""Maximum number of idle conversations. Each holds its history in memory and its file open. Beyond it, those that have
+been idle for longest are ended.
+"""
 NO_ROOM = 2 * MOST_IDLE
-"""While so many are idle, none is opened: ending one may take longer than opening one."""
+"""Number of idle conversations from which none is opened: ending one may take longer than opening one."""
 
 
 class IdleUnloader:
-    """Ends idle conversations: only those whose API says so, and those whose client has left. A client of the
-    conversation API may go on with one that it never listened to. `clock` gives monotonic seconds.
+    """Ends idle conversations: only those whose API allows it, and those whose opener has left. A client of the
+    conversation API may go on with a conversation that it never subscribed to. `clock` returns monotonic seconds.
     """
 
     def __init__(self, conversations: ConversationManager, clock: Callable[[], float]) -> None:
         self._conversations, self._clock = conversations, clock
         self.closed: list[Callable[[LiveConversation], None]] = []
-        """Called for each conversation that was ended."""
+        """Functions that are called for each conversation that was ended."""
         self._runs = False
         self._idle_since: dict[str, float] = {}
         self._looking = anyio.Lock()
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Look from time to time, until cancelled; where another task does, do nothing."""
+        """Check periodically, until cancelled; return at once if another task does."""
         if self._runs:
             return
         self._runs = True
@@ -47,7 +49,7 @@ class IdleUnloader:
             await self.look()
 
     async def look(self, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Ends what has been idle for so many seconds, or is too much."""
+        """End conversations that have been idle for `idle_seconds`, and those beyond the maximum."""
         async with self._looking, anyio.create_task_group() as ending:
             now = self._clock()
             idle = {live.id: live for live in self._conversations.all() if _unloads(live) and live.idle}
@@ -61,7 +63,7 @@ class IdleUnloader:
                     ending.start_soon(self._end, idle[id], name=f"unloading {id}")
 
     async def wait_for_room(self) -> None:
-        """Returns at once, unless so many are idle that some have to be ended before another one is opened."""
+        """Wait until another conversation may be opened; return at once unless too many are idle."""
         while self._count() >= NO_ROOM:
             await self.look()
 
@@ -81,15 +83,15 @@ def _unloads(live: LiveConversation) -> bool:
 
 
 ATTENDED_SECONDS = 15
-"""After so many seconds it is looked again whether somebody follows."""
+"""Interval between two checks whether conversations are followed, in seconds."""
 UNANSWERED = "Nobody was there to answer a question for {:g} hours: it counts as declined."
 
 
 class Unattended:
     """Ends turns and questions of a server that outlives its clients: elsewhere a conversation ends with its client.
 
-    `clock` gives monotonic seconds. `turn_seconds`: so long a turn runs that nobody follows; `question_seconds`: so
-    long a question waits without anybody to answer it. The turn that it belongs to waits with it.
+    `clock` returns monotonic seconds. `turn_seconds` is the time for which a turn runs without subscribers;
+    `question_seconds` is the time for which a question waits without a client to answer it. Its turn waits with it.
     """
 
     def __init__(
@@ -103,17 +105,17 @@ class Unattended:
         self._conversations, self._clock = conversations, clock
         self._turn_seconds, self._question_seconds = turn_seconds, question_seconds
         self._since: dict[LiveConversation, float] = {}
-        """Since when nobody has followed."""
+        """Time since which a conversation has had no subscribers."""
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Look from time to time and whenever a client leaves, until cancelled."""
+        """Check periodically and whenever a client leaves, until cancelled."""
         self._conversations.on_leave = self.look
         while True:
             self.look()
             await sleep(ATTENDED_SECONDS)
 
     def look(self) -> None:
-        """End what has gone on for long enough."""
+        """End turns and questions whose time is over."""
         now = self._clock()
         alone = [live for live in self._conversations.all() if not live.subscriptions.any]
         self._since = {live: self._since.get(live, now) for live in alone}

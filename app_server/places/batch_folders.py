@@ -1,9 +1,9 @@
-"""The folders of batches that a home knows: links in it lead there, and the names of the links say what commands of
-this home wrote into those folders.
+"""The registry of batch folders in a home. It consists of links to the folders; the names of the links record what
+commands of this home wrote into them.
 
-A folder of a batch says with which settings and in which folder its tasks run, and holds their threads. Commands of no
-session change it. A command of the user's that repeats neither settings nor folder believes them only where the home
-knows them: the folder may come from another machine, or something may have changed it.
+A batch folder stores the settings and the working directory of its tasks, and their threads. No command of a session
+may change the registry. A user's command that repeats neither settings nor directory trusts those in the folder only if
+the home has registered them: the folder may come from another machine, or something may have changed it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from contextlib import suppress
 from app_server.places.private_folders import own_folder
 
 LINKS = "thread_homes"
-"""Links to other homes, of the threads of batches, lie there as well; their names have no dot."""
+"""Name of the folder with the links. It also has links to other homes, of the threads of batches; their names have no
+dot.
+"""
 DIGITS = 32
 
 
 def known_folders(home: str) -> list[str]:
-    """Return the folders of batches that are there still."""
+    """Return the registered batch folders that still exist."""
     links = os.path.join(home, LINKS)
     try:
         names = [name for name in os.listdir(links) if "." in name]
@@ -34,14 +36,14 @@ def known_folders(home: str) -> list[str]:
 
 
 def note(home: str, out: str, content: bytes) -> None:
-    """Note what a folder is about to say. Raises OSError."""
+    """Register the content that a folder is about to get. Raises OSError."""
     link = os.path.join(own_folder(home, LINKS), _name(out, content))
     with suppress(FileExistsError):
         os.symlink(os.path.realpath(out), link)
 
 
 def forget_others(home: str, out: str, content: bytes) -> None:
-    """Forget what a folder said before. Raises OSError."""
+    """Remove the earlier content of a folder from the registry. Raises OSError."""
     links, name = own_folder(home, LINKS), _name(out, content)
     for each in os.listdir(links):
         if each != name and each.startswith(name[: DIGITS + 1]):
@@ -49,7 +51,7 @@ def forget_others(home: str, out: str, content: bytes) -> None:
 
 
 def is_known(home: str, out: str, content: bytes) -> bool:
-    """Return whether a folder says what a command of this home wrote there."""
+    """Return whether a folder has the content that a command of this home wrote there."""
     return os.path.islink(os.path.join(home, LINKS, _name(out, content)))
 
 

@@ -1,10 +1,10 @@
-"""The server's home, as a path. Imports nothing: the proxy asks, whose whole start takes ten milliseconds."""
+"""The server's home, as a path. Imports nothing: it is used by the proxy, whose whole start takes ten milliseconds."""
 
 from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False  # `typing` takes as long as all that the proxy imports
+TYPE_CHECKING = False  # importing `typing` takes as long as all imports of the proxy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,5 +19,5 @@ def home_folder(environment: Mapping[str, str]) -> str:
     if named:
         of_user = named == "~" or named.startswith("~/")
         return os.path.realpath(base + named[1:] if of_user else os.path.expanduser(named))
-    # Without a home directory, /tmp is still writable.
+    # Without a home directory, the server falls back to /tmp, which is writable.
     return os.path.realpath(os.path.join(base if base != "~" else "/tmp", ".codex"))

@@ -1,4 +1,4 @@
-"""Locks of files that live as long as a descriptor is open, in whatever process. Fast to import.
+"""Locks of files that last as long as a descriptor is open, in any process. Fast to import.
 
 They belong to the open file description, so a child that inherits the descriptor holds the same lock, also over an
 `exec`, and the end of all holders releases it, however they end. Pids are never compared: they are used again.
@@ -14,15 +14,17 @@ import struct
 import time
 
 SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
-"""Locks of an open file description, not of a process: two in one process exclude each other, too. None where only
-flock exists, which locks whole files.
+"""Command for locks of an open file description, not of a process: two in one process exclude each other, too. None if
+the system has only flock, which locks whole files.
 """
 
 RANGE = struct.Struct("hhqqi4x")
 BUSY = (errno.EAGAIN, errno.EACCES)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.02
-"""Seconds between two tries. A hundred that wait take no tenth of a processor from the one that they wait for."""
+"""Shortest and longest pause between two attempts, in seconds. A hundred waiting processes take less than a tenth of a
+processor from the process that they wait for.
+"""
 
 
 class LockHeld(Exception):
@@ -30,9 +32,9 @@ class LockHeld(Exception):
 
 
 def hold(path: str, seconds: float = 0) -> int:
-    """Lock a file, which is made where it is not there; return the descriptor that holds the lock.
+    """Lock a file, which is made if it does not exist; return the descriptor that holds the lock.
 
-    Waits up to `seconds` for another holder, then raises LockHeld. Raises OSError where there are no locks.
+    Waits up to `seconds` for another holder, then raises LockHeld. Raises OSError if there are no locks.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -52,7 +54,7 @@ def hold(path: str, seconds: float = 0) -> int:
 
 
 def is_held(path: str) -> bool:
-    """Tell whether somebody holds the lock, also of a file that may only be read; no where that cannot be known."""
+    """Return whether a process holds the lock, also of a file that may only be read; False if that cannot be known."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -70,7 +72,7 @@ def is_held(path: str) -> bool:
 
 
 def take(fd: int, offset: int = 0) -> bool:
-    """Lock one byte of an open file; return False while another holds it. Raises OSError where there are no locks."""
+    """Lock one byte of an open file. Return False if another process holds it. Raises OSError if there are no locks."""
     try:
         if SET_LOCK is None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What is found at the place of a shared server, without changing anything there."""
+"""Inspects the place of a shared server, without changing anything there."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from app_server.places.locks import is_held
 from app_server.places.socket_place import SocketPlace
 
 MOST_SIGNED = 200
-"""Bytes that a server writes into its lock."""
+"""Maximum size of the text that a server writes into its lock, in bytes."""
 
 MOST_SAID = 1 << 16
-"""Bytes of what a server leaves for people."""
+"""Maximum size of the information that a server leaves for people, in bytes."""
 
 
 class Found(NamedTuple):
     """The state of a place."""
 
     obstacle: str | None = None
-    """Why no server can be there, in a clause."""
+    """Reason why no server can be at the place, as a clause; None if one can."""
     is_locked: bool = False
     """Whether a server holds the place."""
     is_starting: bool = False
     is_answered: bool = False
-    """Whether something listens under its name."""
+    """Whether a process listens on the socket."""
     is_left: bool = False
-    """Whether the name is there."""
+    """Whether the socket's file exists."""
     is_known_otherwise: bool = False
-    """Whether something else listens under the name for clients of codex."""
+    """Whether another process listens under the name for clients of codex."""
     said: dict[str, Any] = {}  # noqa: RUF012  never changed
-    """What the server has left for people."""
+    """Information that the server has left for people."""
 
 
 def look(place: SocketPlace) -> Found:
@@ -53,7 +53,7 @@ def look(place: SocketPlace) -> Found:
 
 
 def is_answered(path: str) -> bool:
-    """Tell whether something listens at the path of a socket."""
+    """Return whether a process listens at the path of a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -93,7 +93,7 @@ def _said(path: str) -> dict[str, Any]:
 
 
 def signature(place: SocketPlace) -> str:
-    """Return what the server that holds the place says in its lock: `pid 1, 0.60.0`. Empty where none holds it."""
+    """Return the text in the lock of the server that holds the place: `pid 1, 0.60.0`. Empty if no server holds it."""
     with suppress(OSError):
         if is_held(place.server_lock):
             return read_beginning(place.server_lock, MOST_SIGNED).decode(errors="replace").strip()
@@ -101,7 +101,7 @@ def signature(place: SocketPlace) -> str:
 
 
 def read_beginning(path: str, most: int) -> bytes:
-    """Return the first bytes of a regular file, without waiting for anything. Raises OSError."""
+    """Return the first bytes of a regular file, without blocking. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

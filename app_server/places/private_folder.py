@@ -1,4 +1,4 @@
-"""Makes one folder that is the user's alone. Fast to import."""
+"""Makes one folder that only the user can access. Fast to import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ class UnsafeFolder(Exception):
 
 
 def make_private_folder(path: str) -> None:
-    """Make a folder that is the user's alone, or make it so. Raises UnsafeFolder where it is a link or another's."""
+    """Make a folder that only the user can access, or remove the rights of others to it. Raises UnsafeFolder if it is a
+    link or another user's.
+    """
     try:
         os.mkdir(path, PRIVATE)
     except FileExistsError:

@@ -1,8 +1,8 @@
-"""Folders of the user alone for what the server and its front ends keep for a while: drafts, checkouts, objects of
-snapshots, homes of demonstrations. They are in `tmp` of the home.
+"""Folders that only the user can access, for temporary data of the server and its front ends: drafts, checkouts,
+objects of snapshots, homes of demonstrations. They are in `tmp` of the home.
 
-The system's folder for temporary files is a writable root by default, so confined commands may change, exchange or
-plant what lies there. No command may write in the home.
+The system's folder for temporary files is a writable root by default, so sandboxed commands may change, replace or add
+files there. No command may write in the home.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def own_folder(home: str | os.PathLike[str], *names: str) -> str:
-    """Return a folder in the home, the last of these names inside one another. Each is made where it is missing, and
-    put right where others have rights to it. Raises OSError, also where one is a link or another user's.
+    """Return a folder in the home, the last of these nested names. Each folder is made if it is missing, and rights of
+    others to it are removed. Raises OSError, also if one is a link or another user's.
     """
     folder = os.path.realpath(home)
     for name in names:
@@ -42,9 +42,9 @@ def temporary_folder(home: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def private_folder(home: str | os.PathLike[str], kind: str) -> Iterator[str]:
-    """Make a folder for the block, and remove it with all that is in it; `kind` begins its name. Raises OSError.
+    """Make a folder for the block, and remove it with its content; `kind` is the prefix of its name. Raises OSError.
 
-    Folders of this kind that killed processes left are removed, too: the kernel released their locks.
+    Folders of this kind that killed processes left are removed, too: the kernel has released their locks.
     """
     parent = temporary_folder(home)
     _remove_leftovers(parent, f"{kind}-")
@@ -57,7 +57,7 @@ def private_folder(home: str | os.PathLike[str], kind: str) -> Iterator[str]:
 
 
 def _new_folder(parent: str, prefix: str) -> tuple[str, int]:
-    """Make a folder that is locked as long as its descriptor is open."""
+    """Make a folder that is locked as long as the returned descriptor is open."""
     while True:
         path = os.path.join(parent, f"{prefix}{os.urandom(8).hex()}")
         os.mkdir(path, PRIVATE)
@@ -65,7 +65,7 @@ def _new_folder(parent: str, prefix: str) -> tuple[str, int]:
         taken = False
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:  # a file system without locks has nobody who removes leftovers
+        except OSError as error:  # on a file system without locks, leftovers are never removed
             taken = isinstance(error, BlockingIOError)
         with suppress(FileNotFoundError):
             if not taken and os.path.samestat(os.lstat(path), os.fstat(lock)):
@@ -74,12 +74,12 @@ def _new_folder(parent: str, prefix: str) -> tuple[str, int]:
 
 
 def _remove_leftovers(parent: str, prefix: str) -> None:
-    """Remove the folders of a kind that nobody holds locked."""
+    """Remove the folders of a kind that no process holds locked."""
     for name in os.listdir(parent):
         if not name.startswith(prefix):
             continue
         path = os.path.join(parent, name)
-        with suppress(OSError):  # it is held, or another process removes it
+        with suppress(OSError):  # a process holds it, or removes it
             lock = os.open(path, _LIST)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,8 @@
-"""The folders in which shared servers have their sockets, for whoever keeps commands out of them.
+"""The folders in which shared servers have their sockets. The sandbox keeps commands out of them.
 
-The folder of a home's own socket is in the home. A named socket is elsewhere, and so is one whose path in the home is
-too long. Each server with a named socket leaves a link to it in the home, so that all servers of the home know of it.
+The folder of a home's own socket is in the home. A named socket is elsewhere, and so is a socket whose path in the home
+is too long. Each server with a named socket leaves a link to it in the home, so that all servers of the home know of
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from app_server.places.socket_place import (
 )
 
 LINKS = "places"
-"""The folder with the links, beside the home's socket."""
+"""Name of the folder with the links, beside the home's socket."""
 
 
 def socket_folders(home: str, runtime: str | None) -> SocketFolders:
@@ -38,15 +39,15 @@ def socket_folders(home: str, runtime: str | None) -> SocketFolders:
 
 
 def known_folders(home: str, runtime: str | None) -> KnownFolders:
-    """Return the folders that commands of the home are kept from changing, as they are now. `runtime` is
+    """Return the folders that commands of the home must not change, in their current state. `runtime` is
     $XDG_RUNTIME_DIR.
     """
     return KnownFolders(socket_folders(home, runtime), tuple(known_batches(home)))
 
 
 def announce(home: str, place: SocketPlace) -> str:
-    """Let all servers of the home know of a named place; return the link that says so. Raises OSError, and PlaceRefused
-    where the home has no folder for it.
+    """Announce a named place to all servers of the home; return the link that announces it. Raises OSError, and
+    PlaceRefused if the home has no folder for it.
     """
     ours = place_of_home(home)
     ours.make_ready()

@@ -1,8 +1,8 @@
-"""Where a shared server is found: its socket and the files beside it. Fast to import.
+"""The place of a shared server: its socket and the files beside it. Fast to import.
 
-The place of a home is the folder `app-server-control` in it. A place that is named is a path in a folder of the user.
-Clients connect to a place, servers make it ready first. What is not the user's alone is put right where it is the
-user's, and refused where it is not.
+The place of a home is the folder `app-server-control` in it. A named place is a path in a folder of the user. Clients
+connect to a place; servers prepare it first. If others have rights to a folder of the user, those rights are removed; a
+folder of another user is refused.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from app_server.places.private_folder import PRIVATE, UnsafeFolder, make_private
 FOLDER = "app-server-control"
 SOCKET = "app-server.sock"
 REFERENCE_SOCKET = "app-server-control.sock"
-"""The name under which clients of codex look for a server."""
+"""Name under which clients of codex look for a server."""
 
 LONGEST_ADDRESS = 103 if sys.platform == "darwin" else 107
-"""Bytes of a socket's path that the system takes, without the NUL at its end."""
+"""Maximum length of a socket's path, in bytes, without the NUL at its end: the limit of the system."""
 
 STARTS_WITHIN = 10.0
-"""Seconds for a server to be ready, and for another starter to end."""
+"""Time for a server to become ready, and for another starter to end, in seconds."""
 
 
 class PlaceRefused(Exception):
-    """Nothing can be put there; the text is a sentence for the user."""
+    """Raised if a path cannot be a place; the text is a sentence for the user."""
 
 
 class SocketPlace:
     """The names of one place."""
 
     def __init__(self, socket: str, stem: str, reference: str | None = None) -> None:
-        """`stem` begins the names of the files beside the socket."""
+        """Name the files of a place. `stem` is the prefix of the files beside the socket."""
         self.socket = socket
         self.reference = reference
-        """A second name of the socket, where the place has one."""
+        """Second name of the socket; None if the place has none."""
         self.server_lock = f"{stem}server.lock"
-        """Locked as long as a server lives: who holds it owns the socket."""
+        """Lock that a server holds as long as it lives: its holder owns the socket."""
         self.startup_lock = f"{stem}startup.lock"
-        """Held by who starts a server, until that one is ready."""
+        """Lock that the starter of a server holds until the server is ready."""
         self.info = f"{stem}server.json"
-        """What people and `daemon status` are told of the server. It decides nothing."""
+        """File with information about the server, for people and for `daemon status`. No decision depends on it."""
         self.log = f"{stem}app-server.log"
 
     @property
@@ -51,11 +51,11 @@ class SocketPlace:
 
     @property
     def listen(self) -> str:
-        """Return the address as a server is told it."""
+        """Address of the place, as it is written after `--listen`."""
         return "unix://" if self.reference else f"unix://{self.socket}"
 
     def make_ready(self) -> None:
-        """Make the folder, or look at it, before anything is put there. Raises PlaceRefused and OSError."""
+        """Make the folder, or check it, before files are made there. Raises PlaceRefused and OSError."""
         if self.reference is not None:
             os.makedirs(os.path.dirname(self.folder), PRIVATE, exist_ok=True)
             make_socket_folder(self.folder)
@@ -72,8 +72,8 @@ class SocketPlace:
             raise PlaceRefused(f"others may write to the folder {self.folder}")
 
     def address(self) -> str | None:
-        """Return the path to connect to: the socket, or what a link leads to where its path is too long. None where
-        there is no link yet.
+        """Return the path to connect to: the socket or, if its path is too long, the target of a link. None if there is
+        no link yet.
         """
         if fits(self.socket):
             return self.socket
@@ -103,22 +103,24 @@ def place_at(home: str, socket: str | None) -> SocketPlace:
 
 
 def usual_folder() -> str:
-    """Return where sockets lie whose path in the home is too long, without a folder for them from the system."""
+    """Return the folder of sockets whose path in the home is too long, for systems without a runtime folder."""
     return f"/tmp/app-server-{os.geteuid()}"
 
 
 def runtime_folder_of(runtime: str) -> str:
-    """Return where such sockets lie in the folder for them from the system."""
+    """Return the folder of such sockets in the system's runtime folder."""
     return os.path.join(runtime, "app-server")
 
 
 def fits(path: str) -> bool:
-    """Tell whether the system takes the path as the address of a socket."""
+    """Return whether the path is short enough for the address of a socket."""
     return len(os.fsencode(path)) <= LONGEST_ADDRESS
 
 
 def make_socket_folder(path: str) -> None:
-    """Make a folder for sockets that is the user's alone, or make it so. Raises PlaceRefused and OSError."""
+    """Make a folder for sockets that only the user can access, or remove the rights of others to it. Raises
+    PlaceRefused and OSError.
+    """
     try:
         make_private_folder(path)
     except UnsafeFolder as error:

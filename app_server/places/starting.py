@@ -1,8 +1,8 @@
-"""Starts a shared server that nobody waits for: one at a time, with nothing of the process that starts it.
+"""Starts a shared server in the background: one at a time, with nothing inherited from the process that starts it.
 
-The starter holds the lock of the place and gives a copy to the server, which gives it up once it is ready or ends. So a
-starter that is killed leaves either nothing or a server that is starting, and the next one waits for that. Forks, so it
-is for processes without threads. Fast to import.
+The starter holds the lock of the place and gives a copy to the server, which releases it once it is ready or ends. So a
+starter that is killed leaves either nothing or a server that is starting, and the next starter waits for that server.
+Forks, so it is for processes without threads. Fast to import.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 PASSED = frozenset(("HOME", "USER", "LOGNAME", "PATH", "LANG", "TZ", "TMPDIR", "CODEX_HOME"))
 PASSED_BEGINNINGS = ("LC_", "XDG_", "APP_SERVER_")
-"""What a server takes of the starter's environment. Everything else comes with each client."""
+"""Prefixes of the variables that a server inherits from the starter's environment. All others come with each client."""
 
 MOST_OF_LOG = 1 << 16
 
 LOADED, READY = b"loaded\n", b"ready\n"
-"""What the server says to its starter: that it can take the place of another server, and that it answers."""
+"""Messages of the server to its starter: it can take over the place of another server, and it accepts clients."""
 
 SUCCEEDS = "succeeds"
-"""The third word of `--startup`: another server has the place, and gives it up once this one is loaded."""
+"""Third value of `--startup`: another server has the place, and releases it once this one is loaded."""
 LOADS_WITHIN = 60.0
-"""Seconds for a server to load everything before it takes a place over."""
+"""Time for a server to load everything before it takes over a place, in seconds."""
 
 
 class StartFailed(Exception):
@@ -49,11 +49,11 @@ def start_server(
     there: Callable[[], bool],
     give_up: Callable[[], object] | None = None,
 ) -> bool:
-    """Start a server at the place unless one is `there` by then; return whether it was started.
+    """Start a server at the place, unless one is `there` already; return whether it was started.
 
-    `words` are more of its command line. `give_up` lets the server that is there give its place up: it is called once
-    the new one has loaded everything, so that one that does not start changes nothing. Returns once it answers. Raises
-    StartFailed, and what `give_up` raises.
+    `words` are further options of its command line. `give_up` makes the present server release its place: it is called
+    once the new one has loaded everything, so that a failed start changes nothing. Returns once the server accepts
+    clients. Raises StartFailed, and any exception of `give_up`.
     """
     try:
         place.make_ready()
@@ -102,12 +102,12 @@ def _start_holding(
 
 
 def server_command(place: SocketPlace) -> tuple[str, ...]:
-    """Return the command of a server that listens at the place, wherever it is run."""
+    """Return the command of a server that listens at the place; it works in any directory."""
     return (sys.executable, "-P", "-m", "app_server", "--listen", place.listen)
 
 
 def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the starter that the server gets."""
+    """Return the variables that the server inherits from the starter."""
     return {
         name: value
         for name, value in environment.items()
@@ -116,13 +116,13 @@ def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 LOCK_FD, READY_FD = 3, 4
-"""The descriptors that a server inherits beside the standard ones."""
+"""Descriptors that a server inherits besides the standard ones."""
 
 MOST_DESCRIPTORS = 1 << 20
 
 
 def _spawn(command: Sequence[str], environment: Mapping[str, str], log: int, lock: int, tells: int) -> None:
-    """Run a command as nobody's child, in a session of its own. Raises OSError if there is no process for it."""
+    """Run a command in a session of its own, detached from this process. Raises OSError if no process can be made."""
     child = os.fork()
     if child:
         status = os.waitpid(child, 0)[1]
@@ -144,7 +144,7 @@ def _become(command: Sequence[str], environment: Mapping[str, str], log: int, lo
     os.chdir("/")
     os.umask(0o077)
     nothing = os.open(os.devnull, os.O_RDWR)
-    # Copies above all numbers that are given anew, so that none of them is overwritten before it is copied.
+    # The copies get numbers above all target numbers, so that none is overwritten before it is copied.
     high = [os.dup(fd) for fd in (nothing, nothing, log, lock, tells)]
     while any(fd <= READY_FD for fd in high):
         high = [os.dup(fd) for fd in high]
@@ -155,14 +155,14 @@ def _become(command: Sequence[str], environment: Mapping[str, str], log: int, lo
 
 
 def open_log(path: str) -> int:
-    """Open a log to append to it, and make it where it is not there; never wait for anything. Raises OSError."""
+    """Open a log to append to it, and make it if it does not exist; never block. Raises OSError."""
     flags = (
         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     )
     try:
         fd = os.open(path, flags, 0o600)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a FIFO that nobody reads
+        if error.errno == errno.ENXIO:  # a FIFO without a reader
             raise OSError(errno.EINVAL, NO_FILE, path) from None
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -175,7 +175,7 @@ NO_FILE = "it is no regular file"
 
 
 def _wait_for(word: bytes, told: int, seconds: float, log: str, begun: int) -> None:
-    """Wait until the server says this. Raises StartFailed."""
+    """Wait until the server sends this message. Raises StartFailed."""
     answer = _answer(word, told, seconds)
     if answer != word:
         what = "it ended" if answer == b"" else f"it is not ready within {seconds:g} s"
@@ -183,7 +183,9 @@ def _wait_for(word: bytes, told: int, seconds: float, log: str, begun: int) -> N
 
 
 def _answer(word: bytes, told: int, seconds: float) -> bytes | None:
-    """Return what the server says, as much as `word` has; nothing if it has ended, None if the time is over."""
+    """Return the message of the server, at most as long as `word`; empty if the server has ended, None if the time is
+    over.
+    """
     deadline, heard = time.monotonic() + seconds, b""
     waiting = select.poll()
     waiting.register(told, select.POLLIN)
@@ -199,7 +201,7 @@ def _answer(word: bytes, told: int, seconds: float) -> bytes | None:
 
 
 def _last_line(path: str, begun: int) -> str:
-    """Return the last line that the server has written to its log, which was `begun` bytes long before."""
+    """Return the last line that the server has written to its log, whose size was `begun` bytes at the start."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -213,35 +215,35 @@ def _last_line(path: str, begun: int) -> str:
     return lines[-1].removeprefix("app-server: ") if lines else ""
 
 
-# --- the start as the server has it
+# --- the start, in the server
 class Startup:
-    """A lock that is held until the server answers, and the pipe of a starter that waits for that."""
+    """The lock that is held until the server accepts clients, and the pipe to the starter that waits for that."""
 
     def __init__(self, lock: int, pipe: int | None, *, succeeds: bool = False) -> None:
         self._lock, self._pipe, self.succeeds = lock, pipe, succeeds
-        """`succeeds`: whether another server has the place until this one has loaded everything."""
+        """Whether another server has the place until this one has loaded everything."""
         self.is_watched = pipe is None
-        """Whether somebody watches what the server says; else its stderr is its log."""
+        """Whether another program reads the server's stderr; if not, stderr is a file, its log."""
 
     def tell_loaded(self) -> None:
-        """Tell the starter that the other server can give up the place."""
+        """Notify the starter that the other server can release the place."""
         assert self._pipe is not None
         os.write(self._pipe, LOADED)
 
     def end(self) -> None:
-        """Let others start servers, because this one answers, and tell the starter."""
+        """Release the lock, because this server accepts clients, and notify the starter."""
         if self._pipe is not None:
             try:
                 os.write(self._pipe, READY)
             except OSError:
-                pass  # it has gone
+                pass  # the starter has ended
             os.close(self._pipe)
         os.close(self._lock)
 
 
 def startup_of(descriptors: str | None, environment: Mapping[str, str]) -> Startup | None:
-    """Take over the two descriptors of a starter. A service manager takes no lock, though its clients are waiting
-    already: then the lock is taken here, before anything is loaded. Raises ValueError where they are none.
+    """Take over the two descriptors of a starter. A service manager takes no lock, although its clients are waiting
+    already: then the lock is taken here, before anything is loaded. Raises ValueError if the descriptors are invalid.
     """
     if descriptors is not None:
         return _startup_with(descriptors)
@@ -252,7 +254,7 @@ def startup_of(descriptors: str | None, environment: Mapping[str, str]) -> Start
         place.make_ready()
         return Startup(hold(place.startup_lock), None)
     except (LockHeld, PlaceRefused, OSError):
-        return None  # the place is looked at again, where it is told what is wrong
+        return None  # the place is checked again later, and that check reports the error
 
 
 def _startup_with(descriptors: str) -> Startup:

@@ -1,8 +1,9 @@
-"""How a proxy and a shared server meet: connect, or start one and connect; the preface, and its answer.
+"""The connection between a proxy and a shared server: connecting, or starting a server and connecting; the preface, and
+its answer.
 
-A server that leaves at that moment closes without an answer, or is not there any more. Then the proxy begins anew, so
-that no client ever sees it. The preface is the first line that a proxy says: it is private to this program, and who
-writes and who reads it agree on a number. `shared/preface.py` reads it. Fast to import: no `json`.
+A server that ends at that moment closes without an answer, or no longer listens. Then the proxy begins again, so that
+its client never notices. The preface is the first line that a proxy sends. It is private to this program, and its
+writer and its reader agree on a number. `shared/preface.py` reads it. Fast to import: it does not import `json`.
 """
 
 from __future__ import annotations
@@ -22,26 +23,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 ANSWERS_WITHIN = 2.0
-"""Seconds for a server to answer the preface. Everything is loaded in one that listens."""
+"""Time for a server to answer the preface, in seconds. A server that listens has loaded everything."""
 
 ATTEMPTS = 4
-"""Number of attempts at least, where a server closes the connection before it answers."""
+"""Minimum number of attempts if a server closes the connection before it answers."""
 
 ATTEMPTS_WITHIN = 2.0
-"""Seconds for more attempts: on a busy machine several servers may come and go in this time."""
+"""Time for further attempts, in seconds: on a busy machine several servers may start and end in this time."""
 
 PAUSE = 0.01
-"""Seconds between two attempts: where more connect than the system lets wait, and after the first ATTEMPTS."""
+"""Pause between two attempts, in seconds: if more clients connect than the system queues, and after the
+first ATTEMPTS.
+"""
 
-PEER_CREDENTIALS = 17  # SO_PEERCRED of Linux, which `_socket` does not name everywhere
+PEER_CREDENTIALS = 17  # SO_PEERCRED of Linux, which `_socket` does not define everywhere
 CREDENTIALS_BYTES = 12
 
 
 NUMBER = 1
-"""Of the form of prefaces and answers."""
+"""Version number of the form of prefaces and answers."""
 
 MOST_BYTES = 4 << 20
-"""Of a preface, most of which is the environment."""
+"""Maximum size of a preface, most of which is the environment, in bytes."""
 
 MOST_OF_ANSWER = 1 << 20
 
@@ -52,11 +55,13 @@ ACCEPTED = b'"ok":true}'
 ESCAPED = {ord('"'): '\\"', ord("\\"): "\\\\"} | {
     code: f"\\u{code:04x}" for code in (*range(0x20), 0x7F, *range(0xDC80, 0xDD00))
 }
-"""What JSON does not take as it is, and the bytes that are no UTF-8, as Python keeps them in a string."""
+"""Escapes of characters that JSON does not allow in strings, and of bytes that are not UTF-8, as Python represents them
+in a string.
+"""
 
 
 class NobodyListens(Exception):
-    """There is no server at the place."""
+    """No server listens at the place."""
 
 
 class Left(Exception):
@@ -68,7 +73,7 @@ class ProxyRefused(Exception):
 
 
 class NoAnswer(ProxyRefused):
-    """The server says nothing in time: it hangs, or is stopped."""
+    """The server does not answer in time: it hangs, or is stopped."""
 
     def __init__(self) -> None:
         super().__init__(f"the server there does not answer within {ANSWERS_WITHIN:g} s")
@@ -77,7 +82,7 @@ class NoAnswer(ProxyRefused):
 def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _socket.socket:
     """Return a connection on which the preface was accepted.
 
-    `start` is called where there is no server, and starts one or raises. Raises ProxyRefused and OSError.
+    `start` is called if there is no server, and starts one or raises. Raises ProxyRefused and OSError.
     """
     attempts, deadline = 0, time.monotonic() + ATTEMPTS_WITHIN
     while attempts < ATTEMPTS or time.monotonic() < deadline:
@@ -102,7 +107,7 @@ def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _so
 
 
 def is_there(place: SocketPlace) -> bool:
-    """Tell whether something listens at the place."""
+    """Return whether a process listens at the place."""
     try:
         connect(place).close()
     except NobodyListens:
@@ -113,7 +118,7 @@ def is_there(place: SocketPlace) -> bool:
 
 
 def connect(place: SocketPlace) -> _socket.socket:
-    """Connect without blocking. Raises NobodyListens, ProxyRefused where it is another user's, and OSError."""
+    """Connect without blocking. Raises NobodyListens, ProxyRefused if the listener is another user's, and OSError."""
     address = place.address()
     if address is None:
         raise NobodyListens
@@ -143,11 +148,11 @@ def _connect(connection: _socket.socket, address: str) -> None:
 
 
 def _stranger(connection: _socket.socket) -> str | None:
-    """Return why what listens is not told the environment: it is another user's, or confined, as a command of a model
-    is. None if it is this user's own.
+    """Return the reason why the listener must not get the environment: it is another user's, or confined, as a model's
+    command is. None if it is this user's own.
     """
     if sys.platform != "linux":
-        return None  # the folder of the socket is the user's alone
+        return None  # only the user can access the folder of the socket
     told = connection.getsockopt(_socket.SOL_SOCKET, PEER_CREDENTIALS, CREDENTIALS_BYTES)
     pid, user = (int.from_bytes(told[start : start + 4], sys.byteorder) for start in (0, 4))
     if user != os.geteuid():
@@ -158,13 +163,13 @@ def _stranger(connection: _socket.socket) -> str | None:
 
 
 def _is_in_own_namespace(pid: int) -> bool:
-    """Return whether a process has the user namespace of this one. The system shows that of every process in a
-    namespace below, but not of one beside this that guards its memory, as a server does.
+    """Return whether a process has the user namespace of this one. The system shows the namespace of every process in a
+    nested one. It does not show that of a process in the same namespace that guards its memory, as a server does.
     """
     try:
         own = os.readlink("/proc/self/ns/user")
     except OSError:
-        return True  # there are no namespaces here, or no /proc
+        return True  # the system has no namespaces, or no /proc
     try:
         return os.readlink(f"/proc/{pid}/ns/user") == own
     except PermissionError:
@@ -174,14 +179,14 @@ def _is_in_own_namespace(pid: int) -> bool:
 
 
 def is_starting(place: SocketPlace) -> bool:
-    """Tell whether a server is being started, which a service manager does with the first client that connects."""
+    """Return whether a server is being started; a service manager starts one with the first client that connects."""
     from app_server.places.locks import is_held  # noqa: PLC0415  only for a server that is slow
 
     return is_held(place.startup_lock)
 
 
 def ask(connection: _socket.socket, line: bytes, has_reason: Callable[[], bool] = lambda: False) -> bytes:
-    """Send a line and return the server's, both without waiting for ever; longer where the server `has_reason` to be
+    """Send a line and return the server's, both with a time limit, which is longer if the server `has_reason` to be
     slow. Raises Left and ProxyRefused.
     """
     begun, rest, answer = time.monotonic(), memoryview(line), b""
@@ -215,7 +220,7 @@ def _sent(connection: _socket.socket, data: memoryview) -> int:
 
 
 def _received(connection: _socket.socket) -> bytes:
-    """Return more of the server's line, and leave what stands behind it."""
+    """Return more of the server's line, and leave the bytes after it unread."""
     try:
         some = connection.recv(MOST_OF_ANSWER, _socket.MSG_PEEK)
         if not some:
@@ -228,7 +233,7 @@ def _received(connection: _socket.socket) -> bytes:
 def preface(
     pid: int, api: str | None, cwd: str, environment: Mapping[str, str], more: Mapping[str, object]
 ) -> bytes:
-    """Return the line. `more` are the options of the command line."""
+    """Return the preface as a line. `more` are the options of the command line."""
     said = {"preface": NUMBER, "version": __version__, "pid": pid, "api": api, "cwd": cwd, **more}
     return (as_json({**said, "env": environment}) + "\n").encode()
 
@@ -249,8 +254,8 @@ def as_json(value: object) -> str:
 
 
 def accepted(line: bytes) -> bool:
-    """Tell whether the server serves this proxy. Raises ProxyRefused with the server's reason, or because it is not
-    ours.
+    """Return whether the server accepts this proxy. Raises ProxyRefused with the server's reason, or because it is not
+    this program's.
     """
     if line.startswith(BEGINNING) and line.endswith(ACCEPTED):
         return True

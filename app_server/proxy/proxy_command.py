@@ -1,6 +1,7 @@
-"""`app-server proxy`: what an editor starts instead of a server. It has no engine, and passes bytes to one that has.
+"""`app-server proxy`: the command that an editor starts instead of a server. It has no engine, and passes bytes to a
+server.
 
-Where no server can be had it becomes the server of its client, so that an editor works in any case.
+If it cannot get a server, it becomes the server of its client, so that an editor works in any case.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Mapping
 else:
-    import _signal  # `signal` makes enumerations first
+    import _signal  # cheaper than `signal`, which makes enumerations first
 
 SETTINGS = ("config", "profile", "model", "sandbox", "ask_for_approval", "enable", "disable")
-"""Options that hold for what this client opens."""
+"""Options that apply to the conversations that this client opens."""
 
 
 class Alone(Exception):
-    """The client has to be served by this process; the text is a clause that says why."""
+    """Raised if this process has to serve the client itself; the text is a clause with the reason."""
 
 
 def run_proxy(options: Mapping[str, object], environment: Mapping[str, str]) -> int:
@@ -54,7 +55,7 @@ def run_proxy(options: Mapping[str, object], environment: Mapping[str, str]) -> 
 def _meet(
     options: Mapping[str, object], environment: Mapping[str, str], *, may_start: bool
 ) -> _socket.socket:
-    """Raises Alone, and NobodyListens where no server may be started."""
+    """Connect to a shared server. Raises Alone, and NobodyListens if no server may be started."""
     line = _preface(options, environment)
     if len(line) > MOST_BYTES:
         raise Alone(f"the environment has more than {MOST_BYTES:,} bytes")
@@ -82,7 +83,7 @@ def _start(place: SocketPlace, environment: Mapping[str, str], *, may_start: boo
 def _preface(options: Mapping[str, object], environment: Mapping[str, str]) -> bytes:
     try:
         cwd = os.getcwd()
-    except FileNotFoundError:  # it was deleted; threads name their own
+    except FileNotFoundError:  # the directory was deleted; threads name their own
         cwd = "/"
     more: dict[str, object] = {
         "all_threads": bool(options.get("all_threads")),
@@ -93,18 +94,18 @@ def _preface(options: Mapping[str, object], environment: Mapping[str, str]) -> b
 
 
 def _serve_alone(options: Mapping[str, object]) -> int:
-    """Become a server of its own, with the same interpreter."""
+    """Become a server without a proxy, with the same interpreter."""
     before = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
     os.execv(sys.executable, [sys.executable, *before, *words_alone(options)])
 
 
 def words_alone(options: Mapping[str, object]) -> list[str]:
-    """Return the words of a command line that starts a server with the same options, and no proxy."""
+    """Return the words of a command line that starts a server with the same options, and without a proxy."""
     return [*(["acp"] if options.get("api") == "acp" else []), *settings_words(options), "--stdio"]
 
 
 def settings_words(options: Mapping[str, object]) -> list[str]:
-    """Return the words of a command line that say the same settings."""
+    """Return the words of a command line with the same settings."""
     words: list[str] = []
     for name in SETTINGS:
         given = options.get(name)
@@ -114,16 +115,16 @@ def settings_words(options: Mapping[str, object]) -> list[str]:
 
 
 def replace_closed() -> None:
-    """Give each standard descriptor that is closed a file, else the socket would take its number."""
+    """Open a file for each closed standard descriptor, else the socket would get its number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)  # gets the lowest free number
 
 
 def notice(text: str) -> None:
-    """Tell the user a line on stderr, if anybody reads it."""
+    """Print a line for the user on stderr, if it has a reader."""
     waiting = select.poll()
     waiting.register(2, select.POLLOUT)
     try:

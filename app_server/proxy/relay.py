@@ -1,8 +1,8 @@
 """Passes bytes between a client on stdin and stdout and a server behind a socket, until one of them ends.
 
-Nothing is parsed but line ends: what stands behind the last one waits for the rest, so that a server that is killed in
-the middle of a line costs no client half a message. Each way holds little and then stops reading, so that whoever does
-not read is felt at the other end, as over a pipe. Descriptors of the client keep their flags. Fast to import.
+Only line ends are parsed: the bytes after the last one wait for the rest, so that a server that is killed in the middle
+of a line costs no client half a message. Each direction buffers little and then stops reading, so that back-pressure
+reaches the other end, as over a pipe. Descriptors of the client keep their flags. Fast to import.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import select
 import stat
 
 MOST_HELD = 1 << 16
-"""Bytes of one way that are held, and so of a line that waits for its end."""
+"""Maximum size of the buffer of one direction, and so of a line that waits for its end, in bytes."""
 
 ENDED, DIED = 0, 1
-"""How a relay ends: as the client or the server wished, or because the server was killed."""
+"""Outcomes of a relay: the client or the server ended it, or the server was killed."""
 
 UPGRADE = b"G"
-"""The first byte of a client that begins with an HTTP request: then there are no lines."""
+"""First byte of a client that begins with an HTTP request: then there are no lines."""
 
 LEAVES_WITHIN = 5.0
-"""Seconds without a byte from or to the server, once the client has left, until the proxy leaves, too."""
+"""Time without a byte from or to the server, after the client has left, until the proxy ends, too, in seconds."""
 
 NOTHING = memoryview(b"")
 
 
 class ClientGone(Exception):
-    """Nobody reads stdout."""
+    """The reader of stdout has closed it."""
 
 
 class ClientOut:
@@ -37,13 +37,13 @@ class ClientOut:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.at_any_time = True
-        """Whether a write never blocks; else one of a few bytes does not once the descriptor is ready."""
+        """Whether a write never blocks; if not, a write of a few bytes does not block once the descriptor is ready."""
         self._socket: _socket.socket | None = None
         kind = os.fstat(fd).st_mode
         if stat.S_ISSOCK(kind):
             self._socket = _socket.socket(fileno=os.dup(fd))
         elif stat.S_ISFIFO(kind):
-            try:  # with a description of its own
+            try:  # with an open file description of its own
                 self.fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError:
                 self.at_any_time = False
@@ -51,7 +51,7 @@ class ClientOut:
             self.at_any_time = stat.S_ISREG(kind)
 
     def write(self, data: memoryview) -> memoryview:
-        """Write some of it and return the rest. Raises ClientGone."""
+        """Write a part of the data and return the rest. Raises ClientGone."""
         try:
             if self._socket is not None:
                 return data[self._socket.send(data, _socket.MSG_DONTWAIT) :]
@@ -63,23 +63,23 @@ class ClientOut:
 
 
 class Relay:
-    """Two ways. Of each either something is held, which is then written, or more is read."""
+    """Two directions. In each, either bytes are buffered, which are written next, or more bytes are read."""
 
     def __init__(self, server: _socket.socket, stdin: int, stdout: int) -> None:
         self._server, self._stdin = server, stdin
         self._up = self._down = NOTHING
-        """What is on its way to the server, and to the client."""
+        """Bytes on their way to the server, and to the client."""
         self._tail = b""
-        """The beginning of a line of the server."""
+        """Beginning of an incomplete line of the server."""
         self._in_lines: bool | None = None
-        """None until the client has said its first byte."""
+        """Whether the client's bytes are lines; None until it has sent its first byte."""
         self._client_speaks = self._client_is_there = True
         self._poll = select.poll()
         self._watched: dict[int, int] = {}
         self._out = ClientOut(stdout)
 
     def run(self) -> int:
-        """Return how it ended."""
+        """Run the relay, and return its outcome."""
         server = self._server.fileno()
         try:
             while True:
@@ -96,7 +96,9 @@ class Relay:
             return ENDED
 
     def _ready(self, server: int) -> list[tuple[int, int]]:
-        """Wait until something can go on. An end is told of whatever is watched, so nothing is that has to wait."""
+        """Wait until a direction can continue. An end is reported for every watched descriptor, so none is watched that
+        has to wait.
+        """
         self._watch(self._stdin, self._of_stdin())
         reads, writes = 0 if self._down else select.POLLIN, select.POLLOUT if self._up else 0
         self._watch(server, reads | writes or None)
@@ -108,7 +110,7 @@ class Relay:
         return ready
 
     def _of_stdin(self) -> int | None:
-        """Return what is waited for there: while something is held, only the end of the client."""
+        """Return the events to wait for on stdin: while bytes are buffered, only the end of the client."""
         if not self._client_speaks or (self._up and not self._client_is_there):
             return None
         return 0 if self._up else select.POLLIN
@@ -125,7 +127,7 @@ class Relay:
 
     # --- to the server
     def _hear_client(self) -> None:
-        if self._up:  # it has left; what it said last is on its way, and is read to its end
+        if self._up:  # the client has left; its last bytes are on their way, and are read to their end
             self._client_is_there = False
             return
         try:
@@ -147,7 +149,7 @@ class Relay:
             self._up = self._up[self._server.send(self._up) :]
         except BlockingIOError:
             pass
-        except OSError:  # it no longer reads; what it still says comes, and then its end
+        except OSError:  # the server no longer reads; its remaining output still comes, and then its end
             self._up = NOTHING
             self._client_ended()
 
@@ -160,7 +162,7 @@ class Relay:
 
     # --- to the client
     def _hear_server(self) -> int | None:
-        """Take what it says. Return how the relay ends with it, if it does."""
+        """Read from the server. Return the outcome of the relay if this ends it."""
         try:
             data = self._server.recv(MOST_HELD)
         except BlockingIOError:
@@ -177,7 +179,9 @@ class Relay:
         return None
 
     def _whole_lines(self, data: bytes) -> bytes:
-        """Return what may go, and keep the rest. Of a long line the pieces go."""
+        """Return the bytes that may be written, and keep the rest. A line longer than the buffer is
+        written in pieces.
+        """
         end = data.rfind(b"\n") + 1
         known, self._tail = (self._tail + data[:end], data[end:]) if end else (b"", self._tail + data)
         if len(self._tail) > MOST_HELD:
@@ -186,11 +190,11 @@ class Relay:
 
     def _tell_client(self, events: int) -> None:
         if not events & select.POLLOUT:
-            raise ClientGone  # nothing else is told of it
+            raise ClientGone  # a closed pipe reports no other event
         self._down = self._out.write(self._down)
 
     def _last_words(self) -> int:
-        """Return how the relay ends with the end of the server, after what was said whole."""
+        """Return the outcome of the relay at the end of the server, after its complete lines were written."""
         if self._has_died():
             return DIED
         rest = memoryview(self._tail)
@@ -200,11 +204,11 @@ class Relay:
         return ENDED
 
     def _has_died(self) -> bool:
-        """Tell whether the server was killed: one that ends in order ends its own direction, and leaves ours until we
-        go.
+        """Return whether the server was killed: a server that ends cleanly ends its own direction, and leaves this one
+        until the proxy ends.
         """
         if not self._client_speaks:
-            return False  # our direction has ended, too, so there is no difference
+            return False  # this direction has ended, too, so the two cases look alike
         try:
             self._server.send(b"")
         except BlockingIOError:

@@ -1,8 +1,8 @@
-"""The words of a command line, for the two commands that are not to wait for argparse: the proxy and a server; and
-whether the user wants a plain server to be a proxy.
+"""A quick parser of command lines, for the two commands that must not wait for argparse: the proxy and a server; and
+the check whether the user wants a plain server to be a proxy.
 
-Reads only what is beyond doubt. Everything else, help and mistakes too, is left to `commands`, which knows the same
-options. Fast to import: every start asks, and most get a no.
+It accepts only unambiguous command lines. All others, including help and mistakes, are left to `commands`, which knows
+the same options. Fast to import: every start calls it, and most get a no.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS_FILE = "config.toml"
 MOST_BYTES = 16 << 20
 
 ALIAS = "app-server"
-"""Clients pass it once or twice. It means the same as no command."""
+"""Name of the command that clients pass once or twice. It means the same as no command."""
 
 VALUES = {
     "--profile": "profile",
@@ -46,15 +46,15 @@ OF_PROXY = frozenset(("sock", "no_start", "all_threads"))
 OF_LISTENERS = frozenset(("listen", "startup"))
 
 WITHOUT_EFFECT = "--analytics-default-enabled"
-"""An editor gives it each time."""
+"""Option without an effect, which an editor gives each time."""
 
 FORMS: tuple[list[str], ...] = ([], ["acp"], ["proxy"], ["proxy", "acp"])
-"""Commands, by the words that are no options."""
+"""Commands, by the words that are not options."""
 
 
 def proxy_options(argv: Sequence[str], environment: Mapping[str, str]) -> Options | None:
-    """Return the options of a proxy: where the command is one, or a plain server that the user wants to be shared. None
-    where another command has to run.
+    """Return the options of a proxy, if the command is one, or a plain server that the user wants to be shared. None if
+    another command has to run.
     """
     options = quick_options(argv)
     if options is None or options.keys() & OF_LISTENERS:
@@ -65,7 +65,7 @@ def proxy_options(argv: Sequence[str], environment: Mapping[str, str]) -> Option
 
 
 def quick_options(argv: Sequence[str]) -> Options | None:
-    """Return the options, by the names that argparse would give them; None where argparse has to look.
+    """Return the options, by the names that argparse would give them; None if argparse has to parse the command line.
 
     `command` is None for a server, `api` is "acp" for one that speaks the Agent Client Protocol.
     """
@@ -110,8 +110,8 @@ def _is_setting(text: str) -> bool:
 
 
 def is_sharing_wanted(environment: Mapping[str, str], home: str) -> bool:
-    """Tell whether `APP_SERVER_SHARED` is 1, or not 0 and `app_server.shared` true in the file of the user; never in
-    continuous integration, and a project's settings cannot say it.
+    """Return whether `APP_SERVER_SHARED` is 1, or not 0 and `app_server.shared` is true in the user's file; never in
+    continuous integration, and a project's settings cannot enable it.
     """
     if environment.get("CI") == "true":
         return False
@@ -120,13 +120,15 @@ def is_sharing_wanted(environment: Mapping[str, str], home: str) -> bool:
 
 
 def _is_configured(path: str) -> bool:
-    """Tell whether the file says so. It is parsed only where it has the word: that takes as long as all the rest."""
+    """Return whether the file enables it. The file is parsed only if it contains the word: parsing takes as long as all
+    the rest.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        status = os.fstat(fd)  # the server says what is wrong with one that is no file
+        status = os.fstat(fd)  # the server reports a path that is not a file
         data = os.read(fd, min(status.st_size, MOST_BYTES)) if stat.S_ISREG(status.st_mode) else b""
     except OSError:
         return False
@@ -138,6 +140,6 @@ def _is_configured(path: str) -> bool:
 
     try:
         table = tomli.loads(data.decode("utf-8-sig")).get("app_server")
-    except ValueError:  # the server says what is wrong
+    except ValueError:  # the server reports the mistake
         return False
     return isinstance(table, dict) and table.get("shared") is True

@@ -1,8 +1,8 @@
-"""The messages that wait for one client, in their order. Pure.
+"""The queue of messages for one client, in their order. Pure.
 
-Lines that many clients are sent are kept once for all who have not taken them. For a client that is behind while others
-read, pieces of a text are counted instead of queued: they are kept once for
-all such clients, and each gets what it has missed as one piece. Of lines that tell the same state, it gets the last.
+Lines that are sent to many clients are stored once for all clients that have not taken them. For a client that is
+behind while others read, pieces of a text are counted instead of queued: they are stored once for all such clients, and
+each gets the pieces that it missed coalesced into one. Of lines that report the same state, it gets the last.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from msgspec import Struct
 
 PLACE: Final = 128
-"""Bytes that a place in the queue counts, whatever it holds."""
+"""Size that each entry of the queue counts in addition to its content, in bytes."""
 MOST_KEPT: Final = 1 << 20
-"""Characters of a command's output that are kept for clients that miss it."""
+"""Maximum length of a command's output that is kept for clients that miss it, in characters."""
 PIECE: Final = 8 * 1024
-"""Bytes of output in one line at most: clients read lines of 64 KiB, and each byte may need an escape."""
+"""Maximum size of output in one line, in bytes: clients read lines of 64 KiB, and each byte may need an escape."""
 WIDEST: Final = 4
-"""Bytes of a character at most."""
+"""Maximum size of a character in UTF-8, in bytes."""
 
 
 class TextPart(Struct, frozen=True):
@@ -32,16 +32,16 @@ class TextPart(Struct, frozen=True):
 
 
 class StreamedText(Struct, eq=False):
-    """A text that clients are sent piece by piece, in lines that differ in nothing else."""
+    """A text that clients are sent piece by piece, in lines that differ only in the piece."""
 
     line: Callable[[str], bytes]
-    """Makes the line of a piece."""
+    """Function that makes the line of a piece."""
     output: bool = False
-    """It is the output of a command, of which there may be much."""
+    """Whether the text is the output of a command, which may be long."""
     method: str = ""
-    """Of notifications that a client may do without."""
+    """Method of the notifications if a client may opt out of them, else ""."""
     _kept: list[str | int] = msgspec.field(default_factory=list)
-    """The pieces that clients have missed; instead of one that was too much its length."""
+    """Pieces that clients have missed; a piece beyond the maximum is replaced by its length."""
     _size: int = 0
     _last: TextPart | None = None
 
@@ -57,7 +57,7 @@ class StreamedText(Struct, eq=False):
             yield from (text[start : start + step] for start in range(0, len(text), step))
 
     def keep(self, part: TextPart) -> int:
-        """Keep a part for a client, unless another one has it kept already. Return how many are kept."""
+        """Store a part for a client, unless it was stored for another one. Return the number of stored parts."""
         if part is not self._last:
             self._last = part
             self._size += len(part.piece)
@@ -66,7 +66,7 @@ class StreamedText(Struct, eq=False):
         return len(self._kept)
 
     def lines(self, start: int, end: int) -> Iterator[bytes]:
-        """Yield what a client has missed from one number of kept parts to another."""
+        """Yield the lines of the stored parts from one number to another, which a client has missed."""
         missed = self._kept[start:end]
         text = "".join(each for each in missed if isinstance(each, str))
         if left_out := sum(each for each in missed if isinstance(each, int)):
@@ -75,13 +75,13 @@ class StreamedText(Struct, eq=False):
 
 
 class SharedLines(Struct, eq=False):
-    """Lines that several clients are sent in a row, until it is closed."""
+    """Lines that several clients are sent one after another, until they are closed."""
 
     lines: list[bytes] = msgspec.field(default_factory=list)
     size: int = 0
-    """Bytes, with the ends of the lines."""
+    """Size of the lines with their line ends, in bytes."""
     readers: set[Backlog] = msgspec.field(default_factory=set)
-    """Queues to whose ends each further line belongs."""
+    """Queues that get each further line at their ends."""
 
     def add(self, line: bytes) -> None:
         """Add a line for all readers."""
@@ -89,24 +89,24 @@ class SharedLines(Struct, eq=False):
         self.size += len(line) + 1
 
     def close(self) -> None:
-        """Let nobody read on."""
+        """Detach all readers, so that they get no further lines."""
         for each in list(self.readers):
             each.end_shared()
 
 
 class SharedPlace(Struct, eq=False):
-    """The place of lines that other clients are sent, too."""
+    """Queue entry of lines that other clients are sent, too."""
 
     of: SharedLines
     start: int
     end: int | None = None
-    """None: every further line belongs here, too."""
+    """Number of the first line that does not belong to the entry; None if every further line belongs to it."""
     size: int = 0
-    """Bytes of the lines, once the end is known; while it is not, less what was there before."""
+    """Size of the lines once the end is known, in bytes; until then, minus the size of the lines before the entry."""
 
 
 class Missed(Struct, eq=False):
-    """The place of what a client missed of a text."""
+    """Queue entry of the pieces of a text that a client missed."""
 
     text: StreamedText
     start: int
@@ -114,14 +114,14 @@ class Missed(Struct, eq=False):
 
 
 class State(Struct, eq=False):
-    """The place of a line that says what is, until another one says it anew."""
+    """Queue entry of a line that reports a state, until a later line reports it again."""
 
     of: Hashable
     line: bytes
 
 
 class Asked(Struct, eq=False):
-    """The place of a line that the client asked for."""
+    """Queue entry of a response, which the client requested."""
 
     line: bytes
 
@@ -132,30 +132,30 @@ class Backlog:
     def __init__(self) -> None:
         self._places: deque[bytes | SharedPlace | Missed | State | Asked] = deque()
         self._shared: SharedPlace | None = None
-        """The last place, if further lines belong there."""
+        """The last entry if it is a shared one that gets further lines."""
         self._missed: dict[StreamedText, Missed] = {}
-        """Those that more may be added to: behind them stand only such pieces and states."""
+        """Entries to which further pieces may be added: only such entries and states are queued after them."""
         self._states: dict[Hashable, State] = {}
         self._size = 0
-        """Bytes of all lines, with their ends."""
+        """Size of all lines with their line ends, in bytes."""
         self._asked = 0
-        """Bytes of those that the client asked for."""
+        """Size of the lines that the client requested, in bytes."""
         self._costs = 0
-        """Bytes that count for places besides."""
+        """Size that the entries count in addition, in bytes."""
 
     def __len__(self) -> int:
-        """Return the number of places."""
+        """Return the number of queue entries."""
         return len(self._places)
 
     @property
     def size(self) -> int:
-        """Bytes of the lines, with their ends; what was missed counts once it is taken."""
+        """Size of the lines with their line ends, in bytes; missed pieces count once they are taken."""
         shared = self._shared
         return self._size if shared is None else self._size + shared.of.size + shared.size
 
     @property
     def unasked(self) -> int:
-        """Bytes of the lines that the client did not ask for, and what their places cost."""
+        """Size of the lines that the client did not request, in bytes, with the size that entries count in addition."""
         return self.size - self._asked + self._costs
 
     # --- adding
@@ -166,14 +166,16 @@ class Backlog:
         self._size += len(line) + 1
 
     def share(self, lines: SharedLines) -> None:
-        """Add every line that comes to these from now on, until something else is added or they are taken."""
+        """Add every line that is added to `lines` from now on, until another line is added here or the
+        entry is taken.
+        """
         self._end_joined()
         self._shared = SharedPlace(lines, len(lines.lines), size=-lines.size)
         self._places.append(self._shared)
         lines.readers.add(self)
 
     def end_shared(self) -> None:
-        """Let further lines belong elsewhere."""
+        """Detach this queue from the shared lines, so that it gets no further ones."""
         if (shared := self._shared) is not None:
             self._shared = None
             shared.of.readers.discard(self)
@@ -182,7 +184,7 @@ class Backlog:
             self._size += shared.size
 
     def add_answer(self, line: bytes) -> None:
-        """Add a line that the client asked for."""
+        """Add a line that the client requested."""
         self._end_joined()
         self._places.append(Asked(line))
         self._size += len(line) + 1
@@ -200,7 +202,7 @@ class Backlog:
         missed.end = end
 
     def add_state(self, of: Hashable, line: bytes) -> None:
-        """Add a line instead of the one that said the same state before."""
+        """Add a line that replaces the earlier one of the same state."""
         self.end_shared()
         before, state = self._states.get(of), State(of, line)
         if before is not None:
@@ -212,13 +214,13 @@ class Backlog:
         self._costs += PLACE
 
     def _end_joined(self) -> None:
-        """Let what comes next have a place behind what is there."""
+        """Close the entries to which lines could be added, so that the next line gets an entry after them."""
         self.end_shared()
         self._missed.clear()
 
     # --- taking
     def take(self, most: int) -> list[bytes]:
-        """Remove and return lines from the front, until they are as long as `most` or none is left."""
+        """Remove and return lines from the front, until they reach the size `most` or none is left."""
         lines: list[bytes] = []
         size = 0
         while self._places and size < most:
@@ -259,7 +261,7 @@ class Backlog:
                 assert_never(place)
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all entries."""
         self.end_shared()
         self._places.clear()
         self._missed.clear()

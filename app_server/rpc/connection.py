@@ -27,27 +27,27 @@ log = logging.getLogger(__name__)
 
 
 LINES_AT_ONCE = 256
-"""Lines handled before other tasks run: one read may contain a hundred thousand empty ones."""
+"""Number of lines handled before other tasks run: one read may contain a hundred thousand empty ones."""
 
 WRITTEN_SECONDS = 5.0
-"""What follows from a request waits so long until its response was written: a client that reads has it by then, and
-what one that does not read would be sent must not pile up behind it.
+"""Time for which the effects of a request wait until its response was written, in seconds. A client that reads has it
+by then; the notifications for a client that does not read must not pile up behind it.
 """
 
 
 class RpcReply(Struct, frozen=True):
-    """The result of a request, and what goes on after the response was written."""
+    """The result of a request, and its effects after the response was written."""
 
     result: bytes
     effects: AsyncGenerator[object, None] | None = None
-    """Goes on once, or is closed where the client has left before that."""
+    """Generator that is resumed once after the response, or closed if the client has left before that."""
 
 
 class Router(Protocol):
     """Serves requests by method."""
 
     def lane(self, request: jsonrpc.Request) -> LaneName | None:
-        """Return the lane of this request; None: it runs at once."""
+        """Return the lane of this request; None if the request runs at once."""
         ...
 
     async def call(self, request: jsonrpc.Request) -> RpcReply:
@@ -72,8 +72,8 @@ class Connection:
         max_in_flight: int,
         lanes: ServerLanes | None = None,
     ) -> None:
-        """`incoming` are batches of the client's lines; they end when it closes its end. `lanes` are those of the
-        server.
+        """Begin without requests. `incoming` are batches of the client's lines; they end when it closes its end.
+        `lanes` are those of the server.
         """
         self._incoming, self._outgoing, self._router = incoming, outgoing, router
         self._max_in_flight = max_in_flight
@@ -82,11 +82,11 @@ class Connection:
 
     @property
     def in_work(self) -> int:
-        """Return the number of requests that are served or wait for that."""
+        """Number of requests that run or wait in a lane."""
         return 0 if self._lanes is None else self._lanes.running
 
     async def serve(self) -> None:
-        """Returns when the client has closed its end; running requests are then cancelled."""
+        """Serve until the client has closed its end; running requests are then cancelled."""
         async with anyio.create_task_group() as requests:
             lanes = self._lanes = self._server.connect(requests)
             try:

@@ -19,17 +19,19 @@ class RpcError(Exception):
 
 
 def invalid_request(message: str, kind: str = "invalid_request", field: str | None = None) -> RpcError:
-    """Refuse a request that cannot be served as sent; codex 0.58 uses -32600 for all of these."""
+    """Return the error for a request that cannot be served as sent; codex 0.58 uses -32600 for all of these."""
     return RpcError(INVALID_REQUEST, message, _about(kind, field))
 
 
 def invalid_field(message: str, field: str | None = None) -> RpcError:
-    """Refuse a request because of a parameter, with the same code."""
+    """Return the error for an invalid parameter, with the code of `invalid_request`."""
     return invalid_request(message, "invalid_params", field)
 
 
 def invalid_params(message: str, field: str | None = None, kind: str = "invalid_params") -> RpcError:
-    """Refuse a request because of a parameter with the code that JSON-RPC has for it, where clients expect that one."""
+    """Return the error for an invalid parameter, with the code that JSON-RPC has for it, for methods whose clients
+    expect it.
+    """
     return RpcError(INVALID_PARAMS, message, _about(kind, field))
 
 
@@ -38,7 +40,7 @@ def _about(kind: str, field: str | None) -> Json:
 
 
 def not_found(what: str, name: str) -> RpcError:
-    """Refuse an id that is not known. `what` is "conversation", "subscription" …; clients match these words."""
+    """Return the error for an unknown id. `what` is "conversation", "subscription" …; clients match these words."""
     return invalid_request(f"{what} not found: {name}", f"{what.replace(' ', '_')}_not_found")
 
 
@@ -47,5 +49,5 @@ def internal_error(message: str, kind: str = "internal") -> RpcError:
 
 
 def overloaded(message: str) -> RpcError:
-    """Refuse a request that may be sent again: the only retryable error here."""
+    """Return the error for a request that may be retried: the only retryable error here."""
     return RpcError(OVERLOADED, message, {"kind": "overloaded", "retryable": True})

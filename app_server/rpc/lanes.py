@@ -1,8 +1,8 @@
-"""When requests are served: those of one conversation one after another, over whichever connection they come, and all
+"""The order in which requests are served: requests of one conversation one after another, over all connections, and all
 others at once.
 
-A request that was answered lets the next one of its conversation begin. What it has still to do keeps the requests of
-its own connection waiting and nobody else's: it may depend on how fast that client reads.
+The next request of a conversation begins once the one before was answered. The effects of a request after its response
+delay only requests of its own connection: they may depend on how fast that client reads.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 Job = Callable[[Callable[[], None]], Awaitable[None]]
-"""Serves a request, and must not raise. It calls what it is given once it has answered, if it goes on after that."""
+"""Function that serves a request, and must not raise. Its argument is a function that it calls once it has answered, if
+it goes on after that.
+"""
 
 
 class LaneName(NamedTuple):
     name: str
     for_all: bool
-    """It is one lane for all connections of the server; else each has one of that name."""
+    """Whether the lane is one for all connections of the server; if not, each connection has one of that name."""
 
 
 class Lane(Struct, eq=False):
-    """The jobs that are served one after another."""
+    """Jobs that are served one after another."""
 
     waiting: deque[tuple[Lanes, Job]] = msgspec.field(default_factory=deque)
     answering: bool = False
-    """One of them is being served and was not answered yet."""
+    """Whether a job of the lane is being served and was not answered yet."""
     settling: set[Lanes] = msgspec.field(default_factory=set)
-    """The connections of those that were answered and go on."""
+    """Connections of the jobs that were answered and go on."""
 
 
 class ServerLanes:
-    """The lanes of a server. One exists from its first job to the end of its last."""
+    """The lanes of a server. A lane exists from its first job to the end of its last."""
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[Lanes | None, str], Lane] = {}
@@ -48,19 +50,19 @@ class ServerLanes:
         return len(self._connections) > 1
 
     def connect(self, group: TaskGroup) -> Lanes:
-        """Return what starts the jobs of one connection, in this task group."""
+        """Return the lanes of one connection, whose jobs run in this task group."""
         lanes = Lanes(group, self)
         self._connections.add(lanes)
         return lanes
 
     def disconnect(self, lanes: Lanes) -> None:
-        """Forget the jobs of a connection that have not begun."""
+        """Remove the jobs of a connection that have not begun."""
         self._connections.discard(lanes)
         for lane in self._lanes.values():
             lane.waiting = deque(each for each in lane.waiting if each[0] is not lanes)
 
     def enter(self, name: LaneName, lanes: Lanes, job: Job) -> None:
-        """Start a job behind those that are in its lane."""
+        """Start a job after those that are in its lane."""
         key = None if name.for_all else lanes, name.name
         lane = self._lanes.get(key)
         if lane is None:
@@ -104,7 +106,7 @@ class Lanes:
     def __init__(self, group: TaskGroup, server: ServerLanes) -> None:
         self.group, self._server = group, server
         self.running = 0
-        """Jobs started or waiting in a lane."""
+        """Number of jobs that run or wait in a lane."""
 
     def start(self, job: Job, lane: LaneName | None = None) -> None:
         """Start a job: at once, or in its lane."""

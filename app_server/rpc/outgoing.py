@@ -1,7 +1,7 @@
 """All output to the client: one queue with one writer, so that lines never mix, and the requests that wait for a
 response.
 
-Register a request before sending it, resolve it once, settle all of them at the end.
+Register a request before sending it, resolve it once, settle all requests at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ClientReply(Struct, frozen=True):
     result: Json = None
     error: str | None = None
     gone: bool = False
-    """The client has left: that is no answer."""
+    """Whether the client has left, so that there is no answer."""
 
 
 GONE = ClientReply(error="the connection was closed", gone=True)
@@ -73,7 +73,9 @@ class PendingRequests:
         return waiter
 
     def resolve(self, id: int | str, reply: ClientReply) -> bool:
-        """Hand a reply to who waits for it; return False if no request has that id, which a faulty client can cause."""
+        """Give a reply to the task that waits for it. Return False if no request has that id, which a faulty client can
+        cause.
+        """
         waiter = self._waiters.pop(id, None) if isinstance(id, int) else None
         if waiter is None:
             return False
@@ -92,36 +94,38 @@ class PendingRequests:
 log = logging.getLogger(__name__)
 
 LARGE_BATCH = 1 << 20
-"""Bytes in one write; the output of a command can make more."""
+"""Size from which a write is a large batch, in bytes; the output of a command can make larger ones."""
 
 
 WRITE_BYTES = 1 << 18
-"""Bytes of lines in one write, about: what is not written yet can still be dropped, and exists only once for all
-clients.
+"""Approximate maximum size of the lines in one write, in bytes: lines that are not written yet can still be dropped,
+and are stored once for all clients.
 """
 
 
 class Patience(Struct, frozen=True):
-    """A bound for how far a client may fall behind."""
+    """Bound for how far a client may fall behind."""
 
     most_unasked: int
-    """Bytes queued for it that it did not ask for, besides what can be joined."""
+    """Maximum size of queued lines that the client did not request, in bytes. Lines that can be coalesced
+    do not count.
+    """
     over: Callable[[], None]
-    """Called when there is more and a further message comes; closes the queue."""
+    """Function that is called if a further message is sent above the maximum; it closes the queue."""
     clock: Callable[[], float]
-    """Monotonic seconds."""
+    """Function that returns monotonic seconds."""
 
 
 class Capacity:
-    """A line of tasks that wait for room in a queue."""
+    """A fair queue of tasks that wait for capacity."""
 
     def __init__(self, is_there: Callable[[], bool]) -> None:
         self._is_there = is_there
         self._waiting: deque[anyio.Event] = deque()
-        """In order of arrival."""
+        """Events of the waiting tasks, in order of arrival."""
 
     async def wait(self) -> None:
-        """Wait until there is room and every task has gone on that was here before."""
+        """Wait until there is capacity, and every task that came before has continued."""
         if not self._waiting and self._is_there():
             return
         waiter = anyio.Event()
@@ -130,14 +134,14 @@ class Capacity:
             while self._waiting[0] is not waiter or not self._is_there():
                 await waiter.wait()
                 if waiter.is_set() and not self._is_there():
-                    # A task that did not wait has used the room. This one keeps its position.
+                    # A task that did not wait has used the capacity. This task keeps its position.
                     self._waiting[0] = waiter = anyio.Event()
         finally:
             self._waiting.remove(waiter)
             self.release_next()
 
     def release_next(self) -> None:
-        """Let the first task go on, if there is room."""
+        """Release the first task, if there is capacity."""
         if self._waiting and self._is_there():
             self._waiting[0].set()
 
@@ -154,9 +158,9 @@ class Outgoing:
         after_large_batch: Callable[[], None] = lambda: None,
         patience: Patience | None = None,
     ) -> None:
-        """Producers wait while more than `high_water` bytes are queued. `jsonrpc`: messages name their version, which
-        clients of some APIs require. `after_large_batch` is called when the queue is empty after a large one. Without
-        `patience` nothing happens to a client that does not read.
+        """Begin with an empty queue. Producers wait while more than `high_water` bytes are queued. `jsonrpc` says
+        whether messages name their version, which clients of some APIs require. `after_large_batch` is called when the
+        queue is empty after a large batch. Without `patience` a client that does not read is never disconnected.
         """
         self._write = write
         self._after_large_batch = after_large_batch
@@ -165,11 +169,11 @@ class Outgoing:
         self._patience = patience
         self._backlog = Backlog()
         self._in_hand = 0
-        """Bytes that are being written."""
+        """Size of the lines that are being written, in bytes."""
         self.writing_since: float | None = None
-        """Since when, by the clock of `patience`."""
+        """Time since which lines are being written, by the clock of `patience`; None if none are."""
         self._sent = self._written = 0
-        # Created only by a task that has to wait, since most of the time no task has to.
+        # Created only by a task that has to wait, because most of the time no task has to.
         self._writing: anyio.Event | None = None
         self._draining: anyio.Event | None = None
         self._capacity = Capacity(lambda: self._closed or not self.congested)
@@ -188,7 +192,7 @@ class Outgoing:
         self.send(dump_notification(method, params))
 
     async def request(self, method: str, params: bytes) -> ClientReply:
-        """Send a request to the client; returns its response, or an error at the end of the connection."""
+        """Send a request to the client; return its response, or an error at the end of the connection."""
         waiter = self.pending.register()
         try:
             self.send_request(waiter, method, params)
@@ -197,29 +201,31 @@ class Outgoing:
             self.pending.forget(waiter)
 
     def send_request(self, waiter: Waiter, method: str, params: bytes) -> None:
-        """Sends a registered request; again, under the same id, where it was sent before."""
+        """Send a registered request; a request that was sent before is sent again under the same id."""
         if self._closed:
             waiter.settle(GONE)
         self.send(dump_request(waiter.id, method, params))
 
     def send(self, line: bytes, *, further: bool = False) -> None:
-        """Queue one message, without its line end. `further`: it belongs to the event of the one before."""
+        """Queue one message, without its line end. `further` says whether it belongs to the event of the message
+        before.
+        """
         if self._takes_more(further):
             self._backlog.add(line)
             self._added()
 
     def shares(self, lines: SharedLines) -> bool:
-        """Tell whether every line that comes to these is sent."""
+        """Return whether every line that is added to `lines` is sent."""
         return self._backlog in lines.readers
 
     def send_shared(self, lines: SharedLines) -> None:
-        """Send every line that comes to these from now on, until something else is sent."""
+        """Send every line that is added to `lines` from now on, until another message is sent."""
         if self._takes_more():
             self._backlog.share(lines)
             self._added()
 
     def send_missed(self, part: TextPart, *, further: bool = False) -> None:
-        """Count a piece of a text: the client is behind, and is sent all that it missed in one message."""
+        """Count a piece of a text, because the client is behind: it is sent all missed pieces in one message."""
         if self._takes_more(further):
             before = len(self._backlog)
             self._backlog.add_missed(part)
@@ -227,7 +233,7 @@ class Outgoing:
                 self._added()
 
     def send_state(self, of: Hashable, line: bytes, *, further: bool = False) -> None:
-        """Queue a message instead of the one that said the same state before: the client is behind."""
+        """Queue a message that replaces the earlier one of the same state, because the client is behind."""
         if self._takes_more(further):
             self._backlog.add_state(of, line)
             self._added()
@@ -238,7 +244,9 @@ class Outgoing:
             self._added()
 
     def _takes_more(self, further: bool = False) -> bool:
-        """Tell whether the queue is open. It is closed where too much is in it already: one event never is."""
+        """Return whether the queue is open. It is closed if it is above the bound before an event; the lines of one
+        event never close it.
+        """
         patience = self._patience
         if not further and patience is not None and self._backlog.unasked > patience.most_unasked:
             patience.over()
@@ -252,7 +260,7 @@ class Outgoing:
     # --- back-pressure
     @property
     def unread(self) -> int:
-        """Return the bytes that wait for the client to read."""
+        """Number of bytes that the client has not read yet."""
         return self._backlog.size + self._in_hand
 
     @property
@@ -268,7 +276,7 @@ class Outgoing:
         await self._capacity.wait()
 
     async def written(self) -> None:
-        """Wait until everything sent so far was written, so that later lines go into another write."""
+        """Wait until all messages sent so far were written, so that later lines go into another write."""
         last = self._sent
         while self._written < last and not self._closed:
             if self._draining is None:
@@ -277,7 +285,7 @@ class Outgoing:
 
     # --- the writer
     async def write_queued(self) -> None:
-        """Write the queue until `close`, including everything queued by then. Raises TransportClosed."""
+        """Write the queue until `close`, including all messages queued by then. Raises TransportClosed."""
         try:
             while True:
                 if not self._backlog and not self._closed:
@@ -309,7 +317,7 @@ class Outgoing:
             lines[:] = map(with_version, lines)
         lines.append(b"")
         data = b"\n".join(lines)
-        lines.clear()  # or it would all be held twice while the client reads
+        lines.clear()  # else they would be in memory twice while the client reads
         self._in_hand = len(data)
         if self._patience is not None:
             self.writing_since = self._patience.clock()
@@ -331,7 +339,7 @@ class Outgoing:
         self.pending.settle_all(GONE)
 
     def cut(self, last: bytes) -> None:
-        """Drop what is queued, but for what is being written, and close behind one last message."""
+        """Drop the queue, except the lines that are being written, and close it after one last message."""
         self._written += len(self._backlog)
         self._backlog.clear()
         self._answer(last)

@@ -1,7 +1,7 @@
 """Addresses of `--listen`, and sockets that another program has made for this one.
 
-Over TCP only this machine's loopback is listened on: there is no encryption and there are no users, and `ssh` brings
-people from elsewhere.
+Over TCP the server listens only on this machine's loopback address: connections have no encryption and no users. `ssh`
+gives people elsewhere access.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ WEBSOCKET = "ws://"
 
 LOOPBACK = re.compile(r"ws://(127\.0\.0\.1|\[::1\]):(\d{1,5})/?", re.ASCII)
 BACKLOG = 128
-"""Connections to a port that wait to be accepted."""
+"""Maximum number of connections to a port that wait to be accepted."""
 
 SOCKETS = "Listeners"
-"""The name of the sockets in the unit of launchd, by which the server asks for them."""
+"""Name of the sockets in the unit of launchd, by which the server requests them."""
 
 MOST_DIGITS = 9
-"""Digits of a number of descriptors; no process has more."""
+"""Maximum number of digits in a number of descriptors; no process has more."""
 FIRST_PASSED = 3
 """The first descriptor that a service manager passes on."""
 
 
 class CannotListen(Exception):
-    """There is no listening at an address; the text is a sentence for the user."""
+    """Raised if the server cannot listen at an address; the text is a sentence for the user."""
 
 
 class BadOption(CannotListen):
-    """The command line asks for what nobody can listen on or with."""
+    """The command line names an address or an option that can never work."""
 
 
 class LoopbackAddress(Struct, frozen=True):
     host: str
-    """As in a URL."""
+    """Host as in a URL."""
     port: int
-    """0: the system chooses."""
+    """Port number; 0 if the system chooses it."""
 
     @property
     def url(self) -> str:
@@ -55,16 +55,16 @@ class LoopbackAddress(Struct, frozen=True):
 
 
 class Addresses(Struct, frozen=True):
-    """Places and ports at which clients are waited for."""
+    """Socket places and TCP ports at which the server listens."""
 
     stdio: bool = False
     places: tuple[SocketPlace, ...] = ()
     web: tuple[LoopbackAddress, ...] = ()
-    """WebSocket over TCP."""
+    """Addresses for WebSockets over TCP."""
 
 
 def parse_addresses(given: Sequence[str], home: str) -> Addresses:
-    """Read what `--listen` was given. Raises BadOption."""
+    """Parse the values of `--listen`. Raises BadOption."""
     places: dict[str, SocketPlace] = {}
     web: list[LoopbackAddress] = []
     for address in given:
@@ -84,7 +84,7 @@ def parse_addresses(given: Sequence[str], home: str) -> Addresses:
 
 
 def parse_loopback(text: str) -> LoopbackAddress:
-    """Read an address that begins with `ws://`. Raises BadOption."""
+    """Parse an address that begins with `ws://`. Raises BadOption."""
     match = LOOPBACK.fullmatch(text)
     if match is None:
         raise BadOption(
@@ -98,13 +98,13 @@ def parse_loopback(text: str) -> LoopbackAddress:
 
 
 def listen_on(address: LoopbackAddress) -> socket.socket:
-    """Return a listening socket, which does not block. Raises CannotListen where it cannot be had."""
+    """Return a non-blocking listening socket. Raises CannotListen if there is none to be had."""
     family = socket.AF_INET6 if address.host.startswith("[") else socket.AF_INET
     listener = None
     try:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setblocking(False)
-        # Otherwise connections of the server before could block the port for a minute.
+        # Otherwise connections of the previous server could block the port for a minute.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host.strip("[]"), address.port))
         listener.listen(BACKLOG)
@@ -116,7 +116,9 @@ def listen_on(address: LoopbackAddress) -> socket.socket:
 
 
 def passed_sockets(environment: Mapping[str, str], pid: int) -> list[socket.socket]:
-    """Return the unix sockets that a service manager listens on for this process. Raises BadOption for others."""
+    """Return the unix sockets on which a service manager listens for this process. Raises BadOption for
+    other sockets.
+    """
     found = []
     for fd in _from_launchd() if sys.platform == "darwin" else _from_systemd(environment, pid):
         try:
@@ -143,7 +145,7 @@ def _from_systemd(environment: Mapping[str, str], pid: int) -> Sequence[int]:
 
 
 def _from_launchd() -> Sequence[int]:
-    """Ask for the sockets of the unit that `units` prints; there are none where launchd did not start this process."""
+    """Return the sockets of the unit that `units` prints; none if launchd did not start this process."""
     system = ctypes.CDLL(None)
     numbers, count = ctypes.POINTER(ctypes.c_int)(), ctypes.c_size_t()
     if system.launch_activate_socket(SOCKETS.encode(), ctypes.byref(numbers), ctypes.byref(count)) != 0:

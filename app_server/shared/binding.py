@@ -1,5 +1,5 @@
-"""The socket that a server listens on at a place: bound so that nobody ever sees one that does not listen, and removed
-only while it is still ours. The server holds the lock of the place meanwhile.
+"""The socket on which a server listens at a place. It is bound so that its name never leads to a socket that does not
+listen, and removed only while it is still this server's. The server holds the lock of the place meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from app_server.places.socket_place import (
 from app_server.shared.addresses import CannotListen
 
 BACKLOG = 4096
-"""Connections that wait to be accepted; systems have a bound of their own."""
+"""Maximum number of connections that wait to be accepted; systems have a bound of their own."""
 
 ATTEMPTS = 5
 
@@ -41,14 +41,14 @@ class HeldPlace:
     def __init__(
         self, place: SocketPlace, lock: int, listening: socket.socket | None = None, home: str | None = None
     ) -> None:
-        """`listening` is a socket of a service manager, which is used once instead of a new one. All servers of the
-        `home` are let know of a named place.
+        """Take over a lock that is held. `listening` is a socket of a service manager, which is used once instead of a
+        new one. A named place is announced to all servers of the `home`.
         """
         self.place, self.lock, self._listening = place, lock, listening
         self._real: str | None = None
-        """The path at which this process has bound the socket; None if it has not."""
+        """Path at which this process has bound the socket; None if it has not."""
         self._identity: tuple[int, int] | None = None
-        """The device and inode of the socket's file."""
+        """Device and inode of the socket's file."""
         self._described = False
         self._home, self._announcement = home, ""
         self._sign()
@@ -59,24 +59,26 @@ class HeldPlace:
         return self._real is not None
 
     def _sign(self) -> None:
-        """Write into the lock who holds it. That is for the error of others, and decides nothing."""
+        """Write the holder's process id and version into the lock. They are for the error of other processes; no
+        decision depends on them.
+        """
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, f"pid {os.getpid()}, {__version__}".encode(), 0)
 
     def describe(self, text: str) -> None:
-        """Leave a file for people beside the socket, until the socket is removed. Raises OSError."""
+        """Write a file for people beside the socket, which lasts until the socket is removed. Raises OSError."""
         write_file_atomically(Path(self.place.info), text.encode() + b"\n", 0o600)
         self._described = True
 
     def listen(self, environment: Mapping[str, str]) -> socket.socket:
-        """Return a socket that listens at the place, under all of its names. Raises as `_bind`."""
+        """Return a socket that listens at the place, under all of its names. Raises the errors of `_bind`."""
         listening, self._listening = self._listening, None
         if listening is None:
             listening = self._bind(environment)
         name = self.place.reference
         if name is None and self._home is not None:
             self._announcement = announce(self._home, self.place)
-        with suppress(OSError):  # clients of codex find it so, unless a server of theirs has the name
+        with suppress(OSError):  # the name for clients of codex, unless a server of theirs has it
             if name is not None and not is_answered(name):
                 _link(SOCKET, name)
         return listening
@@ -101,8 +103,8 @@ class HeldPlace:
         return listening
 
     def _listening_at(self, path: str, environment: Mapping[str, str]) -> tuple[socket.socket, str]:
-        """Return a socket that listens, and the path where that is. An empty folder outside of the home may be a
-        command's, which goes: then it is made anew.
+        """Return a listening socket, and its path. A folder outside of the home may disappear while it is empty: then
+        it is made again.
         """
         if fits(path) and fits(_beside(path)):
             return _listen_privately(path), path
@@ -113,7 +115,7 @@ class HeldPlace:
         raise PlaceRefused(f"the folder {os.path.dirname(real)} cannot be made")
 
     def unlink(self) -> None:
-        """Remove the names that are still ours."""
+        """Remove the names that are still this server's."""
         if self._described:
             self._described = False
             with suppress(OSError):
@@ -136,7 +138,7 @@ class HeldPlace:
                 os.unlink(real)
 
     def release(self) -> None:
-        """Let another server have the place, whose names were given up before."""
+        """Release the place for another server; its names were removed before."""
         if self.lock >= 0:
             os.close(self.lock)
             self.lock = -1
@@ -146,8 +148,8 @@ def hold_place(
     place: SocketPlace, passed: socket.socket | None = None, *, seconds: float = 0, home: str | None = None
 ) -> HeldPlace:
     """Take the lock of a place, for which a service manager may have `passed` a socket; wait up to `seconds` for
-    another server to give it up. All servers of the `home` are let know of a named place. Raises CannotListen,
-    PlaceRefused, and OSError where nothing can be locked.
+    another server to release it. A named place is announced to all servers of the `home`. Raises CannotListen,
+    PlaceRefused, and OSError if files cannot be locked.
     """
     place.make_ready()
     try:
@@ -159,7 +161,9 @@ def hold_place(
 
 
 def _listen_privately(path: str) -> socket.socket:
-    """Bind under another name, listen, and rename; the file is the user's alone before anybody can connect."""
+    """Bind under a temporary name, listen, and rename; only the user can access the file before a client
+    can connect.
+    """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.setblocking(False)
@@ -180,7 +184,9 @@ def _link(target: str, path: str) -> None:
 
 @contextmanager
 def _taking_the_place_of(path: str) -> Iterator[str]:
-    """Give a name beside a path: what is made there is renamed behind the block, and removed where that fails."""
+    """Yield a temporary name beside a path. The file that the block makes there is renamed to the path after the block,
+    and removed if that fails.
+    """
     beside = _beside(path)
     try:
         yield beside
@@ -196,7 +202,9 @@ def _beside(path: str) -> str:
 
 
 def _short_path(path: str, environment: Mapping[str, str]) -> str:
-    """Return where the socket lies whose path is too long: in a folder of the user alone. Raises PlaceRefused."""
+    """Return the path of a socket whose own path is too long: in a folder that only the user can access. Raises
+    PlaceRefused.
+    """
     runtime = environment.get("XDG_RUNTIME_DIR")
     folder = runtime_folder_of(runtime) if runtime else usual_folder()
     make_socket_folder(folder)

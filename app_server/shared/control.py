@@ -1,4 +1,4 @@
-"""What `app-server daemon` asks of a running server, over its socket, and is answered."""
+"""Requests of `app-server daemon` to a running server, over its socket, and their answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Control:
         started: float,
         log: str | None,
     ) -> None:
-        """`words` are those of the command line, behind the name of the program."""
+        """Begin to answer for a server. `words` are those of the command line, after the name of the program."""
         self._reception, self._lifetime, self._work, self._words = reception, lifetime, work, words
         self._is_loaded, self._started, self._log = is_loaded, started, log
 
@@ -38,7 +38,7 @@ class Control:
         elif question.ask == STOP:
             self._lifetime.stop(now=question.now)
             await arrival.say(yes(pid=os.getpid(), within=self._lifetime.ends_within(now=question.now)))
-            arrival.stream.socket.detach()  # it ends with the process, for which the other side waits
+            arrival.stream.socket.detach()  # closed by the end of the process, for which the other side waits
         elif question.ask in (SUCCESSION, RETIRE) and (why := self._lifetime.stays) is not None:
             await arrival.dismiss(no(why))
         elif question.ask == SUCCESSION:
@@ -54,7 +54,7 @@ class Control:
         return [door.address for door in self._reception.doors]
 
     def facts(self) -> dict[str, Json]:
-        """Return what `server.json` says."""
+        """Return the content of `server.json`."""
         return {
             "pid": os.getpid(),
             "version": __version__,
@@ -78,12 +78,12 @@ class Control:
 
 
 OF_THE_PROCESS = ("--listen", "--startup")
-"""Options that another process is given anew."""
+"""Options that are not passed on to a successor, which gets its own."""
 
 
 def words_of_successor(words: Sequence[str], addresses: Sequence[str]) -> list[str]:
-    """Return the options of a server that goes on at the `addresses` of the one with these words, ports as they were
-    found included.
+    """Return the options of a server that goes on at the `addresses` of the server with these words, including the
+    ports that the system chose.
     """
     return [*_lasting(words), *(f"--listen={address}" for address in addresses)]
 
@@ -109,7 +109,7 @@ def _client(visit: Visit) -> Json:
 
 
 def _memory() -> int | None:
-    """Return the bytes of this process in memory; None where the system does not say."""
+    """Return the memory that this process uses, in bytes; None if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

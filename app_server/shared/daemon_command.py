@@ -1,7 +1,7 @@
-"""`app-server daemon`: starts, shows, replaces and ends the shared server of the home. Answers are words,
-or JSON in the names of codex.
+"""`app-server daemon`: starts, shows, replaces and ends the shared server of the home. Answers are text, or JSON with
+the names of codex.
 
-It asks the server over its socket, by a preface of its own. Loads no server.
+Requests go over the server's socket, in a preface of their own. Does not load the server.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ from app_server.standard_streams import complain
 NOT_RUNNING = "notRunning"
 
 LONGEST_END = 120
-"""Seconds that the end of a server may take that does not say how long: one of an earlier version."""
+"""Time for the end of a server that does not report how long it may take, because it is of an earlier version, in
+seconds.
+"""
 
 GRACE = 5
-"""Seconds more for a machine that is busy, and for the end of a process that was killed."""
+"""Additional time for a busy machine, and for the end of a process that was killed, in seconds."""
 
 LABEL = "app-server"
 
@@ -80,15 +82,15 @@ LAUNCHD = """
 
 
 class Daemon:
-    """The shared server of a home, from outside."""
+    """The shared server of a home, seen from another process."""
 
     def __init__(self, home: str, environment: Mapping[str, str], *, json: bool) -> None:
-        """`json` says whether answers are JSON, for programs."""
+        """Begin without a request. `json` says whether answers are JSON, for programs."""
         self._home, self._environment, self._json = home, environment, json
         self._place: SocketPlace = place_of_home(home)
 
     def start(self, words: Sequence[str]) -> int:
-        """`words` are options of the server."""
+        """Start the server, with `words` as its options; return the exit status."""
         try:
             started = start_server(self._place, words, self._environment, lambda: is_there(self._place))
         except StartFailed as error:
@@ -98,7 +100,7 @@ class Daemon:
         return 0
 
     def show(self, *, whole: bool) -> int:
-        """Tell the status of the server, the `whole` of it or its version."""
+        """Print the status of the server if `whole`, else its version; return the exit status."""
         status = self._status()
         if status is not None and whole and not self._json:
             print(_for_people(status))  # noqa: T201
@@ -108,7 +110,7 @@ class Daemon:
         return 1 if status is None else 0
 
     def stop(self, *, now: bool) -> int:
-        """End the server, and wait for its end as long as it may take. With `now`, one that hangs is killed."""
+        """End the server, and wait for its end as long as it may take. With `now`, a server that hangs is killed."""
         stopping = self._begin_stop(now=now)
         if stopping is not None and not stopping.wait():
             if not now:
@@ -118,8 +120,8 @@ class Daemon:
         return 0
 
     def reload(self, *, now: bool) -> int:
-        """Start the installed version at the place of the server that runs. That one serves the clients that it has
-        until the last of them has left; `now`: it ends at once.
+        """Start the installed version at the place of the running server. The old server serves its present clients
+        until the last of them has left; with `now`, it ends at once.
         """
         succession = self._ask({"ask": "succession"})
         if succession is None:
@@ -146,7 +148,7 @@ class Daemon:
         return 0
 
     def restart(self, words: Sequence[str], *, now: bool) -> int:
-        """Turns of the old server go on in it; the new one does not wait for them."""
+        """Replace the server. Running turns go on in the old server; the new one does not wait for them."""
         stopping = self._begin_stop(now=now)
         if stopping is not None and now and not stopping.wait():
             stopping.kill()
@@ -156,14 +158,14 @@ class Daemon:
         print(UNITS[kind](server_command(self._place), self._home, self._place.socket), end="")  # noqa: T201
         return 0
 
-    # --- asking
+    # --- requests
     def _status(self) -> dict[str, Any] | None:
-        """Return what the server says of itself; None where there is none."""
+        """Return the server's status; None if there is no server."""
         answered = self._ask({"ask": "status"})
         return None if answered is None else answered[1]["status"]
 
     def _begin_stop(self, *, now: bool) -> StoppingServer | None:
-        """Return the server, which has given up its place; None where there is none."""
+        """Return the server, which has released its place; None if there is no server."""
         answered = self._ask({"ask": "stop", "now": now})
         return None if answered is None else StoppingServer(*answered)
 
@@ -181,8 +183,8 @@ class Daemon:
         return connection, answer
 
     def _silent(self, error: NoAnswer) -> str:
-        """Return a sentence about a server that hangs or was stopped. Nothing is killed by an id from a file: it may be
-        another process's by now.
+        """Return a sentence about a server that hangs or was stopped. No process is killed by an id from a file,
+        because the id may be another process's by now.
         """
         signed = signature(self._place)
         pid = re.match(r"pid (\d+)", signed)
@@ -212,7 +214,7 @@ SENTENCES = {
 
 
 def _in_words(answer: Mapping[str, Any]) -> str:
-    """Return an answer for a person."""
+    """Return an answer as text for a person."""
     lines = [SENTENCES[answer["status"]]]
     if "pid" in answer:
         lines[0] += f": version {answer['appServerVersion']}, pid {answer['pid']}"
@@ -225,16 +227,16 @@ def _in_words(answer: Mapping[str, Any]) -> str:
 
 
 class StoppingServer:
-    """A server that was told to end. Its process holds the other end of the connection as long as it lives."""
+    """A server that is ending. Its process holds the other end of the connection as long as it lives."""
 
     def __init__(self, connection: _socket.socket, answer: Mapping[str, Any]) -> None:
-        """`answer` is the one of the server, which says who it is and how long its end may take."""
+        """Begin to wait. `answer` is the server's, with its process id and the time that its end may take."""
         self._connection, self._pid = connection, answer.get("pid")
         self._within = answer.get("within", LONGEST_END) + GRACE
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end of the process, as long as it may take where no `seconds` are given; return whether it
-        has ended.
+        """Wait for the end of the process, for `seconds` or, if None, as long as it may take; return whether it has
+        ended.
         """
         deadline = time.monotonic() + (self._within if seconds is None else seconds)
         waiting = select.poll()
@@ -245,7 +247,7 @@ class StoppingServer:
         return False
 
     def _hears(self) -> bool:
-        """Return whether the connection still stands. What the server says on it is passed over."""
+        """Return whether the connection is still open. Input from the server is ignored."""
         try:
             return self._connection.recv(1024) != b""
         except BlockingIOError:
@@ -254,15 +256,16 @@ class StoppingServer:
             return False
 
     def hangs(self) -> str:
-        """Return a sentence about a server whose time is over."""
+        """Return a sentence about a server that has not ended in time."""
         who = "the shared server" if self._pid is None else f"the shared server (pid {self._pid})"
         how = "" if self._pid is None else f"; `kill -9 {self._pid}` ends it"
         return f"{who} has given up its place, and has not ended within {self._within:g} s{how}"
 
     def kill(self) -> None:
-        """Kill the process, as the server told its id. Raises ProxyRefused where it told none, or lives on.
+        """Kill the process, by the id that the server has reported. Raises ProxyRefused if it reported none, or lives
+        on.
 
-        The connection stands, so the process is the one that answered, and no other has its id.
+        The connection is open, so the process is the one that answered, and no other has its id.
         """
         if self.wait(0.01):
             return
@@ -326,7 +329,7 @@ def run_daemon(command: str, options: Mapping[str, Any]) -> int:
 
 
 def systemd_unit(command: Sequence[str], home: str, socket: str) -> str:
-    """Return both files of a socket-activated service, one behind the other."""
+    """Return both files of a socket-activated service, one after the other."""
     return SYSTEMD.format(
         label=LABEL,
         socket=socket.replace("%", "%%"),
@@ -336,7 +339,7 @@ def systemd_unit(command: Sequence[str], home: str, socket: str) -> str:
 
 
 def _quoted(word: str, *, in_command: bool = False) -> str:
-    """Quote a word for systemd, which takes `%` everywhere and `$` in commands for something else."""
+    """Quote a word for systemd, which gives `%` a meaning everywhere, and `$` in commands."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     if in_command:
         text = text.replace("$", "$$")

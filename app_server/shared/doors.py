@@ -1,9 +1,8 @@
-"""The doors of a server: a socket for each address, at which connections are accepted, and what clients have to bring
-there.
+"""The listening sockets of a server (doors), one for each address, and the credentials that clients need there.
 
-Locks and the token come first, before anything is loaded: whoever comes second to a place is told so at once. Of a
-token nothing but its SHA-256 is kept in memory. A file that others can read is no secret, so it is refused, not mended:
-who read it before would still know the token.
+Locks and the token come first, before anything is loaded, so that a second server at a place gets its error at once.
+Only the SHA-256 of a token is kept in memory. A token file that others can read is refused, not repaired: whoever has
+read it would still know the token.
 """
 
 from __future__ import annotations
@@ -40,31 +39,32 @@ log = logging.getLogger(__name__)
 
 SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 SHORTAGE_SECONDS = 1
-"""Until a connection is accepted again, where the system had nothing left for one."""
+"""Pause before a connection is accepted again after the system had no resources for one, in seconds."""
 
 TOKEN_FILE = "ws-token"
-"""In the folder of the server's socket."""
+"""Name of the file in the folder of the server's socket."""
 TOKEN_BYTES = 32
 MOST_BYTES = 4096
-"""Of a file with a token."""
+"""Maximum size of a file with a token, in bytes."""
 LEAST_CHARACTERS = 16
-"""A shorter token can be guessed."""
+"""Minimum length of a token, in characters: a shorter one can be guessed."""
 
 
 class Door:
-    """A socket that listens."""
+    """A listening socket."""
 
     def __init__(
         self, listening: socket.socket, address: str, http: Lazy[HttpDoor], held: HeldPlace | None = None
     ) -> None:
-        """`address` is as users write it; `http` is loaded with the first client that speaks it. `held` is the place of
-        a unix socket, where the system says who connects; through any other door clients bring a token.
+        """Begin with a listening socket. `address` is in the form that users write; `http` is loaded with the first
+        client that uses HTTP. `held` is the place of a unix socket, for which the system identifies its clients; at any
+        other door clients need a token.
         """
         self.socket, self.address, self.http, self.held = listening, address, http, held
         self._scope = anyio.CancelScope()
 
     def open(self, tasks: TaskGroup, receive: Callable[[socket.socket, Door], None]) -> None:
-        """Begin to accept connections, each of which is received."""
+        """Begin to accept connections, and call `receive` with each of them."""
         self._scope = anyio.CancelScope()
         tasks.start_soon(self._accept, self._scope, receive, name=f"accept {self.address}")
 
@@ -73,7 +73,9 @@ class Door:
         self.socket.close()
 
     def accept_one(self) -> socket.socket | None:
-        """Return a connection that waits. Raises OSError where the system has nothing left for one."""
+        """Return a connection that waits; None if there is none. Raises OSError if the system has no
+        resources for one.
+        """
         try:
             return self.socket.accept()[0]
         except OSError as error:
@@ -102,20 +104,20 @@ class Door:
 
 
 class Doors:
-    """The addresses of one process, on the way to doors."""
+    """The addresses of one process, from the locks to the open doors."""
 
     def __init__(
         self, addresses: Addresses, home: str, token: TokenOptions, writable: Mapping[str, str]
     ) -> None:
-        """`writable` are folders in which commands may write, each with a clause that says so. Raises BadOption where
-        the token cannot be used.
+        """Prepare the token. `writable` are folders in which commands may write, each with a clause that says so.
+        Raises BadOption if the token cannot be used.
         """
         self._addresses, self._home, self._writable = addresses, home, writable
         self._digest = _token_digest(home, token) if addresses.web else None
         self._held: list[HeldPlace] = []
 
     def hold(self, passed: Sequence[socket.socket], seconds: float = 0) -> None:
-        """Take the locks of all places, and wait up to `seconds` for another server to give them up. `passed` are
+        """Take the locks of all places, and wait up to `seconds` for another server to release them. `passed` are
         sockets of a service manager: they replace those at places. Raises CannotListen.
         """
         with _told_to_users():
@@ -129,10 +131,10 @@ class Doors:
         self._held.append(hold_place(place, listening, seconds=seconds, home=self._home))
 
     def _refuse_writable(self, place: SocketPlace) -> None:
-        """Raise CannotListen where commands could put a socket of their own in the place of the server's."""
+        """Raise CannotListen if commands could replace the server's socket by one of their own."""
         folder = os.path.realpath(place.folder)
         if place.reference is not None or within(folder, os.path.realpath(self._home)):
-            return  # no command writes in the home
+            return  # no command may write in the home
         for root, why in self._writable.items():
             if within(folder, os.path.realpath(root)):
                 text = f"cannot listen on {place.socket}: {why}, and could take its place; choose a folder elsewhere"
@@ -146,7 +148,7 @@ class Doors:
         why_full: Callable[[], str | None],
         is_loaded: Callable[[], bool],
     ) -> list[Door]:
-        """Listen everywhere. Raises CannotListen."""
+        """Listen at all addresses. Raises CannotListen."""
 
         def http(port: int | None, digest: bytes | None) -> Lazy[HttpDoor]:
             def load() -> HttpDoor:
@@ -186,7 +188,9 @@ def _told_to_users() -> Iterator[None]:
 
 
 class TokenOptions(Struct, frozen=True):
-    """The token of WebSocket clients, as the command line says; without either, it is in a file beside the socket."""
+    """The token of WebSocket clients, according to the command line; without an option, it is in a file beside the
+    socket.
+    """
 
     file: str | None = None
     sha256: str | None = None
@@ -206,7 +210,7 @@ def token_digest(
     folder: Path, file: Path | None, sha256: str | None, random: Callable[[int], bytes]
 ) -> bytes:
     """Return the SHA-256 of the token: as given, of the named file, or of the file in `folder`, which is made with
-    `random` bytes where it is not there yet. Raises BadOption.
+    `random` bytes if it does not exist. Raises BadOption.
     """
     if file is not None and sha256 is not None:
         raise BadOption("expected a file with the token or its SHA-256, got both")
@@ -224,7 +228,7 @@ def token_digest(
 
 def _make(path: Path, random: Callable[[int], bytes]) -> None:
     try:
-        with suppress(FileExistsError):  # another server was faster
+        with suppress(FileExistsError):  # another server has made it meanwhile
             create_file_atomically(path, base64.urlsafe_b64encode(random(TOKEN_BYTES)) + b"\n", 0o600)
     except OSError as error:
         raise BadOption(f"{path} cannot be written: {error.strerror}") from error

@@ -1,9 +1,9 @@
-"""The door for clients that speak HTTP: judges their request and opens a WebSocket, or answers and is done.
+"""The HTTP side of a door: checks the request of a client and opens a WebSocket, or answers and closes.
 
 A page in a browser can send requests to this machine under many names, and other users reach its ports. So the checks
-have one order, in which none tells more than the one before: `Host`, `Origin`, path, token, who holds the other end,
-upgrade. The health paths need no token. A refused connection is not read any further. Accepting connections, and
-looking at their first byte, is left to a listener.
+have one order, in which no check reveals more than the one before: `Host`, `Origin`, path, token, the process at the
+other end, upgrade. The health paths need no token. A refused connection is not read any further. Accepting connections,
+and inspecting their first byte, is left to a listener.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from app_server.transport.websocket import UNFRAGMENTED, WebSocketTransport, ser
 log = logging.getLogger(__name__)
 
 HEAD_LIMIT = 16 << 10
-"""Bytes of a request line with its headers."""
+"""Maximum size of a request line with its headers, in bytes."""
 HEAD_SECONDS = 10
-"""Until all of them have to be there."""
+"""Time in which the whole request has to arrive, in seconds."""
 HEAD_END = b"\r\n\r\n"
 
 PATHS = ("/", "/rpc")
-"""Where a WebSocket is opened. Clients of codex ask for the second on a unix socket."""
+"""Paths at which a WebSocket is opened. Clients of codex request the second on a unix socket."""
 READY, HEALTHY = "/readyz", "/healthz"
 LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?", re.IGNORECASE | re.ASCII)
-"""What `Host` may be, with the port."""
+"""Valid values of `Host`, with the port."""
 MOST_UNFRAGMENTED = "x-codex-websocket-max-unfragmented-message-bytes"
-"""Tells clients of codex from which size on a message is to be sent in fragments."""
+"""Header by which clients of codex learn the size above which a message has to be sent in fragments."""
 
 WRONG_TOKENS, WRONG_TOKENS_SECONDS = 10, 60
-"""So many wrong tokens in so many seconds are answered at once."""
+"""Number of wrong tokens in an interval that are answered at once, and the interval, in seconds."""
 WRONG_TOKEN_DELAY = 1
-"""Seconds until each further one is answered."""
+"""Delay of the answer to each further wrong token, in seconds."""
 
 
 class HttpDoor:
-    """The door of one address."""
+    """The HTTP requests at one address."""
 
     def __init__(
         self,
@@ -58,14 +58,15 @@ class HttpDoor:
         unavailable: Callable[[], str | None] = lambda: None,
         is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`port` is that of a TCP address. A unix socket has none, and a tunnel that leads to it may have any. Where
-        there is no token, whoever reaches the address may enter. `unavailable` returns why nobody can enter now; a
-        server that serves but is not `is_ready` is not told to be ready.
+        """Begin without requests. `port` is that of a TCP address. A unix socket has none, and a tunnel that leads to
+        it may have any. If there is no token, every client that reaches the address may enter. `unavailable` returns
+        the reason why no client can enter now, None if clients can; a server that serves but is not `is_ready` reports
+        at its health path that it is not ready.
         """
         self._port, self._token_sha256, self._line_limit = port, token_sha256, line_limit
         self._unavailable, self._is_ready = unavailable, is_ready
         self._wrong_tokens: deque[float] = deque(maxlen=WRONG_TOKENS)
-        """When the last ones came."""
+        """Times of the last wrong tokens."""
 
     async def enter(
         self,
@@ -74,8 +75,8 @@ class HttpDoor:
         room: Room | None = None,
         is_welcome: Callable[[], Awaitable[bool]] | None = None,
     ) -> WebSocketTransport | None:
-        """Return the WebSocket of a client of which `received` was read. None: it was refused or only asked for the
-        health, and its connection is to be closed. `is_welcome` tells of one with the token whether it may enter.
+        """Return the WebSocket of a client of which `received` was read. None if it was refused or only requested the
+        health; its connection is then to be closed. `is_welcome` returns whether a client with the token may enter.
         """
         read = await _read_head(stream, received)
         if read is None:
@@ -111,7 +112,7 @@ class HttpDoor:
         return protocol.accept(request)
 
     def _judge(self, request: Request) -> tuple[HTTPStatus, str] | None:
-        """Return the answer to a request that opens no WebSocket."""
+        """Return the answer to a request that opens no WebSocket; None if it opens one."""
         path = request.path.partition("?")[0]
         if not self._is_own_host(request.headers.get_all("Host")):
             return HTTPStatus.FORBIDDEN, "expected a Host of this machine, with the port of this server"
@@ -150,7 +151,7 @@ class HttpDoor:
 
 
 async def _read_head(stream: ByteStream, received: bytes) -> tuple[bytes, bytes] | None:
-    """Return the request, and what came behind it; None where it is too large, too slow or breaks off."""
+    """Return the request, and the bytes after it; None if it is too large, too slow or incomplete."""
     buffer = bytearray(received)
     with anyio.move_on_after(HEAD_SECONDS):
         searched = 0

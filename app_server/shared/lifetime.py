@@ -1,8 +1,13 @@
-"""When a shared server ends, and how: because it is told to, or because nobody needs it.
+"""The end of a shared server: on request, or because it is idle.
 
-The order of an end: names and locks are given up, so that the next client starts another server and waits for nothing;
-turns go on for a while; what is left is interrupted; every client is told; then it leaves. A server that retires, after
-an upgrade, gives up the same, but serves the clients that it has until the last of them has left.
+Order of an end:
+
+1. Names and locks are released, so that the next client starts another server without waiting.
+2. Running turns go on for a while; the rest is interrupted.
+3. Every client is notified, and the server ends.
+
+A server that retires, after an upgrade, releases the same, but serves its present clients until the last of them has
+left.
 """
 
 from __future__ import annotations
@@ -26,14 +31,14 @@ from app_server.shared.reception import Reception
 log = logging.getLogger(__name__)
 
 INTERRUPTS_WITHIN = 5
-"""Seconds for everything to be interrupted and stored."""
+"""Time in which all work is interrupted and stored, in seconds."""
 
 LONGEST_LOOK = 15
-"""Seconds between two looks at whether anything goes on."""
+"""Longest interval between two checks for activity, in seconds."""
 
 
 class Lifetime:
-    """From the first client to the end of the process."""
+    """The lifetime of the process, from its first client to its end."""
 
     def __init__(
         self,
@@ -44,13 +49,13 @@ class Lifetime:
         *,
         stays: str | None = None,
     ) -> None:
-        """`stays` says why the server cannot retire; None if it can."""
+        """Begin to serve. `stays` is the reason why the server cannot retire; None if it can."""
         self._server, self._reception = server, reception
         self._settings, self._environment, self.stays = settings, environment, stays
         self._stopping, self._now, self._retired = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def run(self, announce: Callable[[], None]) -> None:
-        """Return once everything has ended in order. `announce` is called when signals are obeyed."""
+        """Return once everything has ended cleanly. `announce` is called once signals are handled."""
         async with anyio.create_task_group() as tasks:
             await tasks.start(self._obey_signals, name="signals")
             announce()
@@ -62,19 +67,19 @@ class Lifetime:
             tasks.cancel_scope.cancel()
 
     def stop(self, *, now: bool = False) -> None:
-        """Begin the end; `now`, or a second time: interrupt what runs."""
+        """Begin the end; if `now`, or on a second call, interrupt the running work."""
         if now or self._stopping.is_set():
             self._now.set()
         self._give_up_places()
         self._stopping.set()
 
     def ends_within(self, *, now: bool) -> float:
-        """Return the seconds after `stop` in which the process ends, if nothing in it hangs."""
+        """Return the time after `stop` in which the process ends, if nothing in it hangs, in seconds."""
         turns = 0 if now else self._settings.drain_seconds
         return turns + 2 * INTERRUPTS_WITHIN
 
     def retire(self, *, now: bool = False) -> None:
-        """Let another server have the places, and leave with the last client; `now`: as `stop`."""
+        """Release the places for another server, and end with the last client; if `now`, end as by `stop`."""
         if self.stays is not None:
             log.warning("this server keeps its place: %s", self.stays)
             return
@@ -89,7 +94,7 @@ class Lifetime:
             task_status.started()
             async for number in signals:
                 log.info("received %s", number.name)
-                if number == signal.SIGHUP:  # a terminal that goes away ends nothing
+                if number == signal.SIGHUP:  # the server outlives the terminal
                     self.retire()
                 else:
                     self.stop(now=number == signal.SIGINT)
@@ -109,7 +114,7 @@ class Lifetime:
         return [(door, door.held) for door in self._reception.doors if door.held is not None]
 
     async def _drain(self) -> None:
-        """Wait until the turns have ended, as long as they may, and then end everything."""
+        """Wait until the turns have ended, as long as they may take, and then end everything."""
         log.info("stopping; running: %s", self._server.work)
         async with anyio.create_task_group() as waiting:
             waiting.start_soon(self._cancel_now, waiting.cancel_scope)
@@ -124,17 +129,18 @@ class Lifetime:
         scope.cancel()
 
     async def _say_goodbye(self) -> None:
-        """End every connection, behind all that was said on it."""
+        """End every connection, after all its output was written."""
         for client in self._reception.clients:
             client.scope.cancel()
         with anyio.move_on_after(INTERRUPTS_WITHIN):
             while self._reception.clients:
                 await self._reception.left.wait()
 
-    # --- another server has its place
+    # --- retirement
     async def _leave_with_last_client(self) -> None:
-        """Once retired: unload what nobody follows, so that the other server can open it, and stop behind the last
-        client. A turn that runs then goes on; one that waits for an answer cannot be answered by anybody.
+        """After retiring, unload idle conversations, so that the other server can open them, and stop after the last
+        client has left. A turn that runs then goes on; a turn that waits for an answer ends, because no client can
+        answer it.
         """
         await self._retired.wait()
         while self._reception.present or self._can_go_on_alone():
@@ -148,7 +154,7 @@ class Lifetime:
         work = self._server.work
         return bool(work.turns) and not work.questions
 
-    # --- nobody needs it
+    # --- idleness
     async def _leave_when_idle(self) -> None:
         seconds = self._settings.idle_exit_minutes * 60
         if not seconds or not self._reception.doors:
@@ -165,8 +171,8 @@ class Lifetime:
                 self._stopping.set()
 
     def _leave_unseen(self) -> bool:
-        """Leave the places unless somebody comes, or is about to. No client meets a server that has gone: it waits for
-        the lock of the start, or is accepted here, or its connection ends without an answer, and it begins anew.
+        """Release the places unless a client is connecting. No client meets a server that has ended: it waits for the
+        lock of the start, or is accepted here, or its connection ends without an answer, and it connects again.
         """
         with ExitStack() as locks:
             try:
@@ -189,13 +195,13 @@ class Lifetime:
     def _has_waiting(self) -> bool:
         try:
             return self._reception.accept_waiting()
-        except OSError:  # nothing is left for a connection, so there may be one
+        except OSError:  # the system has no resources to accept a connection, so one may wait
             return True
 
     def _listen_anew(self, door: Door, held: HeldPlace) -> None:
         try:
             listening = held.listen(self._environment)
-        except Exception as error:  # its clients are served, and new ones find another server
+        except Exception as error:  # its clients are served, and new clients find another server
             log.error("cannot listen on %s again: %s", door.address, error)
             return
         self._reception.replace(door, listening)

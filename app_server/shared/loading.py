@@ -1,6 +1,6 @@
-"""Loads everything that a server may ever need: one that lives for weeks would else read a module late, of a version
-that was installed meanwhile. Its first client does not wait for that. Programs of ours that run in processes of their
-own are carried as one text each, and started without the installation.
+"""Loads all modules that a server may ever need: a server that lives for weeks would otherwise import a module late,
+from a version that was installed meanwhile. Its first client does not wait for that. Programs of this project that run
+in processes of their own are stored as one text each, and started without the installation.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PARTS = (
     "app_server.startup",
     "app_server.transport",
 )
-"""Parts of `app_server` that make a server."""
+"""Parts of `app_server` that make up a server."""
 
 OTHER_PROGRAMS = (
     *("app_server.core.launcher", "app_server.core.patch.apply_patch"),
@@ -65,7 +65,9 @@ OTHER_PROGRAMS = (
     ),
     "app_server_protocol.export",
 )
-"""Modules below these that run in processes of their own, or are an extra that settings switch on (telemetry)."""
+"""Modules of these parts that run in processes of their own, or are an optional extra that settings
+enable (telemetry).
+"""
 
 LIBRARIES = (
     *(
@@ -80,31 +82,33 @@ LIBRARIES = (
     ),
     *("tree_sitter", "tree_sitter_bash", "ctypes", "difflib", "hashlib", "sqlite3", "ssl", "tempfile"),
 )
-"""What is imported inside of functions, here and in libraries."""
+"""Modules that are imported inside of functions, here and in libraries."""
 
 
 QUIET_SECONDS = 0.3
-"""So long nothing goes on before something is loaded: a client that has just been answered asks again at once."""
+"""Time without activity before a module is loaded, in seconds: a client that was just answered sends its next request
+at once.
+"""
 SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 SHORTAGE_SECONDS = 1
-"""Seconds until loading is tried again after a shortage."""
+"""Pause before loading is tried again after a shortage of resources, in seconds."""
 LOOK_SECONDS = 0.05
 LOADED_WITHIN = 10
-"""Seconds after which a server that is never quiet loads all the same, a module at a time."""
+"""Time after which a server that is never quiet loads nevertheless, one module at a time, in seconds."""
 
 
 class InstallationChanged(Exception):
-    """A part was loaded of another version, or is not there any more."""
+    """Raised if a part was loaded from another version, or no longer exists."""
 
 
 def load_everything() -> None:
-    """Load all of it at once."""
+    """Load everything at once."""
     for _ in _steps():
         pass
 
 
 async def load_in_quiet_moments(is_quiet: Callable[[], bool]) -> None:
-    """Load all of it while clients are served, whenever `is_quiet`. Raises InstallationChanged."""
+    """Load everything while clients are served, whenever `is_quiet`. Raises InstallationChanged."""
     deadline = anyio.current_time() + LOADED_WITHIN
     await _quiet_moment(is_quiet, deadline)
     while True:
@@ -124,7 +128,9 @@ async def load_in_quiet_moments(is_quiet: Callable[[], bool]) -> None:
 
 
 def _is_shortage(error: ImportError | OSError) -> bool:
-    """Return whether a module could not be read for want of descriptors or memory; libraries say so in words."""
+    """Return whether a module could not be read because of a shortage of descriptors or memory; libraries report it in
+    the text only.
+    """
     return getattr(error, "errno", None) in SHORTAGES or any(
         os.strerror(each) in str(error) for each in SHORTAGES
     )
@@ -139,8 +145,8 @@ async def _quiet_moment(is_quiet: Callable[[], bool], deadline: float) -> None:
 
 
 def _steps() -> Iterator[None]:
-    """Import all modules of the server and the libraries of all of them, and read the texts for models, the catalogue
-    of models, and the code of programs of ours that are started later.
+    """Import all modules of the server and the libraries that they use, and read the texts for models, the catalogue of
+    models, and the code of this project's programs that are started later.
     """
     for name in chain(server_modules(), LIBRARIES):
         __import__(name)
@@ -152,7 +158,7 @@ def _steps() -> Iterator[None]:
 
 
 def _installation() -> tuple[int, int]:
-    """Return what changes when this package is installed anew."""
+    """Return values that change when this package is installed again."""
     file = os.stat(f"{own_programs.INSTALLED}/app_server/__init__.py")
     return file.st_ino, file.st_mtime_ns
 
@@ -206,8 +212,8 @@ def read_programs() -> dict[str, str]:
 
 
 def code_of(program: str) -> dict[str, tuple[str | None, CodeType | None]]:
-    """Return the files and the code of a program, of all that it imports of ours, and of the packages of all of them,
-    which have no code.
+    """Return the files and the code of a program, of all modules of this project that it imports, and of their
+    packages, which have no code.
     """
     found: dict[str, tuple[str | None, CodeType | None]] = {}
     waiting = [program]
@@ -226,8 +232,8 @@ def code_of(program: str) -> dict[str, tuple[str | None, CodeType | None]]:
 
 
 def _imported(code: object) -> Iterator[str]:
-    """Yield the names of our modules that code imports, inside of its functions, too. Of a package any name may be a
-    module.
+    """Yield the names of this project's modules that code imports, including imports in its functions. Any name from a
+    package may be a module.
     """
     if isinstance(code, CodeType):
         for name in code.co_names:

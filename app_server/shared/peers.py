@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection, as the system says.
+"""The process at the other end of a connection, according to the operating system.
 
-Who may write to the socket runs commands as the user. So other users are not served, root among them; nor is what this
-server has started, because a command that a model runs is not to answer for the user.
+A process that may write to the socket can run commands as the user. So other users are not served, including root; nor
+is any process that this server has started, because a model's command must not answer for the user.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from itertools import islice
 from msgspec import Struct
 
 CREDENTIALS = struct.Struct("3i")
-"""Process, user and group, of SO_PEERCRED."""
+"""Layout of SO_PEERCRED: process, user and group."""
 
 SO_PEERPIDFD = 77
-"""Of Linux 6.5; Python has no name for it."""
+"""Socket option of Linux 6.5; Python has no name for it."""
 
 MAC_CREDENTIALS = struct.Struct("2I")
-"""Version and user, which LOCAL_PEERCRED begins with."""
+"""Beginning of LOCAL_PEERCRED: version and user."""
 SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
 
 MAC_PROCESS = struct.Struct("2I56x")
-"""Process and parent, which PROC_PIDT_SHORTBSDINFO begins with. It is told of processes of other users, too."""
+"""Beginning of PROC_PIDT_SHORTBSDINFO: process and parent. The system reports it of processes of other users, too."""
 PROC_PIDT_SHORTBSDINFO = 13
 MAC_PROCESSES = "/usr/lib/libproc.dylib"
 
@@ -39,11 +39,11 @@ MOST_ANCESTORS = 10_000
 class Peer(Struct, frozen=True):
     user: int
     pid: int
-    """0: not to be seen from here, as in another container."""
+    """Process id; 0 if it is not visible from here, as in another container."""
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return who has connected. Raises OSError where the system does not say."""
+    """Return the peer of a connection. Raises OSError if the system does not report it."""
     if sys.platform == "darwin":
         told = connection.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, 128)
         return Peer(mac_user(told), connection.getsockopt(SOL_LOCAL, LOCAL_PEERPID))
@@ -54,13 +54,13 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 def mac_user(credentials: bytes) -> int:
-    """Return the user of what LOCAL_PEERCRED says."""
+    """Return the user in the content of LOCAL_PEERCRED."""
     return int(MAC_CREDENTIALS.unpack_from(credentials)[1])
 
 
 def is_own_work(connection: socket.socket, pid: int) -> bool:
-    """Tell whether the peer descends from this process: a command, an MCP server, or what one of them has started. One
-    that is not there any more does, for nobody can tell.
+    """Return whether the peer descends from this process: a command, an MCP server, or a process that one of them has
+    started. A peer that has ended counts as one, because its parents are not known.
     """
     if sys.platform not in ("linux", "darwin") or pid in (0, os.getpid()):
         return False
@@ -71,8 +71,8 @@ def is_own_work(connection: socket.socket, pid: int) -> bool:
 def is_from_own_work(connection: socket.socket) -> bool:
     """Return whether the other end of a TCP connection of this machine is held by a process that this one has started.
 
-    The system does not say who holds it, so the descriptors of these processes are looked at. Of one that lets nobody
-    look, nobody can tell; so then the other end has to be found elsewhere. False where the system has no /proc.
+    The system does not report its holder, so the descriptors of these processes are inspected. If one of them cannot be
+    inspected, the other end has to be found in another process. False if the system has no /proc.
     """
     if sys.platform != "linux":
         return False
@@ -92,7 +92,7 @@ def is_from_own_work(connection: socket.socket) -> bool:
 
 
 def _other_ends(connection: socket.socket) -> Iterator[int]:
-    """Yield the inodes of sockets that have the ports of the other end."""
+    """Yield the inodes of sockets with the ports of the other end."""
     own, other = connection.getsockname()[1], connection.getpeername()[1]
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError), open(table, "rb") as file:
@@ -113,7 +113,7 @@ def _parents() -> dict[int, int]:
 
 
 def _sockets_of(pid: int) -> set[str] | None:
-    """Return the sockets that a process holds, as the system names them; None if it lets nobody look, or has ended."""
+    """Return the sockets that a process holds, by the system's names; None if it cannot be inspected, or has ended."""
     folder = f"/proc/{pid}/fd"
     try:
         names = os.listdir(folder)
@@ -127,7 +127,7 @@ def _sockets_of(pid: int) -> set[str] | None:
 
 
 def descends_from(ancestor: int, pid: int, parent: Callable[[int], int | None]) -> bool | None:
-    """Tell whether `ancestor` is among the ancestors of a process; None where they cannot be followed to the first."""
+    """Return whether `ancestor` is among the ancestors of a process; None if they cannot be followed to the first."""
     for _ in range(MOST_ANCESTORS):
         above = parent(pid)
         if above is None:
@@ -141,7 +141,7 @@ def descends_from(ancestor: int, pid: int, parent: Callable[[int], int | None]) 
 
 
 def parent_of(pid: int) -> int | None:
-    """Return the parent of a process; None where it has ended."""
+    """Return the parent of a process; None if it has ended."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -157,7 +157,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def mac_parent_of(pid: int) -> int | None:
-    """Return the parent of a process of macOS; None where it has ended."""
+    """Return the parent of a process of macOS; None if it has ended."""
     told = ctypes.create_string_buffer(MAC_PROCESS.size)
     processes = ctypes.CDLL(MAC_PROCESSES)
     size = processes.proc_pidinfo(pid, PROC_PIDT_SHORTBSDINFO, ctypes.c_uint64(0), told, len(told))
@@ -165,13 +165,13 @@ def mac_parent_of(pid: int) -> int | None:
 
 
 def mac_parent(told: bytes) -> int | None:
-    """Return the parent in what is told of a process; None where nothing is."""
+    """Return the parent in the information about a process; None if there is none."""
     return int(MAC_PROCESS.unpack(told)[1]) if len(told) == MAC_PROCESS.size else None
 
 
 def _has_ended(connection: socket.socket) -> bool:
-    """Tell whether the process that connected has ended, so that another may have its number; False where the system
-    cannot tell.
+    """Return whether the process that connected has ended, so that another process may have its number; False if the
+    system cannot tell.
     """
     try:
         fd = connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)

@@ -1,6 +1,6 @@
-"""The preface of a proxy, as a server reads and answers it: what its client brings, or a question of `daemon`.
+"""The preface of a proxy, as a server reads and answers it: the surroundings of its client, or a request of `daemon`.
 
-`proxy/meeting.py` writes it. The environment holds secrets: it is kept with the connection, and told to nobody.
+`proxy/meeting.py` writes it. The environment contains secrets: it is kept with the connection, and never shown.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from app_server_protocol.structs import Discreet, Json, replace
 STATUS: Final = "status"
 STOP: Final = "stop"
 SUCCESSION: Final = "succession"
-"""With which options another server goes on at the places of this one."""
+"""Request for the options with which another server goes on at the places of this one."""
 RETIRE: Final = "retire"
-"""To give its places to that server, and to leave with the last client."""
+"""Request to release its places for that server, and to end with the last client."""
 
 
 class BadPreface(Exception):
@@ -33,14 +33,14 @@ class BadPreface(Exception):
 
 
 class Question(Struct, frozen=True):
-    """A question of `daemon` to the server, or what it wants of it."""
+    """A request of `daemon` to the server."""
 
     ask: str
     now: bool = False
 
 
 class Brought(Discreet, frozen=True):
-    """A preface of a proxy, with the surroundings that its client brings."""
+    """A preface of a proxy, with the surroundings of its client."""
 
     HIDDEN = ("env",)
 
@@ -53,7 +53,7 @@ class Brought(Discreet, frozen=True):
 
 
 def parse_preface(line: bytes, server: ClientPlace) -> ClientPlace | Question:
-    """Return what the client of a proxy brings to a server with this place of its own, or what is asked. Raises
+    """Return the surroundings of a proxy's client, for a server with the surroundings `server`, or the request. Raises
     BadPreface.
     """
     try:

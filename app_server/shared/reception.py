@@ -1,6 +1,7 @@
-"""Receives clients: who it is, what it speaks, whether there is room; then the server serves it until it leaves.
+"""Receives clients: identifies them, detects their protocol, and checks for capacity; then the server serves each
+client until it leaves.
 
-This is the one place that knows every socket of the process: those that listen, and those of clients.
+This is the one module that knows every socket of the process: the listening ones, and those of clients.
 """
 
 from __future__ import annotations
@@ -29,20 +30,24 @@ from app_server_protocol.jsonrpc import dump_error
 log = logging.getLogger(__name__)
 
 FIRST_MESSAGE_SECONDS = 10
-"""Until a client has to have said something. After a preface there is no such time: an editor may be slow to speak."""
+"""Time in which a client has to send its first message, in seconds. After a preface there is no such limit: an editor
+may be slow to begin.
+"""
 
 
 MOST_STRANGERS = 64
-"""Connections to a TCP port that have not shown a token."""
+"""Maximum number of connections to a TCP port that have not shown a token."""
 
 RESERVE = 64
-"""File descriptors that are left to the clients that are served: for commands, files, and connections to models."""
+"""Number of file descriptors that are reserved for the served clients: for commands, files, and
+connections to models.
+"""
 SHARE_OF_RESERVE = 8
-"""At least this part of all descriptors may be used by connections, however few there are."""
+"""Divisor of the number of all descriptors: the reserve is at most this part of them, if there are few."""
 
 
 def has_descriptors_left(count: int) -> bool:
-    """Return whether a process has so many descriptors left, or a part of all where it has few."""
+    """Return whether a process has so many descriptors left, or a fixed part of all if it has few."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         lowest = os.dup(2)
@@ -65,8 +70,9 @@ class Reception:
         wall_clock: Callable[[], float],
         answer: Callable[[Question, Arrival], Awaitable[None]],
     ) -> None:
-        """`place` is that of clients without a preface; its overrides count more than those of others. At most `most`
-        are served at once. `answer` answers what `daemon` asks.
+        """Begin without clients. `place` has the surroundings of clients without a preface; its overrides take
+        precedence over those of others. At most `most` clients are served at once. `answer` answers requests of
+        `daemon`.
         """
         self._server, self.place, self._most, self.line_limit = server, place, most, line_limit
         self._wall_clock, self._answer = wall_clock, answer
@@ -74,21 +80,21 @@ class Reception:
         self._tasks: TaskGroup | None = None
         self.doors: list[Door] = []
         self.present: dict[int, Visit] = {}
-        """Everybody who has come and not left, by number."""
+        """All connections that have come and not ended, by number."""
         self.last_number = 0
         self.closed = False
-        """Nobody is received any more."""
+        """Whether no further connections are accepted."""
         self.quiet_since = anyio.current_time()
-        """When somebody came or left last."""
+        """Time at which a connection last began or ended."""
         self.left = anyio.Event()
-        """Set, and made anew, when somebody has left."""
+        """Set when a connection has ended, and then replaced."""
 
     @property
     def clients(self) -> list[Visit]:
         return [each for each in self.present.values() if each.is_guest]
 
     def why_full(self) -> str | None:
-        """Return why nobody can be served more; None where somebody can."""
+        """Return the reason why no further client can be served; None if one can."""
         if (count := len(self.clients)) >= self._most:
             return f"Server overloaded: {count} clients are connected; try again"
         if not has_descriptors_left(RESERVE):
@@ -105,7 +111,7 @@ class Reception:
 
     # --- listening
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Receive until cancelled."""
+        """Accept connections until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             self._open_doors(self.doors)
             task_status.started()
@@ -117,19 +123,21 @@ class Reception:
             door.open(self._tasks, self._accepted)
 
     def replace(self, door: Door, listening: socket.socket) -> None:
-        """Go on with another socket under the same address."""
+        """Replace the socket of a door by another one under the same address."""
         door.close()
         door.socket = listening
         self._open_doors([door])
 
     def stop_listening(self) -> None:
-        """Receive nobody any more. Who was not served yet is closed, and so finds the next server."""
+        """Accept no further connections. Connections that were not served yet are closed, and so find the
+        next server.
+        """
         self.closed = True
         for door in self.doors:
             door.close()
 
     def accept_waiting(self) -> bool:
-        """Accept a client that waits. Return whether there was one. Raises OSError as `accept_one`."""
+        """Accept the connections that wait. Return whether there were any. Raises OSError as `accept_one`."""
         found = False
         for door in self.doors:
             while (connection := door.accept_one()) is not None:
@@ -150,14 +158,16 @@ class Reception:
         self.receive(arrival, partial(self._greet, arrival))
 
     def _make_room_for_stranger(self, door: Door) -> None:
-        """Drop who has waited longest, where too many have not shown a token: a client shows it at once."""
+        """Drop the connection that has waited longest, if too many have not shown a token: a client shows
+        it at once.
+        """
         strangers = [each for each in self._arrivals() if each.door is door and not each.is_known]
         if len(strangers) >= MOST_STRANGERS:
-            strangers[0].is_known = True  # and so is not counted until it has gone
+            strangers[0].is_known = True  # so that it no longer counts until it has ended
             strangers[0].drop()
 
     def receive(self, arrival: Arrival, serve: Callable[[], Awaitable[None]]) -> None:
-        """Begin to serve a connection, whatever it is."""
+        """Begin to serve a connection, of any kind."""
         assert self._tasks is not None
         self.present[arrival.number] = arrival
         arrival.room = self._long_messages.connection()
@@ -170,7 +180,7 @@ class Reception:
             except Nonsense:
                 log.info("closed: its first bytes begin nothing that is served here")
             except Exception:
-                log.exception("a connection failed")  # and takes no other along
+                log.exception("a connection failed")  # other connections go on
             finally:
                 await arrival.stream.aclose()
 
@@ -196,7 +206,7 @@ class Reception:
         if speech is None or self.closed:
             return
         if speech is not Speech.HTTP and arrival.door.held is None:
-            raise Nonsense  # there is no token in it
+            raise Nonsense  # lines have no token
         if speech is Speech.PREFACE:
             await self._read_preface(arrival)
         elif speech is Speech.LINES and (why := self.why_full()):
@@ -224,14 +234,14 @@ class Reception:
 
     # --- serving
     async def attend(self, arrival: Arrival, place: ClientPlace, speech: Speech | None) -> None:
-        """Serve a client over what it speaks, which may still have to be heard."""
+        """Serve a client over its protocol, which may still have to be detected."""
         async with self.counted(arrival):
             transport = await arrival.speaks(self.line_limit, speech)
             if transport is not None:
                 await arrival.serve(self._server, transport, place)
 
     async def host(self, transport: Transport, place: ClientPlace) -> None:
-        """Serve a client that came through no door: the one that has started this process."""
+        """Serve a client that did not connect to a door: the process that has started this one."""
         self.last_number += 1
         visit = Visit(number=self.last_number, since=self._wall_clock(), pid=os.getppid())
         async with self._is_here(visit), self.counted(visit):
@@ -239,7 +249,7 @@ class Reception:
 
     @asynccontextmanager
     async def counted(self, visit: Visit) -> AsyncIterator[None]:
-        """Count a client until it leaves or its scope is cancelled; let it read the last words."""
+        """Count a client until it leaves or its scope is cancelled; let it read the last output."""
         visit.is_guest = True
         log.info("connected: process %s", visit.pid)
         try:

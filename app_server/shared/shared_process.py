@@ -1,6 +1,7 @@
-"""A server that several clients share, as a process: it listens and serves, and loads the rest in quiet moments.
+"""A server that several clients share, as a process: it listens and serves, and loads the remaining modules in quiet
+moments.
 
-`lifetime` says when it ends. Nothing here is loaded by a server of one client.
+`lifetime` decides when it ends. A server of one client loads no module of this package.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from app_server_protocol.structs import replace
 log = logging.getLogger(__name__)
 
 MOST_OF_LOG = 10 << 20
-"""Bytes of the log, of which one old one is kept."""
+"""Maximum size of the log, in bytes; one old log is kept besides."""
 OLD = ".old"
 
 
@@ -89,7 +90,7 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
 
 
 WATCHED = "it is watched by who has started it, and would seem to have ended: start it anew there"
-"""Why a server does not retire."""
+"""Reason why a server does not retire."""
 
 
 class SharedProcess:
@@ -106,8 +107,9 @@ class SharedProcess:
         is_watched: bool,
         is_loaded: bool,
     ) -> None:
-        """`config` is the user's, None if it cannot be read. `is_watched`: somebody watches stderr, and waits for the
-        end of this process; `is_loaded`: everything that it may need is in memory.
+        """Put the process together. `config` is the user's, None if it cannot be read. `is_watched` says whether
+        another program reads stderr, and waits for the end of this process; `is_loaded` says whether all modules that
+        it may need are loaded.
         """
         self._launch, self._addresses, self._doors, self._startup = launch, addresses, doors, startup
         self._is_watched, self._was_loaded = is_watched, is_loaded
@@ -115,7 +117,7 @@ class SharedProcess:
         self._sharing = SharingSettings() if config is None else config.sharing
 
     async def run(self) -> str | None:
-        """Serve until the end; return why nothing can be listened on, if so."""
+        """Serve until the end; return the reason if the server cannot listen, else None."""
         wire = claim_stdout()
         settings = self._settings()
         async with open_server(settings) as server:
@@ -157,8 +159,8 @@ class SharedProcess:
         return None
 
     async def _load(self, server: Server, reception: Reception, lifetime: Lifetime) -> None:
-        """Load, while clients are served, what they have not needed yet; then do what begins with the first turn or
-        command otherwise.
+        """Load, while clients are served, the modules that they have not needed yet; then do the preparations that
+        otherwise begin with the first turn or command.
         """
         if not self._was_loaded:
             try:
@@ -169,15 +171,15 @@ class SharedProcess:
                 return
             end_loading()
         await server.engine.prepare()
-        raise_descriptor_limit()  # behind the launcher, whose commands keep the usual one
+        raise_descriptor_limit()  # after the start of the launcher, whose commands keep the usual limit
         self._is_loaded = True
 
     def _settings(self) -> ServerSettings:
-        """Return the settings of the server, which are those of clients without a preface, too."""
+        """Return the settings of the server, which also apply to clients without a preface."""
         return replace(
             settings_of(self._launch),
             brings_environment=False,
-            has_folder=self._startup is None,  # else it runs where its starter or a service manager put it
+            has_folder=self._startup is None,  # else its starter or a service manager chose the directory
             shared=True,
             sharing=self._sharing,
         )
@@ -190,18 +192,18 @@ class SharedProcess:
             await reception.left.wait()
         lifetime.stop()
 
-    # --- what others are told
+    # --- information for other processes
     def _announce(self, reception: Reception, control: Control) -> None:
         for door in reception.doors:
             print(f"listening on {door.address}", file=sys.stderr, flush=True)  # noqa: T201  for who has started it
             if door.held is not None and door.held.place.reference is not None:
-                with suppress(OSError):  # people do without it
+                with suppress(OSError):  # the file is not essential
                     door.held.describe(json.dumps(control.facts(), indent=1))
         if self._startup is not None:
             self._startup.end()
 
     def _log_path(self) -> str | None:
-        """Return the file that stderr is, where nobody watches this process."""
+        """Return the file behind stderr; None if another program reads it."""
         places = self._addresses.places
         return None if self._is_watched or not places else places[0].log
 
@@ -234,7 +236,7 @@ def writable_folders(launch: Launch, config: Config | None, startup: Startup | N
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process have as many connections as the system allows."""
+    """Raise the limit of descriptors to the maximum that the system allows, so that it does not limit connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):
@@ -242,8 +244,8 @@ def raise_descriptor_limit() -> None:
 
 
 class LogFile:
-    """The log of a server that nobody watches: writes to stderr, behind which another file is put when the present one
-    is full.
+    """The log of a server whose stderr no program reads: writes to stderr, and replaces the file behind it when that is
+    full.
     """
 
     def __init__(self, path: str, most: int = MOST_OF_LOG, fd: int = 2) -> None:
@@ -256,7 +258,7 @@ class LogFile:
         return os.write(self._fd, data)
 
     def _begin_anew(self) -> None:
-        """Keep the file under its other name; all that writes to the descriptor goes on in the new one."""
+        """Rename the file to its old name; all writers to the descriptor go on in the new one."""
         try:
             os.replace(self._path, self._path + OLD)
             fresh = os.open(

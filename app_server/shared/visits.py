@@ -1,7 +1,7 @@
 """The clients of a process, each from its first byte until it leaves.
 
-What a client speaks is told by the first bytes that it says: lines, HTTP, or the preface of a proxy. Whoever says
-anything else, too much or nothing for too long is none of ours.
+The first bytes of a client show its protocol: lines, HTTP, or the preface of a proxy. A connection that sends other
+bytes, too many, or none for too long is closed.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAVES_WITHIN = 2
-"""Seconds for a client to take the last words and leave."""
+"""Time for a client to read the last output and leave, in seconds."""
 
 GOING_AWAY = 1001
-"""Of a WebSocket whose server ends."""
+"""Close code of a WebSocket whose server ends."""
 TRY_AGAIN_LATER = 1013
-"""Of one whose client did not read."""
+"""Close code of a WebSocket whose client did not read."""
 
 MOST_WAITING = 1 << 16
-"""Bytes of a first line that are waited for before it is served: its client does speak."""
+"""Size of an incomplete first line from which the client counts as one that speaks lines, in bytes."""
 
 
 class Speech(Enum):
@@ -53,12 +53,12 @@ class Speech(Enum):
 
 
 class Nonsense(Exception):
-    """The bytes begin nothing that is served here."""
+    """The first bytes belong to no protocol that is served here."""
 
 
 def speech_of(said: bytes | bytearray, has_line: bool) -> Speech | None:
-    """Return what a new connection begins with; None while that is still open. `has_line`: a line of it has ended.
-    Raises Nonsense.
+    """Return the protocol of a new connection; None if it is not known yet. `has_line` says whether its first line is
+    complete. Raises Nonsense.
     """
     if not said:
         return None
@@ -76,8 +76,8 @@ def speech_of(said: bytes | bytearray, has_line: bool) -> Speech | None:
 
 
 def speech_after_preface(said: bytes | bytearray, has_line: bool) -> Speech | None:
-    """Return what the client behind a proxy begins with; None while that is still open. It may say any line, and has
-    not to end it.
+    """Return the protocol of the client behind a proxy; None if it is not known yet. Its first line may be any, and
+    need not be complete.
     """
     if not said:
         return None
@@ -85,29 +85,31 @@ def speech_after_preface(said: bytes | bytearray, has_line: bool) -> Speech | No
 
 
 class Visit(Struct, eq=False, kw_only=True):
-    """A client; one that has come through no door is the one that has started this process."""
+    """A client; one that did not connect to a door is the process that has started this one."""
 
     number: int
     since: float
-    """Seconds since 1970."""
+    """Time of the connection, in seconds since 1970."""
     pid: int | None = None
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
     is_guest: bool = False
-    """Whether it may enter, and counts as a client; else it has yet to say who it is, or only asks something."""
+    """Whether the client may enter, and counts as a client; if not, it has yet to identify itself, or only sends a
+    request of `daemon`.
+    """
     asks: bool = False
-    """Whether it is no client, but `daemon`, which asks something."""
+    """Whether the connection is not a client's, but a request of `daemon`."""
     served: Served | None = None
-    """From there on, as long as it is served."""
+    """The connection while the server serves it; None before and after."""
     farewell: tuple[int, str] = (GOING_AWAY, "server shutting down")
-    """Why it is served no longer, for a WebSocket."""
+    """Close code and reason for a WebSocket when it is no longer served."""
 
     @property
     def at_rest(self) -> bool:
-        """Whether no request of it is in work, and it has been written all that it was told."""
+        """Whether no request of the client is in work, and all its output was written."""
         return self.served is None or self.served.at_rest
 
     async def serve(self, server: Server, transport: Transport, place: ClientPlace) -> None:
-        """Let a server serve it over its transport."""
+        """Serve the client over its transport."""
 
         def joined(served: Served) -> None:
             self.served = served
@@ -120,25 +122,25 @@ class Visit(Struct, eq=False, kw_only=True):
             self.farewell = TRY_AGAIN_LATER, notice
 
     async def end(self) -> None:
-        """Let it read the last words."""
+        """Let the client read the last output."""
 
 
 class Arrival(Visit, kw_only=True, eq=False):
-    """A client that has come through a door."""
+    """A client that has connected to a door."""
 
     door: Door
     stream: SocketStream
     is_known: bool = False
-    """Whether it has shown that it may be here: by its user, or by a token."""
+    """Whether the client has shown that it may connect: by its user, or by a token."""
     said: bytearray = msgspec.field(default_factory=bytearray)
-    """What was heard and is not served yet."""
+    """Bytes that were received and are not served yet."""
     transport: ClosingTransport | None = None
-    """None until it is known what it speaks."""
+    """Transport of the client; None until its protocol is known."""
     room: Room = msgspec.field(default_factory=Room)
-    """For a long message whose end has not come."""
+    """Room for an incomplete long message."""
 
     def may_enter(self) -> bool:
-        """Tell whether it comes from this user, and not from what this server has started."""
+        """Return whether the client is a process of this user, and none that this server has started."""
         if self.door.held is None:
             return True
         try:
@@ -156,23 +158,23 @@ class Arrival(Visit, kw_only=True, eq=False):
         return True
 
     async def _is_welcome(self) -> bool:
-        """Return whether a client that has brought the token is none that this server has started."""
+        """Return whether a client with the token is a process that this server has not started."""
         try:
             is_own = await run_in_thread(is_from_own_work, self.stream.socket)
-        except OSError:  # it has left
+        except OSError:  # the client has left
             return False
         if is_own:
             log.warning("refused a client with the token: this server has started it, or nobody can tell")
         return not is_own
 
     def drop(self) -> None:
-        """Let its task find the end of the connection."""
+        """Shut the connection down, so that its task reads the end."""
         with suppress(OSError):
             self.stream.socket.shutdown(socket.SHUT_RDWR)
 
     async def hear(self, speech: Callable[[bytearray, bool], Speech | None]) -> Speech | None:
-        """Read until it is known what is spoken; return None where that never is. `speech` is asked with what was read,
-        and with whether a line of it has ended: each piece is searched once. Raises Nonsense.
+        """Read until the protocol is known, and return it; None if it never is. `speech` is called with the bytes so
+        far, and whether they contain a complete line: each piece is searched once. Raises Nonsense.
         """
         has_line = b"\n" in self.said
         while (found := speech(self.said, has_line)) is None:
@@ -194,18 +196,18 @@ class Arrival(Visit, kw_only=True, eq=False):
         return said
 
     async def say(self, data: bytes) -> None:
-        with suppress(anyio.BrokenResourceError):  # the next read finds the end
+        with suppress(anyio.BrokenResourceError):  # the next read reports the end
             await self.stream.send(data)
 
     async def dismiss(self, last_words: bytes = b"") -> None:
-        """Say why the client is not served, and let it read that before the connection is closed."""
+        """Tell the client why it is not served, and let it read that before the connection is closed."""
         with anyio.move_on_after(LEAVES_WITHIN):
             await self.say(last_words)
             await StreamTransport(self.stream).close(GOING_AWAY, "")
 
     async def speaks(self, line_limit: int, speech: Speech | None) -> ClosingTransport | None:
-        """Return a transport for what the client speaks, which may still have to be heard; None where it has left, or
-        asked over HTTP for something else.
+        """Return a transport for the client's protocol, which may still have to be detected; None if the client has
+        left, or sent another HTTP request.
         """
         speech = speech or await self.hear(speech_after_preface)
         if speech is None:
@@ -213,7 +215,7 @@ class Arrival(Visit, kw_only=True, eq=False):
         if speech is Speech.LINES:
             self.transport = StreamTransport(self.stream, line_limit, unread=self.take_all(), room=self.room)
             return self.transport
-        self.is_guest = False  # until the door has judged whether there is room for one more
+        self.is_guest = False  # until the HTTP request has been checked for capacity
         is_welcome = self._is_welcome if self.door.held is None else None
         self.transport = await self.door.http.get().enter(self.stream, self.take_all(), self.room, is_welcome)
         self.is_guest = self.is_known = self.transport is not None

@@ -1,1 +1,1 @@
-"""Start-up: the process, the early handshake, and what is loaded when."""
+"""Start-up: the process, the early handshake, and the order in which modules are loaded."""

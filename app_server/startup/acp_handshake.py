@@ -35,7 +35,7 @@ def acp_responder(launch: Launch) -> InitializeResponder:
             place = SettingsPlace(home=launch.home, cwd=launch.cwd, cli=cli, environment=environment)
             needs_login = load_config(place).provider.requires_openai_auth
         except ConfigError:
-            needs_login = False  # a session says what is wrong with the settings
+            needs_login = False  # a session reports the error in the settings
         except Exception:  # the full server then reports the error
             log.exception("initialize could not be answered early")
             return None

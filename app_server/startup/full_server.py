@@ -25,13 +25,15 @@ log = logging.getLogger(__name__)
 
 
 def run(write_fd: int, launch: Launch, handover: Handover) -> None:
-    """Returns once the client has closed the connection and everything is stored."""
+    """Serve until the client has closed the connection and all events are stored."""
     wait_for_children_without_threads()
     anyio.run(_run, write_fd, launch, handover)
 
 
 def wait_for_children_without_threads() -> None:
-    """Wait for children as later interpreters do. The thread of a child could not be started in a shortage."""
+    """Make Python wait for children as later versions do, without a thread: a thread could not be started in a
+    shortage.
+    """
     if sys.platform == "linux" and sys.version_info < (3, 12):
         with contextlib.suppress(OSError):
             os.close(os.pidfd_open(os.getpid()))  # older kernels, and some filters of system calls, refuse it
@@ -55,7 +57,7 @@ async def _cancel_on_signal(process: TaskGroup) -> None:
 
 
 def settings_of(launch: Launch) -> ServerSettings:
-    """Return what the server is told of how it was started."""
+    """Return the settings of the server according to its command line and environment."""
     return ServerSettings(
         home=launch.home,
         cwd=launch.cwd,

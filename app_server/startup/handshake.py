@@ -29,11 +29,11 @@ class Inbox:
         self.unread = b""
         """Bytes that were read but not taken."""
         self.ended = False
-        """The client has closed its end, or no longer reads."""
+        """Whether the client has closed its end, or no longer reads."""
 
     @property
     def exhausted(self) -> bool:
-        """Tell whether the input has ended, and no whole line is left to serve."""
+        """Return whether the input has ended, and no whole line is left to serve."""
         return self.ended and b"\n" not in self.unread
 
     def read(self) -> None:
@@ -72,10 +72,10 @@ def readable(fds: list[int], seconds: float | None) -> list[int]:
 
 
 MAX_FIRST_LINE = 1 << 16
-"""A longer first line is left for the full server."""
+"""Maximum size of a first line that is answered here, in bytes; a longer one is left for the full server."""
 
 MAX_UNREAD = 1 << 20
-"""Bytes read while the server is loaded; the rest stays in the pipe."""
+"""Maximum size of input that is read while the server is loaded, in bytes; the rest stays in the pipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Handover:
     """State that the early handshake passes to the full server."""
 
     initialize: EarlyInitialize | None
-    """The answered `initialize`, if any."""
+    """The answered `initialize`; None if there was none."""
     unread: bytes
     """Bytes that were read but not served."""
 
@@ -94,11 +94,13 @@ class AnsweredInitialize:
 
     response: bytes
     initialize: EarlyInitialize | None = None
-    """None: it was refused, or nothing came of it."""
+    """The accepted `initialize`; None if it was refused, or has no effect."""
 
 
 InitializeResponder = Callable[[jsonrpc.Message | None], AnsweredInitialize | None]
-"""Answers the first message, None being an invalid one, or returns None to leave it to the full server."""
+"""Function that answers the first message, which is None if it is invalid. It returns None to leave the message to the
+full server.
+"""
 
 
 def early_handshake(
@@ -125,7 +127,7 @@ def early_handshake(
 
 
 def spoken_method(unread: bytes) -> str | None:
-    """Return the method of the first request that waits, None while there is none."""
+    """Return the method of the first request that waits; None if there is none."""
     for line in unread.split(b"\n")[:-1]:
         message = message_in(line)
         if isinstance(message, jsonrpc.Request):
@@ -142,7 +144,7 @@ def _answer_first_line(inbox: Inbox, write_fd: int, respond: InitializeResponder
     if answered is None:
         inbox.put_back(line)
         return None
-    # Smaller than the capacity of a pipe, so this does not block.
+    # The answer is smaller than the capacity of a pipe, so this write does not block.
     inbox.ended |= not write_all(write_fd, answered.response + b"\n")
     return answered.initialize
 
@@ -171,7 +173,9 @@ def message_in(line: bytes) -> jsonrpc.Message | None:
 
 
 def plain_initialize(request: jsonrpc.Request) -> EarlyInitialize | None:
-    """Return an `initialize` that needs no further validation: the full server would accept it as well."""
+    """Return an `initialize` that needs no further validation, because the full server would accept it as well; else
+    None.
+    """
     match request:
         case jsonrpc.Request(
             method=method,
@@ -186,11 +190,13 @@ def plain_initialize(request: jsonrpc.Request) -> EarlyInitialize | None:
 
 
 def _error_response(message: jsonrpc.Message | None) -> bytes | None:
-    """Return the error for a first request before `initialize`, or for one without `clientInfo`; otherwise None."""
+    """Return the error for a first request before `initialize`, or for an `initialize` without `clientInfo`; otherwise
+    None.
+    """
     match message:
         case jsonrpc.Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
             if "clientInfo" in params or "client_info" in params or "protocolVersion" in params:
-                return None  # the full server explains what another protocol lacks
+                return None  # the full server explains what a client of another protocol has to change
             data = {"kind": "invalid_params", "field": "clientInfo"}
             return jsonrpc.dump_error(
                 id, jsonrpc.INVALID_REQUEST, "Invalid request: missing field `clientInfo`", data

@@ -27,10 +27,10 @@ class Launch:
     disable: tuple[str, ...] = ()
     limits: Limits = Limits()
     acp: bool = False
-    """The client speaks the Agent Client Protocol."""
+    """Whether the client speaks the Agent Client Protocol."""
 
     def words(self) -> list[str]:
-        """Return the options of a command line that says the same."""
+        """Return the options of a command line with the same settings."""
         given = (
             ("--profile", self.profile),
             ("--model", self.model),
@@ -78,5 +78,5 @@ def server_home(environment: Mapping[str, str]) -> Path:
 def working_directory() -> Path:
     try:
         return Path(os.getcwd())
-    except FileNotFoundError:  # it was deleted; conversations name their own
+    except FileNotFoundError:  # the directory was deleted; conversations name their own
         return Path("/")

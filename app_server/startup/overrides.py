@@ -1,4 +1,4 @@
-"""The overrides of the command line, as settings are loaded under them. Fast to import."""
+"""The overrides of the command line, as a layer of the settings. Fast to import."""
 
 from __future__ import annotations
 

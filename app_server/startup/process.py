@@ -41,7 +41,7 @@ def serve_stdio(options: Mapping[str, Any]) -> int:
     write_fd = claim_stdout()
     begin_loading()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # Until the full server handles them, there is nothing to store.
+        # Until the full server handles these signals, there is nothing to store.
         signal.signal(number, lambda *_: os._exit(0))
     inbox = Inbox(0)
     server = Lazy(lambda: _full_server(inbox, acp=launch.acp))
@@ -55,7 +55,7 @@ def serve_stdio(options: Mapping[str, Any]) -> int:
 
 
 def _full_server(inbox: Inbox, *, acp: bool) -> Callable[[int, Launch, Handover], None]:
-    """Load the server, and of its APIs the one that the client speaks by what it has sent so far."""
+    """Load the server, and the API that the client uses according to its input so far."""
     guard_memory()
     try:
         from app_server.startup.full_server import run  # noqa: PLC0415  nearly all imports hang on it
@@ -79,19 +79,19 @@ def _acp_responder(launch: Launch) -> InitializeResponder:
 
 
 def begin_loading() -> None:
-    """Collect no garbage until `end_loading`: what is imported is none."""
+    """Disable garbage collection until `end_loading`: imported modules are not garbage."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the server has none: saves the search
     gc.disable()
 
 
 def end_loading() -> None:
-    """Collect garbage again, but never look at what has been imported."""
+    """Enable garbage collection again, and exclude imported modules from it for ever."""
     gc.freeze()
     gc.enable()
 
 
 def guard_memory() -> None:
-    """Let no other process look into the memory of this one, and return what is freed of it to the system."""
+    """Deny other processes access to the memory of this one, and return freed memory to the system."""
     refuse_inspection()
     importlib.import_module("app_server.core.process_memory").return_large_blocks()
 

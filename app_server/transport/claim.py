@@ -1,5 +1,5 @@
-"""Reserves stdout for the wire as the first step of the process: a stray print must never reach a client; and writes
-without an event loop. Fast to import, because nothing else may run before.
+"""Reserves stdout for the wire as the first step of the process, so that a stray print never reaches a client; and
+writes without an event loop. Fast to import, because no other module may run before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from app_server.descriptors import own_description
 
 
 def claim_stdout() -> int:
-    """Redirect descriptor 1 to stderr. Returns the descriptor for the wire; if it is a pipe, it never blocks."""
+    """Redirect descriptor 1 to stderr. Return the descriptor for the wire; if it is a pipe, it never blocks."""
     wire = os.dup(1)
     os.set_inheritable(wire, False)
     os.dup2(2, 1)
@@ -25,7 +25,7 @@ def claim_stdout() -> int:
 
 
 def write_all(fd: int, data: bytes) -> bool:
-    """Write all of `data`, and wait where the descriptor does not block; return False if nobody reads."""
+    """Write all of `data`, and wait if the descriptor does not block. Return False if the other end is closed."""
     rest = memoryview(data)
     while rest:
         try:

@@ -10,16 +10,20 @@ from typing import Protocol
 from msgspec import Struct
 
 DEFAULT_LINE_LIMIT = 64 * 1024 * 1024
-"""Bytes of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""
+"""Maximum size of one message, in bytes. Real clients send images inline; 64 MiB is what the protocol documentation
+promises.
+"""
 
 
 class Oversized(Struct, frozen=True):
-    """A line that was dropped because it exceeded the limit, or was long while too many others were."""
+    """A line that was dropped because it exceeded the limit, or was long while too many other long ones were being
+    sent.
+    """
 
     size: int
-    """Bytes of the line, without its end."""
+    """Size of the line without its line end, in bytes."""
     crowded: bool = False
-    """Whether it was within the limit, and may be sent again."""
+    """Whether the line was within the limit, and may be sent again."""
 
 
 class LineDecoder:
@@ -34,7 +38,7 @@ class LineDecoder:
 
     @property
     def held(self) -> int:
-        """Return the bytes of a line that are kept until its end has come."""
+        """Number of bytes of an incomplete line."""
         return len(self._held)
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
@@ -52,7 +56,7 @@ class LineDecoder:
         return out
 
     def drop(self) -> None:
-        """Keep nothing of the line whose end has not come: there is no room for it."""
+        """Drop the incomplete line, because there is no room for it."""
         self._crowded = True
         self._held.clear()
 

@@ -23,10 +23,10 @@ class MemoryTransport:
     ) -> None:
         self._incoming, self._outgoing, self._limit = incoming, outgoing, limit
         self.unread = b""
-        """Bytes that were received and come again in `lines`."""
+        """Bytes that were received, and are received again by `lines`."""
 
     async def receive_some(self) -> None:
-        """Wait for the first bytes of the other side, or its end, and keep them as `unread`."""
+        """Wait for the first bytes of the other side, or its end, and store them as `unread`."""
         with contextlib.suppress(anyio.EndOfStream):
             self.unread += await self._incoming.receive()
 
@@ -53,7 +53,7 @@ class MemoryTransport:
 def memory_pair(
     limit: int = DEFAULT_LINE_LIMIT, *, buffered: float = math.inf
 ) -> tuple[MemoryTransport, MemoryTransport]:
-    """Return two connected ends. `buffered` is how many writes may wait unread before a writer has to."""
+    """Return two connected ends. `buffered` is the number of unread writes above which a writer waits."""
     to_a, from_b = anyio.create_memory_object_stream[bytes](buffered)
     to_b, from_a = anyio.create_memory_object_stream[bytes](buffered)
     return MemoryTransport(from_b, to_b, limit), MemoryTransport(from_a, to_a, limit)

@@ -1,7 +1,7 @@
-"""A connected socket as a stream of bytes, lines over any such stream, and a bound for what the clients of one server
-together may have sent of messages that have not ended.
+"""A connected socket as a stream of bytes, lines over any such stream, and a bound for the incomplete messages of all
+clients of one server together.
 
-The socket is used directly, and nothing is read ahead of who asks for it.
+The socket is used directly; no bytes are read before a caller asks for them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversi
 READ_SIZE = 1 << 16
 
 SHORT_BYTES = 1 << 20
-"""A message that is no longer than this needs no place."""
+"""Maximum size of a message that needs no slot, in bytes."""
 ALL_BYTES = 256 << 20
-"""Of all long messages together that have not ended."""
+"""Maximum size of all incomplete long messages together, in bytes."""
 PATIENCE = 10
-"""Seconds that a client waits for a place, unread."""
+"""Time for which a client waits for a slot without being read, in seconds."""
 
 
 class SocketStream(ByteStream):
-    """One end of a connection. Whoever closes it has ended the tasks that use it."""
+    """One end of a connection. Tasks that use it have to end before it is closed."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.socket = connection
 
     async def receive(self, max_bytes: int = READ_SIZE) -> bytes:
-        await anyio.lowlevel.checkpoint()  # whoever sends without end does not keep others waiting
+        await anyio.lowlevel.checkpoint()  # a client that sends endlessly must not delay others
         while True:
             try:
                 data = self.socket.recv(max_bytes)
@@ -66,12 +66,12 @@ class SocketStream(ByteStream):
 
 
 class LongMessages:
-    """The places of one server. Bytes are not counted, but places for long messages: a message that was let in can
-    always end, so nobody waits for somebody who waits.
+    """The slots for long messages of one server. Slots are counted, not bytes: a message that has a slot can always
+    end, so there is no deadlock.
     """
 
     def __init__(self, limit: int) -> None:
-        """`limit` is that of the bytes of one message."""
+        """Make the slots. `limit` is the maximum size of one message, in bytes."""
         self._free = anyio.Semaphore(max(1, ALL_BYTES // limit), fast_acquire=True)
 
     def connection(self) -> Room:
@@ -79,15 +79,15 @@ class LongMessages:
 
 
 class Room:
-    """Room for the messages of one connection: it has at most one place, while a long message comes."""
+    """Room for the messages of one connection: it has at most one slot, while it receives a long message."""
 
     def __init__(self, free: anyio.Semaphore | None = None) -> None:
-        """Without `free` there is always one: its client has the server for itself."""
+        """Begin without a slot. Without `free` there is always room, because the client has the server for itself."""
         self._free, self.is_taken = free, False
 
     async def is_enough_for(self, size: int) -> bool:
-        """Take or give back the place for a message of which `size` bytes have come; wait for one where that is needed.
-        Return whether there is one.
+        """Take or release the slot for a message of which `size` bytes were received; wait for a slot if one is needed.
+        Return whether there is room.
         """
         if size <= SHORT_BYTES:
             self.leave()
@@ -115,7 +115,7 @@ class StreamTransport:
         unread: bytes = b"",
         room: Room | None = None,
     ) -> None:
-        """`unread` are bytes that were received before. Closing `stream` is left to the caller."""
+        """Begin to read with `unread`, the bytes that were received before. The caller closes `stream`."""
         self._stream, self._unread, self._room = stream, unread, room or Room()
         self._decoder = LineDecoder(limit)
 
@@ -143,8 +143,8 @@ class StreamTransport:
             raise TransportClosed from error
 
     async def close(self, code: int, reason: str) -> None:
-        """End this direction, and wait until the other side has ended its own. What it sends until then is dropped, and
-        lines have no words for the reason.
+        """End this direction, and wait until the other side has ended its own. Bytes that it sends until then are
+        dropped. Lines have no form for the code and the reason.
         """
         await self._stream.send_eof()
         while await self._receive():

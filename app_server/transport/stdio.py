@@ -17,7 +17,7 @@ from app_server.descriptors import own_description
 from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
 
 READ_SIZE = 1 << 18
-"""Bytes per read: a pipe holds 64 KiB by default and at most 1 MiB."""
+"""Size of a read, in bytes: a pipe holds 64 KiB by default and at most 1 MiB."""
 
 
 class StdioTransport:
@@ -26,7 +26,7 @@ class StdioTransport:
     def __init__(
         self, read_fd: int, write_fd: int, limit: int = DEFAULT_LINE_LIMIT, *, unread: bytes = b""
     ) -> None:
-        """`unread` are bytes that the early handshake has read but not served."""
+        """Begin to read with `unread`, the bytes that the early handshake has read but not served."""
         self._read_fd = read_fd
         self._unread = unread
         self._limit = limit
@@ -59,7 +59,7 @@ class StdioTransport:
             except BlockingIOError:
                 continue
             except OSError:
-                return b""  # the client has gone, which is an end of input like any other
+                return b""  # the client has left, which is an end of input like any other
 
     async def write(self, data: bytes) -> None:
         view = memoryview(data)

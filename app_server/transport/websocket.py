@@ -1,8 +1,8 @@
 """A WebSocket as a transport: each text message is a line, each line a text message.
 
-`websockets` parses and builds frames, without I/O. This module joins fragments, closes with a code and a reason where
-it cannot accept a message, and asks a silent client whether it is still there. There is no compression: it costs time
-and memory, and a small message could unpack to an endless one. The opening handshake is not here.
+`websockets` parses and builds frames, without I/O. This module joins fragments, closes with a code and a reason if it
+cannot accept a message, and pings a silent client. There is no compression: it costs time and memory, and a small
+message could unpack to an endless one. The opening handshake is not here.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from app_server.transport.sockets import Room
 log = logging.getLogger(__name__)
 
 UNFRAGMENTED = 16 << 20
-"""Bytes of the largest frame that is sent: clients of codex accept no larger one."""
+"""Maximum size of a frame that is sent, in bytes: clients of codex accept no larger one."""
 BATCH = 1 << 20
-"""Bytes of messages in one write."""
+"""Size of messages above which they are written, in bytes."""
 READ_SIZE = 1 << 16
 
 PING_SECONDS = 30
-"""With nothing sent, until the client is asked whether it is there."""
+"""Time without a message to the client after which it is sent a ping, in seconds."""
 PONG_SECONDS = 60
-"""With nothing received after that, until it is taken for gone."""
+"""Time without any bytes from the client after the ping until it counts as gone, in seconds."""
 CLOSING_SECONDS = 5
-"""For the client to close its end after a close frame. What it sends until then is read: a socket that is closed with
-unread input may lose the close frame."""
+"""Time for the client to close its end after a close frame, in seconds. Its input is read until then: a socket that is
+closed with unread input may lose the close frame.
+"""
 MOST_PONGS = 1000
-"""Answers to pings that may wait for a client that does not read; then its input waits, too."""
+"""Maximum number of unsent pongs for a client that does not read; beyond it, its input waits, too."""
 
 
 def server_protocol(line_limit: int) -> ServerProtocol:
-    """Return the protocol of a new connection: without extensions, and without the library's own log, to which it
-    would write tokens and messages.
+    """Return the protocol of a new connection. It has no extensions, and does not use the library's own log, to which
+    the library would write tokens and messages.
     """
     quiet = logging.getLogger(f"{__name__}.protocol")
     quiet.setLevel(logging.WARNING)
@@ -49,12 +50,12 @@ def server_protocol(line_limit: int) -> ServerProtocol:
 
 
 LENGTHS = {126: 2, 127: 8}
-"""Bytes of a frame's length, by what stands in its place in the second byte of the frame."""
+"""Number of bytes of a frame's length field, by the value of the seven length bits in the frame's second byte."""
 UNMASKED = bytes(4)
 
 
 def frame_size(data: bytes | bytearray) -> int | None:
-    """Return the bytes of the frame of a client that `data` begins with; None while that is still open."""
+    """Return the size in bytes of the client's frame that `data` begins with; None if it is not known yet."""
     if len(data) < 2:
         return None
     length, more = data[1] & 0x7F, LENGTHS.get(data[1] & 0x7F, 0)
@@ -66,26 +67,26 @@ def frame_size(data: bytes | bytearray) -> int | None:
 
 
 class MessageDecoder:
-    """Joins the frames of a client into messages, without I/O. Where it refuses one, the protocol holds a close frame
-    to send, and ignores what follows.
+    """Joins the frames of a client into messages, without I/O. If it refuses a message, the protocol has a close frame
+    to send, and ignores all later input.
     """
 
     def __init__(self, protocol: ServerProtocol) -> None:
         self._protocol = protocol
         self._held = bytearray()
-        """Fragments of a message, whose order and size the protocol checks."""
+        """Fragments of an incomplete message, whose order and size the protocol checks."""
         self._frame = bytearray()
-        """The beginning of a frame, which the protocol has, too."""
+        """Beginning of an incomplete frame, which the protocol has, too."""
         self.pings = 0
-        """Received so far; the protocol holds a pong for each."""
+        """Number of pings received so far; the protocol has a pong for each."""
 
     @property
     def held(self) -> int:
-        """Return the bytes of a message that are kept until its end has come."""
+        """Number of bytes of an incomplete message."""
         return len(self._held) + len(self._frame)
 
     def _follow(self, data: bytes) -> None:
-        """Keep what stands behind the last whole frame."""
+        """Add bytes, and keep those of the incomplete frame at their end."""
         self._frame += data
         start = 0
         while (size := frame_size(self._frame[start : start + 10])) and start + size <= len(self._frame):
@@ -93,8 +94,8 @@ class MessageDecoder:
         del self._frame[:start]
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
-        """Return the messages that `data` completes, in order. One that is too large closes the connection, and is none
-        of them.
+        """Return the messages that `data` completes, in order. A message that is too large closes the connection, and
+        is not returned.
         """
         self._follow(data)
         self._protocol.receive_data(data)
@@ -119,7 +120,7 @@ class MessageDecoder:
         return out
 
     def refuse(self, code: CloseCode, reason: str) -> None:
-        """Keep nothing of the message that has begun, and close the connection."""
+        """Drop the incomplete message, and close the connection."""
         self._held.clear()
         self._frame.clear()
         self._protocol.fail(code, reason)
@@ -144,14 +145,14 @@ class WebSocketTransport:
         unread: bytes = b"",
         room: Room | None = None,
     ) -> None:
-        """`unread` are bytes that came with the handshake. Closing `stream` is left to the caller."""
+        """Begin to read with `unread`, the bytes that were received with the handshake. The caller closes `stream`."""
         self._stream, self._protocol, self._unread = stream, protocol, unread
         self._room = room or Room()
         self._decoder = MessageDecoder(protocol)
         self._sending = anyio.Lock(fast_acquire=True)
         self._sent_at = anyio.current_time()
         self._torn = False
-        """A write was given up, perhaps in the middle of a frame: nothing can follow it."""
+        """Whether a write was given up, perhaps in the middle of a frame, so that no other frame can follow."""
 
     # --- reading
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
@@ -161,7 +162,7 @@ class WebSocketTransport:
         answered = 0
         while data:
             messages = decoder.feed(data)
-            # A client that does not read what is being sent is still heard: its pongs go out behind that.
+            # Input is read even while a client does not read its output: its pongs are sent after that output.
             if not self._sending.locked() or decoder.pings - answered > MOST_PONGS:
                 await self._send_or_give_up()
                 answered = decoder.pings
@@ -175,7 +176,7 @@ class WebSocketTransport:
         await self._leave()
 
     async def _receive(self) -> bytes:
-        """Return more bytes, or none where nobody is there to send more. Any bytes show that the client is there: it
+        """Return more bytes, or none if the client has left or is gone. Any bytes show that the client is alive: it
         cannot send a pong in the middle of a large frame.
         """
         asked = False
@@ -204,7 +205,7 @@ class WebSocketTransport:
 
     # --- writing
     async def write(self, data: bytes) -> None:
-        """Send lines as messages. What comes after a close frame is dropped: the client was told that it ends."""
+        """Send lines as messages. Lines after a close frame are dropped: the client was notified of the end."""
         queued = 0
         for line in data.removesuffix(b"\n").split(b"\n"):
             for start in range(0, max(len(line), 1), UNFRAGMENTED):
@@ -220,7 +221,9 @@ class WebSocketTransport:
         await self._send_queued()
 
     async def _send_queued(self) -> None:
-        """Send what the protocol holds; while that waits for the client, what others have queued meanwhile, too."""
+        """Send the frames that the protocol has queued, including those that other tasks queue while this one waits for
+        the client.
+        """
         async with self._sending:
             while chunks := self._protocol.data_to_send():
                 if self._torn:
@@ -237,12 +240,14 @@ class WebSocketTransport:
                 self._sent_at = anyio.current_time()
 
     async def _send_or_give_up(self) -> None:
-        with suppress(TransportClosed):  # the next read finds the end
+        with suppress(TransportClosed):  # the next read reports the end
             await self._send_queued()
 
     # --- the end
     async def close(self, code: int, reason: str) -> None:
-        """Send a close frame and wait until the client has left, for a bounded time. For when nobody reads `lines`."""
+        """Send a close frame and wait until the client has left, for a bounded time. Only for a transport whose `lines`
+        no task reads.
+        """
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)
         await self._leave()
@@ -253,5 +258,5 @@ class WebSocketTransport:
             while self._protocol.state is not State.CLOSED:
                 if data := await self._receive_some():
                     self._protocol.receive_data(data)
-                    self._protocol.events_received()  # which nobody waits for
+                    self._protocol.events_received()  # discarded
                 await self._send_or_give_up()

@@ -5,7 +5,7 @@ from types import ModuleType
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Load the shapes of MCP for who reads the annotations of a struct that names them: few conversations need them."""
+    """Load the shapes of MCP when the annotations of a struct that names them are read: few conversations need them."""
     if name == "mcp":
         return import_module("app_server_protocol.mcp")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,7 +22,7 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     def to_json(self) -> bytes:
-        """Compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
+        """Return compact UTF-8 JSON. Never raises: text that UTF-8 cannot encode is written as an escape."""
         try:
             return to_json(self, by_alias=True)
         except PydanticSerializationError:
@@ -33,7 +33,7 @@ class Model(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
     def escaped_json(self) -> bytes:
-        """`to_json` in ASCII, for the rare text with a lone surrogate in it."""
+        """Return `to_json` in ASCII, for the rare text with a lone surrogate in it."""
         return escaped_json(self.model_dump(by_alias=True, warnings=False))
 
 
@@ -45,15 +45,15 @@ class WireModel(Model):
     """A shape of the client API: camelCase on the wire; snake_case is understood when read."""
 
     ordered_by: ClassVar[str | None] = None
-    """Of parameters: the field, as it is spelled on the wire, by whose value requests are served in order."""
+    """Field of parameters, in its spelling on the wire; requests with the same value in it are served in order."""
     ordered_for_all: ClassVar[bool] = False
-    """Whether that order holds over all connections of a server: it is a conversation that the field names."""
+    """Whether that order applies to all connections of a server, because the field names a conversation."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
 
 def tag_of(raw: Json) -> str | None:
-    """Return the `type` of a union's member, be it raw or a model already; None if it has none."""
+    """Return the `type` of a union's member, which is JSON or a model already; None if it has none."""
     match raw:
         case Mapping():
             kind = raw.get("type")
@@ -65,7 +65,7 @@ def tag_of(raw: Json) -> str | None:
 
 
 ELSEWHERE: Final = "https://definitions/"
-"""Where a reference in a generated schema leads whose definition the generator does not see."""
+"""Prefix of references in a generated schema whose definition the generator does not have."""
 
 Foreign = dict[str, Json]
 """A value of a shape that this server never sends."""
@@ -81,5 +81,5 @@ def is_none(value: object) -> bool:
 
 
 def omit_none() -> Any:
-    """Declare an optional field that is left out, rather than null, when it has no value."""
+    """Declare an optional field that is left out, instead of written as null, if it has no value."""
     return Field(default=None, exclude_if=is_none)

@@ -1,4 +1,4 @@
-"""What `app-server doctor` reports: one value per check. The engine makes them, the command shows them."""
+"""Results of `app-server doctor`: one value per check. The engine makes them, the command shows them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from msgspec import Struct
 class CheckStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
-    """It works, but less than it could, or not everywhere."""
+    """The checked feature works, but only partly, or not everywhere."""
     BROKEN = "broken"
-    """Conversations cannot begin, or something that is configured does not work."""
+    """Conversations cannot begin, or a configured feature does not work."""
 
 
 class Check(Struct, frozen=True):
     """The result of one check. The texts hold no credentials."""
 
     name: str
-    """`sandbox`, `provider openai`"""
+    """Name of the check: `sandbox`, `provider openai`."""
     status: CheckStatus
     found: str
     advice: str = ""
-    """What to do; empty if there is nothing to do."""
+    """Advice for the user; empty if there is nothing to do."""
 
 
 def ok(name: str, found: str) -> Check:

@@ -1,9 +1,9 @@
-"""Kinds of fields that several resources share: ids, texts, numbers, policies; and what is wrong with a request, in
-words for the author of the client.
+"""Types of fields that several resources share: ids, texts, numbers, policies; and the messages about invalid requests,
+for the author of the client.
 
-Other spellings of policies that clients send (camelCase names, the tag `type` instead of `mode`) are understood when
-read and never written. Every message about a request begins with "Invalid request: " and names the field; none quotes
-what was sent, except the name of an unknown method, cut short.
+Other spellings of policies that clients send (camelCase names, the tag `type` instead of `mode`) are accepted and never
+written. Every message about a request begins with "Invalid request: " and names the field; none quotes input, except
+the name of an unknown method, shortened.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def _uuid(text: str) -> ConversationId:
 
 
 def _text(text: str) -> str:
-    """`text` with lone surrogates replaced, which neither the model nor a file could be given."""
+    """Return `text` with lone surrogates replaced, which can be sent neither to the model nor to a file."""
     return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -45,7 +45,7 @@ Count = Annotated[StrictInt, Field(ge=0, lt=2**64)]
 
 
 def usual_spelling(raw: Json) -> Json:
-    """Return a sandbox policy as some client wrote it, with tag, names and fields in the usual spelling."""
+    """Return a sandbox policy in any client's spelling with tag, names and fields in the usual spelling."""
     if not isinstance(raw, Mapping):
         return raw
     fields = {snake(key): value for key, value in raw.items() if isinstance(key, str)}
@@ -71,10 +71,10 @@ SandboxPolicy = TypeAliasType(
 )
 
 StoredSandboxPolicy = Annotated[SandboxPolicy, BeforeValidator(_absolute_roots)]
-"""As a stored conversation has it. Nobody knows what a relative root was relative to: it is none."""
+"""A sandbox policy of a stored conversation. A relative root is dropped, because its base is not known."""
 
 EffortText = Annotated[str, Field(min_length=1, max_length=MAX_EFFORT_LENGTH)]
-"""An effort as it was said: one that is known or the model's own."""
+"""Text of a reasoning effort: a known one or the model's own."""
 
 
 PREFIX: Final = "Invalid request: "
@@ -107,7 +107,7 @@ def unknown_method(method: str) -> str:
 
 
 def describe_validation_error(error: ValidationError) -> tuple[str, str]:
-    """Return the message for the first thing that is wrong, and the dotted name of its field (empty: the whole)."""
+    """Return the message for the first error, and the dotted name of its field (empty for the whole value)."""
     first = error.errors(include_url=False, include_input=False)[0]
     kind = first["type"]
     place = [str(part) for part in first["loc"]]

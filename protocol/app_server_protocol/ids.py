@@ -1,7 +1,7 @@
-"""Plain texts that name things: ids, paths as clients write them, and where a conversation came from.
+"""Plain texts that identify things: ids, paths in the form of clients, and the origin of a conversation.
 
-Fast to import: it does without pydantic, so that a list needs no models. Where the bits of an id come from (clock,
-random) is the caller's business.
+Fast to import: it does without pydantic, so that a list needs no models. The caller provides the bits of an id (clock,
+random).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECA
 
 
 def new_conversation_id(clock_ms: int, random: bytes) -> ConversationId:
-    """Return a UUIDv7: 48 bits of milliseconds, so that ids sort by birth, then at least 10 random bytes."""
+    """Return a UUIDv7: 48 bits of milliseconds, so that ids sort by creation, then at least 10 random bytes."""
     if len(random) < 10:
         raise ValueError("a conversation id needs 10 random bytes")
     bits = bytearray((clock_ms % (1 << 48)).to_bytes(6, "big") + random[:10])
@@ -36,14 +36,14 @@ def hyphenated(digits: str) -> str:
 
 
 def parse_conversation_id(text: str) -> ConversationId | None:
-    """Return the id in its usual spelling, or None if `text` is no UUID."""
+    """Return the id in its usual spelling; None if `text` is not a UUID."""
     if not _UUID.fullmatch(text):
         return None
     return ConversationId(hyphenated(text.replace("-", "").lower()))
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether UTF-8 can encode it: it has no lone surrogate."""
+    """Return whether UTF-8 can encode the text, because it has no lone surrogate."""
     if text.isascii():
         return True
     try:
@@ -54,7 +54,7 @@ def is_unicode(text: str) -> bool:
 
 
 def sound_path(text: str) -> str:
-    """`text`, if it can be the path of a file. Raises ValueError."""
+    """Return `text` if it can be the path of a file. Raises ValueError."""
     if "\0" in text:
         raise ValueError("a path must not contain a NUL character")
     if not is_unicode(text):
@@ -63,7 +63,7 @@ def sound_path(text: str) -> str:
 
 
 def absolute_path(text: str) -> str:
-    """`text`, if it can be the path of a file wherever the server runs. Raises ValueError."""
+    """Return `text` if it can be the path of a file in any working directory of the server. Raises ValueError."""
     if not text.startswith("/"):
         raise ValueError("AbsolutePathBuf deserialized without a base path: expected an absolute path")
     return sound_path(text)

@@ -1,6 +1,6 @@
 """Origins of items: the answer, the provider and the API that an item of the model came from.
 
-An origin is stored with its item. No client and no provider is sent it, and no published schema has it.
+An origin is stored with its item. It is sent to no client and no provider, and no published schema has it.
 """
 
 from typing import Annotated, Final, Protocol, Self, TypeVar
@@ -12,8 +12,8 @@ from pydantic.json_schema import SkipJsonSchema
 from app_server_protocol.structs import EngineStruct, Json, shown
 
 FAILED: Final = "failed"
-"""Key of `kept` in the origin of an output: whether the tool has failed. Only outputs of calls that came over the
-Messages API have an origin: that API is told so, in the same words after a restart.
+"""Key of `kept` in the origin of an output: whether the tool has failed. Only outputs of calls over the Messages API
+have an origin, because that API is sent this fact, in the same words after a restart.
 """
 
 
@@ -65,5 +65,5 @@ def origin_of(item: object) -> ItemOrigin | None:
 
 
 def without_origin(item: T) -> T:
-    """Return an item as clients and providers are sent it."""
+    """Return an item without its origin, in the form for clients and providers."""
     return item if origin_of(item) is None else item.model_copy(update={"origin": None})

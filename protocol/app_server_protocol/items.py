@@ -1,4 +1,4 @@
-"""What a user sends and what a turn is made of, as the engine emits it: `UserInput` in, `TurnItem` out."""
+"""Inputs of a user (`UserInput`) and items of a turn (`TurnItem`), which the engine emits."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
@@ -13,7 +13,7 @@ from app_server_protocol.structs import EngineStruct, Json, shown
 
 
 class Tagged:
-    """Marks a union whose members travel as `{"<tag>": {...}}`, in Python as on the wire."""
+    """Marks a union whose members are written as `{"<tag>": {...}}`, in Python as on the wire."""
 
     def __init__(self, members: Mapping[str, type[EngineStruct]]) -> None:
         self.members: Final = members
@@ -53,7 +53,7 @@ class ExternallyTagged(Tagged):
         return handler(choice)
 
     def wrap(self, value: EngineStruct) -> dict[str, Json]:
-        """Return a member as it travels, under its tag."""
+        """Return a member in its form on the wire, under its tag."""
         return {self.tags[type(value)]: value.to_value()}
 
 
@@ -109,7 +109,7 @@ SentInput = TypeAliasType(
         TextInput | ImageInput | LocalImageInput | SkillInput | MentionInput, Field(discriminator="type")
     ],
 )
-"""What a client of an API that knows more kinds sends."""
+"""Inputs of clients of an API that has further kinds."""
 
 
 class UserMessageItem(EngineStruct):

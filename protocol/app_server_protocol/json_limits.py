@@ -1,8 +1,8 @@
-"""JSON that is refused although it may be well-formed: how deep, how many values, and the id of a message refused so.
+"""Limits of well-formed JSON: its depth, its number of values, and the id of a message that is refused because of them.
 
 A limit of bytes is not enough. A parser needs up to thirty times their size for input that consists of brackets, and
-deeply nested input exhausts the stack of the code that serialises it. The scan for the id takes no recursion, and is
-bounded in what it looks at.
+deeply nested input exhausts the stack of the code that serialises it. The scan for the id uses no recursion, and
+inspects a bounded part of the input.
 """
 
 import json
@@ -10,32 +10,35 @@ import re
 from typing import Any, Final, NamedTuple
 
 Json = Any
-"""As in `base`, which is not imported: it brings pydantic."""
+"""The same type as in `base`, which is not imported because it imports pydantic."""
 
 MAX_DEPTH: Final = 200
-"""Levels of one JSON document. The fast parser has the same limit; no protocol needs more than some twenty. How many
-Python's own decoder takes differs by version: a thousand, or ten thousand.
+"""Maximum nesting depth of one JSON document. The fast parser has the same limit; no protocol needs more than some
+twenty levels. The limit of Python's own decoder differs by version: a thousand, or ten thousand.
 """
 
 MAX_VALUES: Final = 500_000
-"""Values in one JSON document. The longest model responses, repeated in one event, contain some hundred thousand commas
-and brackets, including those in their text. Half a million values take 0.1 s to parse and some 50 MB.
+"""Maximum number of values in one JSON document. The longest model responses, repeated in one event, contain some
+hundred thousand commas and brackets, including those in their text. Half a million values take 0.1 s to parse and some
+50 MB.
 """
 
 MOST_TOKENS: Final = 500_000
-"""So many strings and brackets are looked at, a fraction of a second. An id behind them is not found."""
+"""Maximum number of strings and brackets that the scan for the id inspects, in a fraction of a second. An id behind
+them is not found.
+"""
 
 _TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]++|[\]}]++', re.DOTALL)
-"""A string, closed or not, or brackets of one direction. Each character is looked at once."""
+"""A string, terminated or not, or brackets of one direction. Each character is inspected once."""
 _COLON: Final = re.compile(r"[ \t\r]*+:[ \t\r]*+")
 _ID: Final = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9]{1,20})[ \t\r]*+[,}]', re.DOTALL)
 
 
 class MessageOutline(NamedTuple):
-    """Content of the outermost object of a line, as far as it was looked at."""
+    """Content of the outermost object of a line, as far as it was inspected."""
 
     id: str | int | None
-    """None also where there are several, or one of another type."""
+    """Id of the message; None also if there are several, or one of another type."""
     has_method: bool
 
 
@@ -60,7 +63,7 @@ def read_outline(text: str) -> MessageOutline:
 
 
 def too_many_values(data: bytes) -> bool:
-    """Tell whether there could be more than MAX_VALUES values. Counts separators, even inside strings, which takes a
+    """Return whether there may be more than MAX_VALUES values. Counts separators, even inside strings, which takes a
     fraction of the time of parsing.
     """
     if len(data) < MAX_VALUES:
@@ -69,12 +72,12 @@ def too_many_values(data: bytes) -> bool:
 
 
 def may_nest_too_deeply(text: str) -> bool:
-    """Tell whether a JSON text has enough brackets for too many levels, counting those within strings."""
+    """Return whether a JSON text has enough brackets for too many levels, including those inside strings."""
     return text.count("[") + text.count("{") > MAX_DEPTH
 
 
 def nested_too_deeply(value: Json) -> bool:
-    """Tell whether code that walks or serialises a decoded value could exhaust the stack."""
+    """Return whether code that walks or serialises a decoded value could exhaust the stack."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [

@@ -1,8 +1,8 @@
 """JSON-RPC messages: the envelopes, the error codes, and conversion from and to one line of bytes.
 
-It is JSON-RPC without the `jsonrpc` member (accepted, never written) and without batches. Reading is strict
-where two readers could disagree: duplicate keys, numbers that are no JSON, ids that are neither text nor a
-64-bit integer. Of methods only those have names here that are needed before any table is loaded.
+It is JSON-RPC without the `jsonrpc` member (accepted, never written) and without batches. Parsing is strict where two
+readers could disagree: duplicate keys, numbers that are not JSON, ids that are neither text nor a 64-bit integer. Only
+methods that are needed before any table is loaded have names here.
 """
 
 import json
@@ -15,34 +15,40 @@ from typing import Any, Final, NamedTuple, NoReturn
 from app_server_protocol.json_limits import may_nest_too_deeply, nested_too_deeply, read_outline
 
 Json = Any
-"""As in `base`, which is not imported: it brings pydantic, and this module is needed before that is loaded."""
+"""The same type as in `base`, which is not imported: it imports pydantic, and this module is needed before that is
+loaded.
+"""
 
 RequestId = str | int
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = INVALID_REQUEST
-"""An unknown method is answered as an invalid request: the clients of this protocol look for that code."""
+"""Code of the error for an unknown method, which is an invalid request: the clients of this protocol look for that
+code.
+"""
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 OVERLOADED: Final = -32001
 
 INITIALIZE: Final = "initialize"
-"""The first request of every connection; answered before anything else is imported."""
+"""First request of every connection; answered before any other module is imported."""
 
 INITIALIZED: Final = "initialized"
-"""The client is ready; accepted, not required."""
+"""Notification that the client is ready; accepted, not required."""
 
 SESSION_UPDATE: Final = "session/update"
-"""The one notification of the Agent Client Protocol; its content is in its `updates` and `tool_calls`."""
+"""The only notification of the Agent Client Protocol; its content is in the modules `updates` and `tool_calls` of that
+protocol.
+"""
 
 ECHO_LIMIT: Final = 200
-"""At most this many bytes of what a client sent come back in an error message."""
+"""Maximum size of client input that an error message quotes, in bytes."""
 
 TOO_DEEP: Final = "Parse error: the line is nested too deeply"
 _ONE_LINE: Final = "a message is one JSON object on one line, without headers and without HTTP"
 _OTHER_FRAMINGS: Final = (b"Content-", b"GET /", b"POST /", b"Host: ")
-"""How the lines of clients begin that frame messages as language servers or over HTTP."""
+"""Prefixes of lines from clients that frame messages as language servers do, or over HTTP."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _INT64: Final = 1 << 63
@@ -79,7 +85,7 @@ Message = Request | Notification | Response | ErrorAnswer
 
 
 class ParseError(Exception):
-    """A line that is not a valid message. `id` is that of the request, if readable, for the error response."""
+    """A line that is not a valid message. `id` is that of the request, if it can be read, for the error response."""
 
     def __init__(
         self, code: int, message: str, id: RequestId | None = None, *, refuses: bool = False
@@ -89,7 +95,7 @@ class ParseError(Exception):
         self.message: Final = message
         self.id: Final = id
         self.refuses: Final = refuses
-        """It can only be an answer, so whoever asked need not wait for another."""
+        """Whether the line can only be a response, so that its request need not wait for another one."""
 
 
 class _NotJsonError(ValueError):
@@ -97,11 +103,11 @@ class _NotJsonError(ValueError):
 
 
 class _DuplicateKeyError(ValueError):
-    """An object names a key twice, so two readers may understand two different things."""
+    """An object has a key twice, so two readers may understand it differently."""
 
 
 def parse_message(line: bytes) -> Message:
-    """Return the message in one line (without its line end). Raises `ParseError` and nothing else."""
+    """Return the message in one line (without its line end). Raises only `ParseError`."""
     try:
         text = line.removeprefix(_BOM).decode("utf-8")
     except UnicodeDecodeError:
@@ -120,7 +126,7 @@ def parse_message(line: bytes) -> Message:
         hint = f"; {_ONE_LINE}" if line.startswith(_OTHER_FRAMINGS) else ""
         raise ParseError(PARSE_ERROR, f"Parse error: no JSON at byte {error.pos}{hint}") from None
     except ValueError:
-        # What is left are integers of thousands of digits, which Python refuses to convert.
+        # The only errors left are integers of thousands of digits, which Python refuses to convert.
         return _refuse_undecodable(text, "Parse error: a number is out of range")
     if not isinstance(value, dict):
         what = "batches are not supported" if isinstance(value, list) else "a message is an object"
@@ -139,7 +145,7 @@ def _classify(value: dict[str, Json]) -> Message:
     if id_ is None:
         raise ParseError(INVALID_REQUEST, "Invalid request: neither `method` nor `id`")
     if value.get("error") is not None:
-        # An error beside a result contradicts it, and counts: a refusal is never read as consent.
+        # An error beside a result contradicts it, and takes precedence: a refusal is never read as consent.
         return _error_answer(id_, value["error"])
     if "result" in value:
         return Response(id_, value["result"])
@@ -148,7 +154,9 @@ def _classify(value: dict[str, Json]) -> Message:
 
 
 def _read_id(value: dict[str, Json]) -> RequestId | None:
-    """Return the id, None if there is none; an id of null is refused, as it could be a request or a notification."""
+    """Return the id, None if there is none; an id of null is refused, because it could be a request or a
+    notification.
+    """
     if "id" not in value:
         return None
     match value["id"]:
@@ -162,7 +170,7 @@ def _read_id(value: dict[str, Json]) -> RequestId | None:
 
 
 def _refuse_undecodable(text: str, message: str) -> ErrorAnswer:
-    """Handle a line that may be JSON and exceeds what can be decoded: like one with a duplicate key, under its id."""
+    """Handle a line that may be JSON and exceeds the limits of decoding like one with a duplicate key, under its id."""
     outline = read_outline(text)
     try:
         id_ = None if outline.id is None else _read_id({"id": outline.id})
@@ -179,7 +187,7 @@ def _refuse_ambiguous(text: str) -> ErrorAnswer:
         pairs = _decode_pairs(text)
     except RecursionError:
         return _refuse_undecodable(text, TOO_DEEP)
-    except ValueError:  # the key was found before the line turned out to be no JSON
+    except ValueError:  # the key was found before the line turned out to be invalid JSON
         raise ParseError(PARSE_ERROR, "Parse error: the line is not valid JSON") from None
     ids = [value for key, value in pairs if key == "id"] if isinstance(pairs, _Pairs) else []
     id_ = _read_id({"id": ids[0]}) if len(ids) == 1 else None
@@ -204,7 +212,7 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 class _Pairs(list[tuple[str, Json]]):
-    """An object with all of its keys, duplicates too."""
+    """An object with all of its keys, including duplicates."""
 
 
 def _constant(name: str) -> NoReturn:
@@ -227,13 +235,13 @@ _decode_pairs: Final[Callable[[str], Json]] = json.JSONDecoder(
 
 
 def dump_request(id: RequestId, method: str, params: bytes | None = None) -> bytes:
-    """Return a request of ours. Like all dumps: one line without its end, `params` being JSON already."""
+    """Return a request of the server. Like all dumps: one line without its line end, `params` being JSON already."""
     tail = b"}" if params is None else b',"params":' + params + b"}"
     return b'{"id":' + _dump_id(id) + b',"method":' + _dump_text(method) + tail
 
 
 def dump_notification(method: str, params: bytes | None = None, emitted_ms: int | None = None) -> bytes:
-    """Return a notification; `emitted_ms`: milliseconds since 1970, where clients are told."""
+    """Return a notification. `emitted_ms` is its time in milliseconds since 1970; None if clients are not sent it."""
     tail = b"" if params is None else b',"params":' + params
     stamp = b"" if emitted_ms is None else b',"emittedAtMs":%d' % emitted_ms
     return b'{"method":' + _dump_text(method) + tail + stamp + b"}"
@@ -244,7 +252,7 @@ def dump_response(id: RequestId, result: bytes = b"{}") -> bytes:
 
 
 def dump_error(id: RequestId | None, code: int, message: str, data: Json = None) -> bytes:
-    """Return an error response; `id` is null if that of the request is not readable."""
+    """Return an error response; `id` is null if that of the request cannot be read."""
     body = b'{"code":' + str(code).encode()
     if data is not None:
         body += b',"data":' + json.dumps(data, separators=(",", ":"), default=str).encode()
@@ -253,7 +261,7 @@ def dump_error(id: RequestId | None, code: int, message: str, data: Json = None)
 
 
 def shortened(text: str) -> str:
-    """`text`, cut so that it takes at most `ECHO_LIMIT` bytes; for echoing what a client sent."""
+    """Return `text`, cut to at most `ECHO_LIMIT` bytes, to quote client input."""
     if len(text) <= ECHO_LIMIT // 4:
         return text
     raw = text.encode("utf-8", "replace")
@@ -277,5 +285,5 @@ _VERSION: Final = b'{"jsonrpc":"2.0",'
 
 
 def with_version(message: bytes) -> bytes:
-    """Return the message, which is no empty object, with the member `jsonrpc` in front of its others."""
+    """Return the message, which is not an empty object, with the member `jsonrpc` before its others."""
     return _VERSION + message[1:]

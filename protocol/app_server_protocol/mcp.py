@@ -1,6 +1,6 @@
 """Shapes of the Model Context Protocol that pass through: tools, resources, content, results of calls.
 
-Unknown fields are kept, because these values are handed on from a server to the model and to the client.
+Unknown fields are kept, because these values are passed on from a server to the model and to the client.
 """
 
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""What the agent may do: approval policy, sandbox policy, decisions; and how hard the model should think.
+"""The permissions of the agent: approval policy, sandbox policy, decisions; and the reasoning effort of the model.
 
-The values are spelled as configuration files and stored conversations have them. Plain values, so that settings are
-read before pydantic is loaded; `policy_fields` has the types for fields of models.
+The values have the spelling of configuration files and stored conversations. Plain values, so that settings are read
+before pydantic is loaded; `policy_fields` has the types for fields of models.
 """
 
 from collections.abc import Collection, Iterable
@@ -28,13 +28,13 @@ class AskForApproval(_Spelled):
     """When a command needs the user's consent before it runs."""
 
     UNTRUSTED = "untrusted"
-    """Ask for everything that is not known to only read."""
+    """Ask for every command that is not known to only read."""
     ON_FAILURE = "on-failure"
-    """Run in the sandbox without asking; ask when the sandbox stood in the way."""
+    """Run in the sandbox without asking; ask if the sandbox prevents something."""
     ON_REQUEST = "on-request"
-    """The model decides when to ask for more than the sandbox gives."""
+    """The model decides when to ask for more rights than the sandbox gives."""
     NEVER = "never"
-    """Never ask; what fails is reported to the model."""
+    """Never ask; failures are reported to the model."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -48,7 +48,7 @@ class TurnMode(StrEnum):
 
     DEFAULT = "default"
     PLAN = "plan"
-    """It finds out and asks, proposes a plan, and changes no files."""
+    """The model investigates and asks, proposes a plan, and changes no files."""
 
 
 class QuestionKinds(EngineStruct):
@@ -83,12 +83,13 @@ class ReviewDecision(StrEnum):
 
     APPROVED = "approved"
     APPROVED_FOR_SESSION = "approved_for_session"
-    """Approved, and the very same request needs no prompt again in this conversation, unless a later turn's policy is
-    stricter."""
+    """Approved, and an identical request needs no prompt again in this conversation, unless a later turn's policy is
+    stricter.
+    """
     DENIED = "denied"
-    """Not this; the turn goes on and the model may try something else."""
+    """Denied; the turn goes on and the model may try another way."""
     ABORT = "abort"
-    """Not this, and the turn ends here."""
+    """Denied, and the turn ends here."""
 
 
 class ReasoningEffort(StrEnum):
@@ -102,18 +103,18 @@ class ReasoningEffort(StrEnum):
 
 
 DEFAULT_TIER: Final = "default"
-"""Service tier that stands for the provider's usual one: it is not sent."""
+"""Name of the provider's usual service tier, which is not sent to it."""
 
 ULTRA: Final = "ultra"
-"""The most that there is. A word of clients, which no provider takes."""
+"""The highest effort. It is a word of clients, which no provider accepts."""
 
 FURTHER_EFFORTS: Final = ("xhigh", "max", ULTRA)
-"""Efforts of newer models, for which the conversation API has no word."""
+"""Efforts of newer models that the conversation API does not have."""
 
 
 def known_effort(word: str | None) -> ReasoningEffort | None:
-    """Return an effort in a word of the conversation API: its highest for one beyond that, None for one that nobody
-    knows.
+    """Return an effort in a word of the conversation API: its highest one for a higher effort, None for an unknown
+    effort.
     """
     if word in FURTHER_EFFORTS:
         return ReasoningEffort.HIGH
@@ -206,7 +207,7 @@ class PermissionProfile(EngineStruct):
 
 SandboxPolicy = DangerFullAccess | ReadOnly | WorkspaceWrite | PermissionProfile
 StoredPolicy = DangerFullAccess | ReadOnly | WorkspaceWrite
-"""The kinds that have a shape in stored conversations, and in APIs that know no profiles."""
+"""The kinds of policies that stored conversations have, and APIs without profiles."""
 
 
 def is_pattern(path: str) -> bool:
@@ -214,7 +215,7 @@ def is_pattern(path: str) -> bool:
 
 
 def without_profile(policy: SandboxPolicy, cwd: str) -> StoredPolicy:
-    """Return the policy itself, or of a profile the nearest one that has a shape where profiles have none."""
+    """Return the policy itself; for a profile, the nearest policy of a kind that APIs without profiles have."""
     if not isinstance(policy, PermissionProfile):
         return policy
     written = {(rule.place, rule.below) for rule in policy.rules if rule.access is Access.WRITE}
@@ -229,7 +230,7 @@ def without_profile(policy: SandboxPolicy, cwd: str) -> StoredPolicy:
 
 
 def as_profile(policy: ReadOnly | WorkspaceWrite | PermissionProfile) -> PermissionProfile:
-    """Return a policy in the form of a profile that gives the same."""
+    """Return a policy in the form of a profile with the same rights."""
     rules = [FileRule(place=ROOT, access=Access.READ)]
     match policy:
         case PermissionProfile():
@@ -247,8 +248,8 @@ def as_profile(policy: ReadOnly | WorkspaceWrite | PermissionProfile) -> Permiss
 
 
 def writable_names(policy: SandboxPolicy, cwd: str) -> tuple[str, ...]:
-    """Return the folders besides `cwd` and the temporary ones that a policy lets commands write to, as it names
-    them.
+    """Return the folders besides `cwd` and the temporary ones in which a policy lets commands write, under the policy's
+    names.
     """
     if isinstance(policy, WorkspaceWrite):
         return policy.writable_roots
@@ -268,7 +269,9 @@ def writable_names(policy: SandboxPolicy, cwd: str) -> tuple[str, ...]:
 def with_roots(
     policy: SandboxPolicy, roots: Iterable[str], instead_of: Collection[str] = ()
 ) -> SandboxPolicy:
-    """`policy` with more workspace roots, if it has any at all; `instead_of` are those that it was given so before."""
+    """Return `policy` with further workspace roots, if it has any; `instead_of` are the roots that an earlier call
+    added.
+    """
     match policy:
         case WorkspaceWrite():
             return replace(policy, writable_roots=_joined(policy.writable_roots, roots, instead_of))
@@ -284,12 +287,12 @@ def _joined(own: Iterable[str], roots: Iterable[str], instead_of: Collection[str
 
 
 def changeable_folders(cwd: str, policy: SandboxPolicy) -> tuple[str, ...]:
-    """Return the folders whose links the user need not have made: where commands write, or did under another policy."""
+    """Return the folders in which commands may have made links: where they write, or did under another policy."""
     return (cwd, *writable_names(policy, cwd), "/tmp")
 
 
 def roots_beside(cwd: str, roots: Iterable[str]) -> tuple[str, ...]:
-    """Return the other folders of a workspace, each once."""
+    """Return the other folders of a workspace, without duplicates."""
     return tuple(root for root in dict.fromkeys(map(normpath, roots)) if root != normpath(cwd))
 
 

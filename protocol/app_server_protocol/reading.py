@@ -1,7 +1,7 @@
-"""Reads what a server sent: validates JSON as a struct, as a model or as a union of them.
+"""Reads the messages of a server: validates JSON as a struct, as a model or as a union of them.
 
 pydantic validates, by a model with the fields of each struct. Such a model is built with the first value of the struct,
-and of a union only those of the members that come: to build all items of threads takes longer than a whole turn.
+and of a union only for the members that occur: building all items of threads takes longer than a whole turn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ CONTAINERS = (tuple, list, dict, Sequence, Mapping)
 
 
 def read(kind: type[T], raw: Json) -> T:
-    """Validate what a server sent as a struct, model or union. Raises pydantic's `ValidationError`."""
+    """Validate JSON of a server as a struct, model or union. Raises pydantic's `ValidationError`."""
     hint: Json = kind
     value: T = _adapter(hint).validate_python(raw)
     return value
@@ -35,7 +35,9 @@ def _adapter(kind: Json) -> TypeAdapter[Any]:
 
 
 def _shallow(hint: Json) -> Json:
-    """Return the hint with a function in the place of each struct, and of each union of structs that has a tag."""
+    """Return the hint with a validating function in place of each struct, and of each union of structs
+    that has a tag.
+    """
     if isinstance(hint, TypeAliasType):
         return _shallow(hint.__value__)
     if isinstance(hint, type) and issubclass(hint, Struct):

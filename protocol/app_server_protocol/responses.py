@@ -1,4 +1,4 @@
-"""What is exchanged with the model and kept as history: messages, reasoning, calls and their outputs.
+"""Items that are exchanged with the model and kept as history: messages, reasoning, calls and their outputs.
 
 Item ids are read but never written back: the model's API refuses ids that it has not stored itself.
 """
@@ -55,7 +55,7 @@ def _unwritten_id(default: str | None = None) -> Any:
 
 
 COMMENTARY: Final = "commentary"
-"""The phase of a message that accompanies the work and is no answer."""
+"""Phase of a message that accompanies the work and is not an answer."""
 
 
 class MessageItem(EngineModel):
@@ -317,7 +317,7 @@ def output_key(output: OutputItem) -> tuple[bool, str]:
 
 
 def output_of(call: CallItem, payload: FunctionCallOutputPayload) -> OutputItem:
-    """Return the item that answers a call."""
+    """Return the output item that answers a call."""
     custom, call_id = call_key(call)
     if custom:
         return CustomToolCallOutput(call_id=call_id, output=payload.content)
@@ -325,7 +325,7 @@ def output_of(call: CallItem, payload: FunctionCallOutputPayload) -> OutputItem:
 
 
 def aborted_output(call: CallItem) -> OutputItem:
-    """Return what stands for the output of a call that has none."""
+    """Return the item that replaces the missing output of a call."""
     return output_of(call, FunctionCallOutputPayload(content="aborted"))
 
 
@@ -362,15 +362,15 @@ class _Tagged(EngineModel):
 
 
 def checked_response_item(raw: Json) -> ResponseItem:
-    """Return the item that a client gave. An unknown type comes back as an `OtherItem`; raises ValidationError for what
-    is damaged.
+    """Return the item that a client gave. An unknown type is returned as an `OtherItem`. Raises ValidationError for a
+    damaged item.
     """
     model = _KINDS.get(_Tagged.model_validate(raw).type)
     return parse_response_item(raw) if model is None else model.model_validate(raw)
 
 
 def parse_response_item(raw: Json) -> ResponseItem:
-    """Return the item that `raw` describes. What is unknown or damaged comes back as an `OtherItem`; nothing raises."""
+    """Return the item that `raw` describes. An unknown or damaged item is returned as an `OtherItem`; never raises."""
     if not isinstance(raw, Mapping):
         return OtherItem()
     kind = tag_of(raw)
@@ -383,5 +383,5 @@ def parse_response_item(raw: Json) -> ResponseItem:
     extra = {str(key): value for key, value in raw.items() if key != "type"}
     try:
         return OtherItem.model_validate({**extra, "type": "other" if kind is None else kind})
-    except ValidationError:  # a key that is no text
+    except ValidationError:  # a key that is not text
         return OtherItem()

@@ -1,5 +1,5 @@
-"""The lines of a stored conversation: one JSON object each, `{"timestamp", "type", "payload"}`. And how messages begin
-that a server adds to a history in the name of the user.
+"""The lines of a stored conversation: one JSON object each, `{"timestamp", "type", "payload"}`. And the prefixes of
+messages that a server adds to a history in the name of the user.
 """
 
 import json
@@ -128,7 +128,7 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
 
     @property
     def profile_id(self) -> str | None:
-        """The name of the permission profile."""
+        """Name of the permission profile; None if there is none."""
         if self.active_permission_profile is not None:
             return self.active_permission_profile.id
         return self.permission_profile if isinstance(self.permission_profile, str) else None
@@ -139,13 +139,13 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
 
 
 class StoredEvent(Struct, frozen=True):
-    """An event as a rollout stores it: the older event, which every reader knows, and fields beside it that other
-    readers pass over.
+    """An event as a rollout stores it: the legacy event, which every reader knows, and additional fields, which other
+    readers ignore.
     """
 
     type: str
     body: bytes
-    """The older event as JSON; or an object with its `type` alone, for a kind that older readers do not know."""
+    """The legacy event as JSON; or an object with its `type` only, for a kind that older readers do not know."""
     extra: Mapping[str, Json]
 
     def to_json(self) -> bytes:
@@ -159,7 +159,7 @@ LineType = Literal["session_meta", "response_item", "compacted", "turn_context",
 
 
 def stored_line(timestamp: str, payload: RolloutItem) -> bytes:
-    """Return one line of a stored conversation, without its end."""
+    """Return one line of a stored conversation, without its line end."""
     head = f'{{"timestamp":{json.dumps(timestamp)},"type":"{line_type(payload)}","payload":'
     return head.encode() + payload.to_json() + b"}"
 
@@ -168,7 +168,9 @@ _ORDINAL: Final = re.compile(rb'(\{"timestamp":"[^"\\]{0,40}",)(?:"ordinal":\d{1
 
 
 def numbered(line: bytes, ordinal: int) -> bytes:
-    """Return a stored line with its number in a file of the paginated form. One in an unusual form stays as it is."""
+    """Return a stored line with its number in a file of the paginated form. A line in an unusual form is
+    not changed.
+    """
     match = _ORDINAL.match(line)
     return line if match is None else b'%b"ordinal":%d,%b' % (match[1], ordinal, line[match.end() :])
 
@@ -192,24 +194,24 @@ def utc_timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-# By these beginnings such messages are recognised later, also in conversations that codex stored, which begins them in
-# the same way: previews and compactions use only what the user wrote.
+# These prefixes identify such messages later, also in conversations that codex stored, which uses the same ones:
+# previews and compactions use only the messages that the user wrote.
 ENVIRONMENT_HEAD: Final = "<environment_context>"
 AGENTS_HEAD: Final = "# AGENTS.md instructions for "
 OLD_AGENTS_HEAD: Final = "<user_instructions>"
-"""Of earlier versions of codex."""
+"""Prefix that earlier versions of codex use."""
 USER_SHELL_HEAD: Final = "<user_shell_command>"
 SKILL_HEAD: Final = "<skill>\n"
 MENTION_HEAD: Final = "<mention>\n"
 REVIEW_HEAD: Final = "<user_action>"
-"""Of the message that tells the model what a review has found."""
+"""Prefix of the message that tells the model the result of a review."""
 GOAL_HEAD: Final = '<codex_internal_context source="goal">\n'
 
-# Of developer messages:
+# Prefixes of developer messages:
 MODE_HEAD: Final = "<mode_instructions>"
-"""Of this server, about the mode in which the model works with the user."""
+"""Prefix of this server's message about the mode in which the model works with the user."""
 CODEX_MODE_HEAD: Final = "<collaboration_mode>"
-"""Of codex, about the same."""
+"""Prefix of codex's message about the same."""
 
 _HEADS: Final = (
     *(ENVIRONMENT_HEAD, AGENTS_HEAD, OLD_AGENTS_HEAD, USER_SHELL_HEAD, SKILL_HEAD, MENTION_HEAD, REVIEW_HEAD),

@@ -1,9 +1,9 @@
-"""The base classes of shapes that only go out: quick to define, to build and to write, never validated by the server.
+"""The base classes of shapes that the server only sends: quick to define, to build and to write, never validated by it.
 
 Two spellings exist, as for models (`app_server_protocol.base`): `WireStruct` is camelCase, `EngineStruct` is
-snake_case. An optional field is written as null; a class with `omit_defaults=True` leaves out what has its default, but
-for `shown` fields. The exporter of schemas hands a struct to pydantic like any type: there it stands for a model with
-the same fields; `app_server_protocol.reading` reads it.
+snake_case. An optional field is written as null; a class with `omit_defaults=True` leaves out a field that has its
+default, except `shown` fields. The exporter of schemas passes a struct to pydantic like any type: there it is replaced
+by a model with the same fields; `app_server_protocol.reading` reads it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 Json = Any
-"""A JSON value as Python has it; the only place where `Any` is spelled."""
+"""A JSON value as Python has it; the only place where `Any` is written."""
 
 T = TypeVar("T")
 
@@ -50,15 +50,15 @@ if not TYPE_CHECKING:
 
 
 DEEPEST: Final = 200
-"""Levels of a value that are written where its text needs escapes."""
+"""Maximum depth of a value that is written if its text needs escapes."""
 
 
 @runtime_checkable
 class Written(Protocol):
-    """Value that goes over the wire as JSON, be it a struct or a model."""
+    """A value that is sent as JSON, either a struct or a model."""
 
     def to_json(self) -> bytes:
-        """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
+        """Return compact UTF-8 JSON. Never raises: text that UTF-8 cannot encode is written as an escape."""
         ...
 
     def to_value(self) -> Json:
@@ -78,10 +78,10 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
     """Base of every shape that goes out. No shape holds what leads back to it."""
 
     always: ClassVar[tuple[str, ...]] = ()
-    """Fields that published schemas require though they have a default."""
+    """Fields that published schemas require although they have a default."""
 
     def to_json(self) -> bytes:
-        """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
+        """Return compact UTF-8 JSON. Never raises: text that UTF-8 cannot encode is written as an escape."""
         return json_bytes(self)
 
     def to_value(self) -> Json:
@@ -110,7 +110,7 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
 
 
 class Discreet(msgspec.Struct, frozen=True):
-    """A value of the engine that keeps some fields out of its `repr`: secrets, and bulk."""
+    """A value of the engine that keeps some fields out of its `repr`: secrets, and long content."""
 
     HIDDEN: ClassVar[tuple[str, ...]] = ()
 
@@ -120,7 +120,7 @@ class Discreet(msgspec.Struct, frozen=True):
 
 
 def requires(*names: str) -> Callable[[dict[str, Any]], None]:
-    """Mark fields for `json_schema_extra` that are always written, though they have a default in Python."""
+    """Mark fields for `json_schema_extra` that are always written, although they have a default in Python."""
 
     def mark(schema: dict[str, Any]) -> None:
         schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
@@ -137,7 +137,7 @@ class EngineStruct(Struct):
 
 
 def shown(default: T) -> T:
-    """Declare a field with a default that is written though its class omits defaults."""
+    """Declare a field with a default that is written even if its class omits defaults."""
     value: T = msgspec.field(default_factory=lambda: default)
     return value
 
@@ -148,7 +148,7 @@ def struct_of(kind: type[T], model: BaseModel) -> T:
 
 
 def alike(kind: type[T], value: object, **others: Json) -> T:
-    """Make a struct of the fields of a value, which has all of them under the same names but for `others`."""
+    """Make a struct from the fields of a value, which has all of them under the same names except `others`."""
     names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
     return kind(**{name: getattr(value, name) for name in names if name not in others}, **others)
 
@@ -157,7 +157,7 @@ def alike(kind: type[T], value: object, **others: Json) -> T:
 def model_of(
     kind: type[msgspec.Struct], shaped: Callable[[Json], Json] = lambda hint: hint
 ) -> type[BaseModel]:
-    """Return a pydantic model with the fields of a struct, and of types as `shaped` makes them of the declared ones."""
+    """Return a pydantic model with the fields of a struct; `shaped` converts their declared types."""
     from pydantic import ConfigDict, Field, create_model  # noqa: PLC0415
 
     hints = get_type_hints(kind, include_extras=True)
@@ -180,7 +180,7 @@ def model_of(
 
 
 def json_bytes(value: Json) -> bytes:
-    """Return a struct or plain data as compact UTF-8 JSON; what UTF-8 cannot carry is written as an escape."""
+    """Return a struct or plain data as compact UTF-8 JSON; text that UTF-8 cannot encode is written as an escape."""
     try:
         return _ENCODER.encode(value)
     except (UnicodeEncodeError, RecursionError):
@@ -193,7 +193,7 @@ def escaped_json(value: Json) -> bytes:
 
 
 def _plain(value: Json, depth: int = 0) -> Json:
-    """Replace in `value` everything that `json.dumps` would refuse or spell outside of JSON."""
+    """Replace everything in `value` that `json.dumps` would refuse or not write as JSON."""
     if depth > DEEPEST:
         return "(nested too deeply)"
     match value:
@@ -212,7 +212,7 @@ def _plain(value: Json, depth: int = 0) -> Json:
 
 
 def _raw(value: Json) -> Json:
-    # Many values come here, and asking whether one is `Written` would take longer than writing it.
+    # This function is called with many values, and checking whether one is `Written` takes longer than writing it.
     to_json = getattr(value, "to_json", None)
     return str(value) if to_json is None else msgspec.Raw(to_json())
 

@@ -1,8 +1,8 @@
-"""What a row of a table of methods is. Each API has one table, `table()` of its folder, of all rows there.
+"""The rows of a table of methods. Each API has one table, `table()` of its folder, of all rows there.
 
-A row says what goes in and what comes out. Parameters say what orders their requests: those with the same value in the
-field that `ordered_by` names are served one after another, the others on their own. Schemas, documentation and routers
-derive from rows.
+A row names the shapes of its parameters and its result. Parameters define the order of their requests: those with the
+same value in the field that `ordered_by` names are served one after another, the others independently. Schemas,
+documentation and routers are derived from rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,12 +17,12 @@ from app_server_protocol.structs import Json, WireStruct, Written
 
 
 class Api(Enum):
-    """Speaker of a table. An API's folder below `protocol` has the same name."""
+    """An API with a table. Its folder below `protocol` has the same name."""
 
     V1 = "v1"
-    """Conversations."""
+    """Conversation API."""
     V2 = "v2"
-    """Threads."""
+    """Thread API."""
     ACP = "acp"
     """The Agent Client Protocol: sessions."""
 
@@ -55,7 +55,7 @@ class ClientRequest(Struct, Generic[P, R], frozen=True):
     doc: str
     extension: bool = False
     experimental: bool = False
-    """Served only for clients that opted in with `capabilities.experimentalApi`."""
+    """Whether the method is served only to clients that opted in with `capabilities.experimentalApi`."""
 
     @property
     def ordered_by(self) -> str | None:
@@ -82,7 +82,7 @@ class ServerNotification(Struct, Generic[Fields, S], frozen=True):
 
     method: str
     make: Callable[Fields, S]
-    """Makes the parameters of their fields: it is their class."""
+    """Class of the parameters, which makes them from their fields."""
     doc: str
 
     @property
@@ -124,7 +124,7 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 
 
 def by_method(rows: Iterable[AnyRow]) -> Mapping[str, AnyRow]:
-    """Map rows by their methods. Raises ValueError where two rows have the same method."""
+    """Map rows by their methods. Raises ValueError if two rows have the same method."""
     found: dict[str, AnyRow] = {}
     for row in rows:
         if row.method in found:
@@ -134,7 +134,7 @@ def by_method(rows: Iterable[AnyRow]) -> Mapping[str, AnyRow]:
 
 
 def table_of(api: Api, modules: Iterable[ModuleType]) -> Table:
-    """Collect the rows that stand in these modules. Raises ValueError where two rows have the same method."""
+    """Collect the rows in these modules. Raises ValueError if two rows have the same method."""
     rows = [row for module in modules for row in vars(module).values()]
     return Table(
         api=api,

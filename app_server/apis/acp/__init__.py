@@ -1,1 +1,3 @@
-"""The Agent Client Protocol over the engine. Whatever knows a shape or a habit of it is in this folder."""
+"""The Agent Client Protocol over the engine. All code that knows a shape or a habit of this protocol is
+in this folder.
+"""

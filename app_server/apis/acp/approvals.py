@@ -1,7 +1,8 @@
-"""Questions of the engine as requests to the client, and the client's answers as commands. Pure.
+"""Conversion of approval and question events into requests to the client, and of the client's answers into commands.
+Pure.
 
-Yes is one of the options that were offered, plainly chosen. Closing the dialogue ends the turn; everything else is a
-no, after which the turn goes on.
+An answer is an approval only if it chooses one of the options that were offered. Closing the dialogue ends the turn;
+every other answer is a denial, after which the turn goes on.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ DECISIONS: Final = {
     "decline": ReviewDecision.DENIED,
     "cancel": ReviewDecision.ABORT,
 }
-"""By the ids of options, which hosts match. `cancel` is not offered: there is one option of each kind, because hosts
-choose by the kind, and an editor ends the turn by `session/cancel`.
+"""Decisions by the ids of their options, which hosts match. `cancel` is not offered: there is one option of each kind,
+because hosts choose by the kind, and an editor ends the turn by `session/cancel`.
 """
 
 _YES: Final = PermissionOption(option_id="allow_once", name="Yes", kind="allow_once")
@@ -58,7 +59,9 @@ _NO: Final = PermissionOption(option_id="decline", name="No, go on without it", 
 
 
 def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> ClientQuestion | None:
-    """Return what the client is asked; None for an event that asks nothing. `call`: what the question is about."""
+    """Return the request to the client for an event; None if the event asks nothing. `call` is the tool call that the
+    question is about.
+    """
     match event.event:
         case McpCallQuestion() as asking:
             return _about_tool(session_id, asking, call)
@@ -116,7 +119,7 @@ def _decided(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, r
 
 
 def decision(result: Json) -> ReviewDecision | None:
-    """Return the decision in a client's answer; None where it neither closes the dialogue nor chooses what was
+    """Return the decision in a client's answer; None if it neither closes the dialogue nor chooses an option that was
     offered.
     """
     match result:
@@ -131,7 +134,7 @@ def decision(result: Json) -> ReviewDecision | None:
 def _content(
     event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, call: ShownCall
 ) -> tuple[ToolCallContent, ...]:
-    """Return the reason, and what the user says yes to."""
+    """Return the reason for the question, and what the user approves by a yes."""
     texts = [f"Reason: {event.reason}"] if event.reason else []
     diffs: tuple[ToolCallContent, ...] = ()
     match event:
@@ -140,7 +143,7 @@ def _content(
             whole = script_of(asked) or quote.join(asked)
             if call.raw_input is not None and asked != call.raw_input.get("command"):
                 texts.append(f"Input for the command that runs: {''.join(asked)!r}")
-            elif whole != call.title:  # the title is one line, and cut
+            elif whole != call.title:  # the title is a single line and may be cut
                 texts.append(fenced(whole, "sh"))
             if event.risk is not None:
                 texts.append(f"Risk ({event.risk.risk_level}): {event.risk.description}")
@@ -153,7 +156,7 @@ def _content(
 
 
 def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent) -> ShownCall:
-    """Return a call for a question about something that the client was not sent."""
+    """Return a call for a question about an item that was not announced to the client."""
     if isinstance(event, ExecApprovalRequestEvent):
         raw = {"command": list(event.command), "cwd": event.cwd}
         title = command_title(event.command, None)

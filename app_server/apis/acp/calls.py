@@ -1,6 +1,6 @@
-"""Items of the engine as tool calls: their kind, title, places and content. Pure.
+"""Conversion of items of the engine into tool calls: their kind, title, locations and content. Pure.
 
-A call looks the same while it is live and when it is sent again from a stored conversation.
+A call looks the same while it is live and when it is replayed from a stored conversation.
 """
 
 from __future__ import annotations
@@ -64,14 +64,16 @@ _STATUS: Final = {
     ItemStatus.DECLINED: ToolCallStatus.FAILED,
 }
 _NOT_A_PATH: Final = frozenset("~$*?[`\0")
-"""Characters at which a word of a command is something else than the path of a file, for the shell."""
+"""Characters that make a word of a command something else than the path of a file, because the shell
+interprets them.
+"""
 
 MOST_RAW: Final = 64 * 1024
-"""Characters of an argument that a client is shown as the raw input."""
+"""Maximum length of an argument that a client is shown as the raw input, in characters."""
 
 
 class ShownCall(Struct, kw_only=True):
-    """A tool call as it is now. Its id is unique in the session."""
+    """The current state of a tool call. Its id is unique in the session."""
 
     id: str
     title: str
@@ -82,27 +84,27 @@ class ShownCall(Struct, kw_only=True):
     raw_output: Json = None
     locations: tuple[ToolCallLocation, ...] = ()
     output: str = ""
-    """What a command printed, in the end."""
+    """Final output of a command."""
     notes: tuple[ToolCallContent, ...] = ()
-    """What else there is to show: diffs, blocks, texts."""
+    """Further content of the call: diffs, blocks, texts."""
     cwd: str | None = None
-    """Of a command."""
+    """Working directory of a command."""
     exit_code: int | None = None
 
     @property
     def runs_command(self) -> bool:
-        """Whether it may print something before it ends."""
+        """Whether the call is a command, which may print output before it ends."""
         return self.cwd is not None
 
     @property
     def content(self) -> tuple[ToolCallContent, ...]:
-        """Return everything that a client is shown of it."""
+        """Return all content of the call that a client is shown."""
         return (*output_content(self.output), *self.notes)
 
     def fields(
         self, content: tuple[ToolCallContent, ...], status: ToolCallStatus | None = None
     ) -> dict[str, Json]:
-        """Return it as arguments for `SessionToolCallFields`."""
+        """Return the call as arguments for `SessionToolCallFields`."""
         return {
             "tool_call_id": self.id,
             "title": self.title,
@@ -126,7 +128,7 @@ def output_content(output: str) -> tuple[ContentOfCall, ...]:
 
 
 def begun(item: Item, id: str) -> ShownCall:
-    """Return the call as it is announced: pending where somebody may be asked about it, else in progress."""
+    """Return the call as it is announced: pending if the user may be asked about it, else in progress."""
     call = _begun(item, id)
     if not isinstance(item, engine.CommandExecution | engine.FileChange):
         call.status = ToolCallStatus.IN_PROGRESS
@@ -174,7 +176,9 @@ def _begun(item: Item, id: str) -> ShownCall:
 
 
 def end(call: ShownCall, item: Item, *, cut: bool = False) -> None:
-    """Bring the call to its end as the item says. `cut`: it did not come to its own."""
+    """Bring the call to its end, with the outcome of the item. `cut` is True if the item was interrupted before its own
+    end.
+    """
     match item:
         case engine.CommandExecution():
             call.status = _STATUS[item.status]
@@ -242,7 +246,7 @@ def _mcp_result(item: engine.McpToolCall) -> tuple[tuple[ContentOfCall, ...], Js
 
 
 def _is_known_block(block: Json) -> bool:
-    """Return whether a client has to understand it: servers may send what they like."""
+    """Return whether the block is of a kind that a client has to understand: servers may send blocks of any shape."""
     match block:
         case {"type": "text", "text": str()}:
             return True
@@ -257,7 +261,7 @@ def _is_known_block(block: Json) -> bool:
 
 
 def _raw(value: Json) -> Json:
-    """Return the value, unless it is very long: clients keep it."""
+    """Return the value; None if it is very long, because clients keep it."""
     return value if len(repr(value)) <= MOST_RAW else None
 
 

@@ -1,4 +1,4 @@
-"""What a client announces in `initialize`, and what it is answered. Imports nothing that takes time."""
+"""The client's capabilities from `initialize`, and the answer to it. Imports no module that is slow to load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from app_server_protocol.structs import Json
 
 VERSION: Final = 1
-"""The only version of the protocol that is spoken here: it is the answer to whatever a client asks for."""
+"""The only version of the protocol that this server speaks: it is the answer to any version that a client asks for."""
 
 API_KEY: Final = "api-key"
 CHATGPT: Final = "chat-gpt"
@@ -26,14 +26,16 @@ class AcpClient(Struct, frozen=True, kw_only=True):
     read_files: bool = False
     write_files: bool = False
     terminal_output: bool = False
-    """Shows terminals that it did not start itself, from output in `_meta`."""
+    """Whether the client shows terminals that it did not start itself, from output in `_meta`."""
     notices: bool = False
     compaction: bool = False
     forms: bool = False
 
 
 def parse_client(params: Mapping[str, Json]) -> AcpClient:
-    """Return what a client announces. What is absent, unknown or of another type counts as not supported."""
+    """Return the capabilities that a client announces. A capability that is absent, unknown or of another type counts
+    as not supported.
+    """
     info, given = _table(params.get("clientInfo")), _table(params.get("clientCapabilities"))
     files, session = _table(given.get("fs")), _table(given.get("session"))
     name, version = info.get("name"), info.get("version")
@@ -50,7 +52,9 @@ def parse_client(params: Mapping[str, Json]) -> AcpClient:
 
 
 def auth_methods(environment: Mapping[str, str], *, needs_login: bool) -> list[Json]:
-    """Return the ways to log in, none where the provider needs no login: some clients insist on one of those."""
+    """Return the ways to log in; none if the provider needs no login, because some clients insist on a login once one
+    is listed.
+    """
     if not needs_login:
         return []
     methods: list[Json] = [

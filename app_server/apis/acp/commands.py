@@ -1,6 +1,6 @@
 """Slash commands: those of the server and the prompts that the user keeps as files. Pure.
 
-A prompt that begins with a slash and a known name is a command; anything else goes to the model as it is.
+A prompt that begins with a slash and a known name is a command; any other prompt goes to the model unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app_server_protocol.structs import Json
 
 
 class Builtin(Enum):
-    """The commands of the server: what is typed, what it does, and a hint of what may follow."""
+    """The commands of the server: the name that is typed, a description, and a hint of the argument that may follow."""
 
     COMPACT = "compact", "Summarise the conversation, to make room in the context window"
     REVIEW = "review", "Review the changes that are not committed, or what you say", "[instructions]"
@@ -42,7 +42,7 @@ def _shown(name: str, description: str, hint: str | None) -> dict[str, Json]:
 
 
 PREFIX: Final = "prompts:"
-"""Before the name of a user's prompt that a command of the server has, too."""
+"""Prefix of a user's prompt whose name is also the name of a command of the server."""
 
 _COMMAND: Final = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
 _BRANCH: Final = re.compile(r"(?!-)[\w./@+-]{1,200}")
@@ -69,7 +69,7 @@ class PromptCommand(Struct, frozen=True):
 
 
 class BadArguments(ValueError):
-    """The argument says what was expected."""
+    """Raised if the argument of a slash command is invalid; its text says what was expected."""
 
 
 class CommandList(Struct, frozen=True):
@@ -79,7 +79,7 @@ class CommandList(Struct, frozen=True):
     undo: bool = True
 
     def shown(self) -> list[dict[str, Json]]:
-        """Return the commands as clients are told of them."""
+        """Return the commands as they are sent to clients."""
         offered = (each for each in Builtin if self.undo or each is not Builtin.UNDO)
         commands = [_shown(each.word, each.description, each.hint) for each in offered]
         for name, prompt in self._named().items():
@@ -88,7 +88,7 @@ class CommandList(Struct, frozen=True):
         return commands
 
     def find(self, text: str) -> BuiltinCommand | PromptCommand | None:
-        """Return the command that a prompt with this text is; None: it is for the model."""
+        """Return the command that a prompt with this text names; None if the prompt is for the model."""
         match = _COMMAND.fullmatch(text.strip())
         if match is None:
             return None
@@ -125,6 +125,6 @@ def review_request(command: BuiltinCommand) -> ReviewRequest:
 
 
 def _require_revision(text: str, expected: str) -> None:
-    """Check the name of a revision, which becomes part of a command line that the model reads."""
+    """Check the name of a revision, because it becomes part of a command line that the model reads."""
     if not _BRANCH.fullmatch(text):
         raise BadArguments(expected)

@@ -1,4 +1,4 @@
-"""Errors as this protocol has them: its codes, with the reason in the message, where clients show it."""
+"""Errors of this protocol: its codes, with the reason in the message, which is the part that clients show."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What a session says and does, event by event: its messages, tool calls, reviews and compactions; and what clients are
-told of it besides its items: notices, the plan, how full the context is. Pure.
+"""Conversion of the events of a session into updates for its client. Pure.
 
-A call is announced once, goes on and ends once, and none is open when its turn ends; what comes later from a command
-that outlives its turn is told with the next turn."""
+`SessionFold` converts messages, tool calls, reviews and compactions; `SessionNews` converts everything besides items:
+notices, the plan, and how full the context is. A call is announced once, goes on and ends once, and no call is open
+when its turn ends. Later output of a command that outlives its turn is sent with the next turn.
+"""
 
 from __future__ import annotations
 
@@ -24,38 +25,40 @@ from app_server_protocol.events.tools import PlanUpdateEvent
 from app_server_protocol.events.turn import TokenCountEvent, TokenUsageInfo
 
 MOST_HELD: Final = 50
-"""Notices that wait for the next turn."""
+"""Maximum number of notices that are queued for the next turn."""
 ASSUMED_WINDOW: Final = 272_000
-"""For a model whose context window is not known: clients show how full it is."""
+"""Context window that is assumed for a model whose window is not known, in tokens: clients show how full it is."""
 
 
 def context_use(info: TokenUsageInfo, window: int | None) -> tuple[int, int]:
-    """Return the tokens in the context and how many there is room for. `window` where `info` names none."""
+    """Return the number of tokens in the context and the size of the context window. `window` is the size if `info`
+    names none.
+    """
     size = info.model_context_window or window or ASSUMED_WINDOW
     return max(info.last_token_usage.total_tokens, 0), size
 
 
 class SessionNews:
-    """Notices and usage of a session. Outside of a turn notices wait for the next one: clients take none then."""
+    """Notices and usage of a session. Notices are queued while no turn runs, because clients accept none then."""
 
     def __init__(self, updates: SessionUpdates, ids: ItemIds) -> None:
-        """`ids`: those that messages of the session have already."""
+        """Begin without usage. `ids` are the ids that messages of the session have already."""
         self._updates, self._ids = updates, ids
         self._turn: str | None = None
         self._window: int | None = None
         self._held: list[Notice] = []
         self.usage: tuple[int, int] | None = None
-        """Tokens in the context, and how many there is room for; None: not known yet."""
+        """Number of tokens in the context and size of the context window; None if they are not known yet."""
 
     def turn_started(self, turn: str, window: int | None) -> None:
-        """Write the notices that have waited for a turn."""
+        """Write the notices that were queued for this turn."""
         self._turn, self._window = turn, window or self._window
         held, self._held = self._held, []
         for notice in held:
             self.notice(notice)
 
     def turn_ended(self) -> None:
-        """Hold notices back from now on."""
+        """Queue notices from now on."""
         self._turn = None
 
     def notice(self, notice: Notice) -> None:
@@ -66,7 +69,7 @@ class SessionNews:
             self._held.append(notice)
 
     def take(self, event: EngineEvent) -> None:
-        """Write an event that is about no item."""
+        """Write an event that belongs to no item."""
         match event:
             case events.AttemptFailed():
                 text = f"Reconnecting… {event.attempt}/{event.attempts}"
@@ -101,31 +104,31 @@ def reasoning_text(item: items.Reasoning) -> str:
 class ShownMessage(Struct):
     speaker: Speaker
     part: tuple[str, int] | None = None
-    """Of reasoning: which part of it was said last."""
+    """Part of the reasoning that was written last; None for items other than reasoning."""
 
 
 class OpenCall(Struct):
     call: ShownCall
     over_for_client: bool = False
-    """The command goes on, and its turn has ended."""
+    """Whether the turn has ended while the command goes on."""
 
 
 SessionItem = OpenItem[ShownMessage | OpenCall | None]
-"""None: a compaction."""
+"""An open item of a session; its shown state is None for a compaction."""
 
 
 class SessionFold:
-    """The items of a session that are open, as they were written so far."""
+    """The open items of a session, with what was written of each so far."""
 
     def __init__(self, updates: SessionUpdates, news: SessionNews, ids: ItemIds) -> None:
-        """`ids`: those that items of the session have already."""
+        """Begin without items. `ids` are the ids that items of the session have already."""
         self._updates, self._news, self._ids = updates, news, ids
         self._open = OpenItems[ShownMessage | OpenCall | None](ids)
         self._review: ShownCall | None = None
 
     # --- looking up
     def call_asked_about(self, turn_id: str | None, engine_id: str) -> ShownCall | None:
-        """Return the call of that item, which may have begun in an earlier turn."""
+        """Return the call of the item that a question is about; the item may have begun in an earlier turn."""
         found = self._open.latest(turn_id, engine_id)
         return found.shown.call if found is not None and isinstance(found.shown, OpenCall) else None
 
@@ -170,7 +173,7 @@ class SessionFold:
         self._say(opened, shown, text)
 
     def _whole(self, turn: str, item: items.Item, text: str) -> None:
-        """End a message with what was not said in pieces."""
+        """End a message, and write the part of its text that was not streamed."""
         opened = self._open.get(turn, item.id)
         if opened is None or not isinstance(opened.shown, ShownMessage):
             return
@@ -187,7 +190,7 @@ class SessionFold:
     def _started(self, turn: str, event: events.ItemStarted) -> None:
         item, at_ms = event.item, event.at_ms
         before = self._open.get(turn, item.id)
-        if before is not None:  # two items under one id
+        if before is not None:  # two items under the same id
             self._cut(before)
         match item:
             case items.AgentMessage() | items.Plan():
@@ -207,7 +210,7 @@ class SessionFold:
                 self._updates.call(opened.call)
 
     def _cut(self, opened: SessionItem) -> None:
-        """End an item that did not come to its own end."""
+        """End an item that was interrupted before its own end."""
         self._open.end(opened)
         match opened.shown:
             case OpenCall(call=call, over_for_client=False):
@@ -282,7 +285,7 @@ class SessionFold:
 
     # --- turns
     def _turn_ended(self) -> None:
-        """Close what is open. The engine ends all items of a turn but for commands that go on."""
+        """Close all open items. The engine ends all items of a turn except commands that go on."""
         for opened in self._open.all():
             match opened.shown:
                 case OpenCall(over_for_client=True):

@@ -1,7 +1,8 @@
-"""What a client sends as the engine takes it: content blocks of a prompt, and the MCP servers that it names for
-a session, beside those of the configuration. Pure.
+"""Conversion of a client's parameters for the engine: the content blocks of a prompt, and the MCP servers that the
+client adds to those of the configuration for a session. Pure.
 
-Order is kept. What a client embeds is marked as context, with its address, in a block that its text cannot end.
+The order of blocks is preserved. Content that a client embeds is marked as context, with its address, in a block that
+its text cannot end.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _LANGUAGE: Final = re.compile(r"[A-Za-z0-9+#-]{1,20}")
 
 
 def engine_inputs(blocks: Sequence[ContentBlock], cwd: str) -> tuple[UserInput, ...]:
-    """Return content blocks as the engine takes them. Raises RpcError for one that was not announced as supported, or
-    is not what it says.
+    """Return content blocks as inputs of the engine. Raises RpcError for a block that was not announced as supported,
+    or whose content does not match its type.
     """
     return tuple(_input(block, cwd) for block in blocks)
 
@@ -46,13 +47,13 @@ def _unsupported_block(text: str) -> RpcError:
 
 
 def first_text(blocks: Sequence[ContentBlock]) -> str | None:
-    """Return the text that a prompt begins with."""
+    """Return the text at the beginning of a prompt."""
     first = blocks[0] if blocks else None
     return first.text if isinstance(first, wire.TextBlock) else None
 
 
 def all_text(blocks: Sequence[ContentBlock]) -> str:
-    """Return what the user typed, without what was attached."""
+    """Return the text that the user typed, without attachments."""
     return " ".join(block.text for block in blocks if isinstance(block, wire.TextBlock))
 
 
@@ -116,7 +117,9 @@ def _resource(resource: wire.ResourceContents, cwd: str) -> UserInput:
 
 
 def shown_address(uri: str, cwd: str) -> str:
-    """Return the path of a file, relative to the working directory where it is inside; any other address as it is."""
+    """Return the path of a file, relative to the working directory if it is inside; any other address is returned
+    unchanged.
+    """
     path = file_path(uri)
     if path is None:
         return one_line(uri, 2000)
@@ -126,7 +129,9 @@ def shown_address(uri: str, cwd: str) -> str:
 
 
 def file_path(uri: str) -> str | None:
-    """Return the absolute path that a `file://` address of this machine names; also a bare absolute path."""
+    """Return the absolute path that a `file://` address of this machine names, or a bare absolute path; None if the
+    address is neither.
+    """
     if uri.startswith("/") and "\0" not in uri:
         return uri
     try:
@@ -150,7 +155,9 @@ def _unsupported_server(text: str) -> RpcError:
 def merged_servers(
     configured: Mapping[str, McpServerConfig], given: Sequence[SessionMcpServer]
 ) -> Mapping[str, McpServerConfig]:
-    """Put the client's servers in the place of configured ones of the same name. Raises RpcError."""
+    """Return the configured servers with the client's servers, which replace those of the same name.
+    Raises RpcError.
+    """
     if len(given) > MOST_SERVERS:
         raise _unsupported_server(f"at most {MOST_SERVERS} MCP servers are supported")
     servers = {_name(each.name): each for each in given}
@@ -180,7 +187,7 @@ def _server(name: str, given: SessionMcpServer) -> McpServerConfig:
 
 
 def _name(given: str) -> str:
-    """Return a server's name, made fit for the names of tools."""
+    """Return a server's name, with characters replaced that names of tools cannot contain."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", given).strip("_")[:LONGEST_NAME]
     if not name:
         raise _unsupported_server("an MCP server has no usable name")

@@ -1,8 +1,10 @@
-"""What can be chosen in a session, what is chosen now, and with which configuration it begins.
+"""The options of a session: the values that can be chosen, the current values, and the configuration that they begin
+with.
 
-The mode is what the agent may do: approval policy and sandbox together. Clients are sent it twice, as a mode and as an
-option, which are always the same. The user's configuration decides in which mode a session begins; a stored session
-goes on as it was."""
+The mode is the agent's permissions: approval policy and sandbox together. Clients are sent it twice, as a mode and as
+an option, which are always the same. The user's configuration decides in which mode a session begins; a stored session
+goes on in the mode that it had.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ EFFORT: Final = "reasoning_effort"
 CONFIGURED: Final = "configured"
 
 INITIAL_MODE: Final = "INITIAL_AGENT_MODE"
-"""A variable by which hosts say in which mode sessions begin."""
+"""Environment variable by which hosts name the mode in which sessions begin."""
 
 
 class Permissions(Struct, frozen=True):
@@ -91,7 +93,9 @@ MODES: Final = (
 
 
 def mode_of(permissions: Permissions) -> str:
-    """Return the mode that these are, by kind: the roots of a workspace are the user's configuration."""
+    """Return the mode of these permissions. Only their kind counts, because the roots of a workspace come from the
+    user's configuration.
+    """
     for mode in MODES:
         if (permissions.approval_policy, permissions.sandbox_policy.mode) == (
             mode.approval_policy,
@@ -102,27 +106,27 @@ def mode_of(permissions: Permissions) -> str:
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
-    """Choices of a session, offered and made. Values are replaced, never changed."""
+    """Options of a session, offered and chosen. Values are replaced, never changed."""
 
     permissions: Mapping[str, Permissions]
-    """By mode, in the order in which they are offered."""
+    """Permissions by mode, in the order in which the modes are offered."""
     models: tuple[str, ...]
-    """In the order in which they are offered; the chosen one is among them."""
+    """Models in the order in which they are offered, the chosen one among them."""
     mode: str
     model: str
     effort: str | None = None
     rows: Mapping[str, ModelRow] = MappingProxyType({})
-    """What is known of models beside what the bundled catalogue says."""
+    """Facts about models that the bundled catalogue does not have, by model."""
 
     # --- choosing
     def with_mode(self, id: str) -> SessionOptions:
-        """Return these with another mode. Raises RpcError."""
+        """Return the options with another mode. Raises RpcError."""
         if id not in self.permissions:
             raise invalid_params(f"unknown mode: {id[:100]}", "modeId")
         return replace(self, mode=id)
 
     def with_option(self, id: str, value: str | bool) -> SessionOptions:
-        """Return these with another value of an option. Raises RpcError."""
+        """Return the options with another value of one option. Raises RpcError."""
         option = next((each for each in self.config_options() if each.id == id), None)
         if option is None:
             raise invalid_params(f"unknown option: {id[:100]}", "value")
@@ -137,12 +141,12 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return replace(self, effort=value)
 
     def with_model(self, model: str) -> SessionOptions:
-        """Return these with a model chosen, whether it was offered or not."""
+        """Return the options with a model chosen, whether it was offered or not."""
         offered = self.models if model in self.models else (*self.models, model)
         return replace(self, models=offered, model=model)
 
     def of(self, facts: ModelFacts, model: str) -> SessionOptions:
-        """Return these with the models of a provider, `model` among them and chosen."""
+        """Return the options with the models of a provider, `model` among them and chosen."""
         rows = {row.slug: row for row in facts.listed() if not row.hidden}
         rows = {model: rows.get(model) or facts.row(model), **rows} if model not in rows else rows
         kept = {model, *[name for name in rows if name != model][: MOST_MODELS - 1]}
@@ -153,11 +157,11 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
     # --- shapes for clients
     def shown(self) -> dict[str, Json]:
-        """Return the fields of the answers that open a session."""
+        """Return the fields of the responses that open a session."""
         return {"modes": self.modes(), "config_options": self.config_options()}
 
     def modes(self) -> SessionModeState:
-        """Return the modes for clients that know nothing of options."""
+        """Return the modes, for clients that do not support options."""
         modes = tuple(SessionMode(id=id, name=name, description=about) for id, name, about in self._modes())
         return SessionModeState(current_mode_id=self.mode, available_modes=modes)
 
@@ -195,13 +199,15 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return str(self.effort or self._row(self.model).usual_effort)
 
     def _efforts(self) -> list[str]:
-        """Return the efforts to choose from: none, or the current one is among them."""
+        """Return the reasoning efforts to choose from; if there are any, the current one is among them."""
         known, current = list(self._row(self.model).efforts), self._current_effort()
         return known if not known or current in known else [current, *known]
 
 
 def _own_mode(permissions: Permissions | None) -> tuple[str, str]:
-    """Return name and description of a mode that is none of the usual ones: those of its permission profile, if any."""
+    """Return name and description of a mode that is none of the built-in ones: those of its permission profile, if it
+    has one.
+    """
     policy = None if permissions is None else permissions.sandbox_policy
     if isinstance(policy, PermissionProfile):
         return policy.id, "What the permission profile of this name allows."
@@ -218,7 +224,7 @@ def _value(value: str, name: str, description: str | None) -> ConfigOptionValue:
 
 
 MOST_MODELS = 60
-"""Models that a session offers: clients show them in a menu."""
+"""Maximum number of models that a session offers: clients show them in a menu."""
 
 MOST_DIRECTORIES = 100
 
@@ -231,8 +237,8 @@ class SessionPlan(Struct, frozen=True):
 def plan_session(
     source: UserSettings, cwd: str, additional: Sequence[str], stored: TurnContextItem | None
 ) -> SessionPlan:
-    """Return what a session begins with, that may write in `additional` folders. `stored`: the last settings of a
-    session that goes on. Raises RpcError and ConfigError.
+    """Return the settings with which a session begins; it may write in the `additional` folders, too. `stored` are the
+    last settings of a session that is loaded again. Raises RpcError and ConfigError.
     """
     if not os.path.isabs(cwd):
         raise invalid_params("cwd must be an absolute path", "cwd")
@@ -289,13 +295,13 @@ def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:
 
 
 def _permissions(source: UserSettings, config: Config) -> dict[str, Permissions]:
-    """Return what each mode that the user leaves to the client permits, with the user's settings for its sandbox."""
+    """Return the permissions of each mode that clients may choose, with the user's settings for its sandbox."""
     workspace: SandboxPolicy = WorkspaceWrite()
     try:
         request = RequestOverrides(cwd=str(config.cwd), sandbox=workspace.mode)
         workspace = source.load(request).permissions.sandbox_policy
     except BeyondClientRights:
-        pass  # it is not offered
+        pass  # the mode is not offered
     by_mode: dict[str, SandboxPolicy] = {
         policy.mode: policy for policy in (ReadOnly(), workspace, DangerFullAccess())
     }
@@ -304,7 +310,7 @@ def _permissions(source: UserSettings, config: Config) -> dict[str, Permissions]
 
 
 def _is_within(source: UserSettings, config: Config, permissions: Permissions) -> bool:
-    """Return whether the user leaves a client of this session as much."""
+    """Return whether the user lets a client choose these permissions for this session."""
     try:
         source.check(config, permissions)
     except BeyondClientRights:
@@ -315,7 +321,9 @@ def _is_within(source: UserSettings, config: Config, permissions: Permissions) -
 def _stored_permissions(
     stored: TurnContextItem, modes: Mapping[str, Permissions], configured: Permissions
 ) -> Permissions:
-    """Return what the session permitted; folders that it could write beside its own are named anew."""
+    """Return the permissions that the stored session had. Its additional folders are not restored, because the request
+    names them again.
+    """
     was = Permissions(stored.approval_policy, stored.sandbox_policy, stored.granular)
     if stored.profile_id not in (None, *BUILT_IN):
         return configured

@@ -1,6 +1,8 @@
-"""One session as its client is shown it: events become lines, questions become requests. What is paced is sent later by
-`flush`. Stored turns become the lines that a client was sent when they were live, by the same fold: each tool call
-once, as it ended; what was asked, and what waits, is not sent again.
+"""Conversion of the events of one session into lines for its client; questions become requests. Paced lines are sent
+later by `flush`.
+
+Stored turns become the same lines as when they were live, by the same fold: each tool call is sent once, in its final
+state; questions and queued notices are not sent again.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ class SessionAdapter:
         ids: ItemIds,
         is_foreign: Callable[[str | None], bool] = lambda turn_id: False,
     ) -> None:
-        """`observe` is told each event, and returns updates to be sent behind it; `flush_at` is told when `flush` is
-        needed by the clock, which gives seconds; `ids` are those that stored items of the session have; words of the
-        user are shown in a turn that `is_foreign`.
+        """Begin without lines. `observe` receives each event, and returns updates to be sent after it. `flush_at`
+        receives the time, by `clock` in seconds, at which `flush` is needed. `ids` are the ids that stored items of the
+        session have. The user's messages are shown in a turn that `is_foreign`.
         """
         self._session_id, self._observe, self._flush_at = session_id, observe, flush_at
         self._is_foreign = is_foreign
@@ -53,7 +55,7 @@ class SessionAdapter:
         self.news = SessionNews(self._updates, ids)
         self._fold = SessionFold(self._updates, self.news, ids)
 
-    # --- what a live conversation asks of an API
+    # --- the adapter of a live conversation
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         self._fold.take(event)
         match event.event:
@@ -96,11 +98,11 @@ class SessionAdapter:
         """Do nothing: the end of a session is not shown."""
 
     def taken_back(self) -> None:
-        """Return nothing: the client loads the session again, and is shown what is left."""
+        """Return no lines: the client loads the session again, and is shown the turns that are left."""
 
     # --- lines of its own
     def send(self, update: bytes) -> list[ClientLine]:
-        """Return one update as a line, behind the text that waits."""
+        """Return one update as a line, after the text that waits."""
         self._updates.add(update)
         return self._updates.taken()
 
@@ -110,7 +112,7 @@ class SessionAdapter:
         return self._updates.taken()
 
     def flush(self) -> list[ClientLine]:
-        """Return the lines that have become due."""
+        """Return the lines that are due."""
         self._updates.flush()
         return self._taken()
 
@@ -124,7 +126,7 @@ _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
 def replayed(stored: StoredItems, session_id: str, client: AcpClient) -> Iterator[ClientLine]:
-    """Yield the lines of a session, oldest first; then the plan and the usage as they were in the end."""
+    """Yield the lines of a stored session, oldest first; then the final plan and the final usage."""
     updates, ids = SessionUpdates(session_id, client, float, live=False), ItemIds()
     fold = SessionFold(updates, SessionNews(updates, ids), ids)
     for ended in stored.items:
@@ -145,7 +147,7 @@ def _take(ended: EndedItem, fold: SessionFold, updates: SessionUpdates) -> None:
 
 
 def user_message(item: UserMessage, updates: SessionUpdates) -> None:
-    """Write what the user said, which a client knows while it is live."""
+    """Write the user's message, which the client that sent it knows while the turn is live."""
 
     def link(name: str, uri: str) -> None:
         updates.block(Speaker.USER, item.id, {"type": "resource_link", "name": name, "uri": uri})

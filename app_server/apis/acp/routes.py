@@ -1,8 +1,7 @@
-"""The methods of this protocol with what serves them, and the router of a connection that speaks it, with its
-own error codes.
+"""The methods of this protocol with their handlers, and the router of a connection that speaks it, which has error
+codes of its own.
 
-A request can be cancelled by the client; a prompt that is cancelled ends its turn and is answered like any
-other.
+A request can be cancelled by the client; a prompt that is cancelled ends its turn and is answered like any other.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from app_server_protocol.structs import Json
 
 PROMPTS: Final = "prompts"
 BEFORE_TURNS: Final = (NEW_SESSION.method, PROMPT.method, STEERING.method)
-"""The methods of a first prompt."""
+"""Methods that a client calls up to its first prompt."""
 
 OTHERS: Final = Lazy(lambda: import_module("app_server.apis.acp.handlers.requests").routes)
-"""Makes the routes of all others; loaded with the first of them."""
+"""Function that makes the routes of all other methods; loaded with the first of these."""
 
 
 class RunningRequest(Struct, frozen=True):
     scope: anyio.CancelScope
     prompt_of: str | None
-    """The session, where it is a prompt."""
+    """Id of the session if the request is a prompt, else None."""
 
 
 class AcpRouter:
-    """Serves one connection."""
+    """Router of one connection."""
 
     def __init__(
         self,
@@ -52,8 +51,8 @@ class AcpRouter:
         cancel: Callable[[str], None],
         require_running: Callable[[str], None],
     ) -> None:
-        """`cancel` ends the turn that runs in a session; `require_running` raises RpcError for methods that are not
-        served any more.
+        """Begin without requests. `cancel` ends the running turn of a session; `require_running` raises RpcError for
+        methods that are refused while the server shuts down.
         """
         self._find = find
         self._initialized, self._cancel, self._require_running = initialized, cancel, require_running
@@ -103,7 +102,9 @@ class AcpRouter:
 
 
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
-    """Make the router of a connection. `early`: the parameters of an `initialize` that was answered before."""
+    """Make the router of a connection. `early` are the parameters of an `initialize` that was answered before the
+    server was loaded.
+    """
     machine = services.machine
     opened = Sessions(services.client, services.background, machine.monotonic, machine.new_id)
     used = AcpServices(services, opened)

@@ -1,5 +1,5 @@
-"""One open session: its conversation, what is chosen in it, its prompts, and the lines that are sent later; and
-the open sessions of a connection, by id.
+"""One open session: its conversation, its options, its prompts, and the lines that are sent later; and the open
+sessions of a connection, by id.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 
 
 class AcpSession:
-    """One open session, with what its adapter reports."""
+    """One open session, which acts on the events that its adapter reports."""
 
     def __init__(self, live: LiveConversation, others: Sessions, options: SessionOptions) -> None:
-        """`others`: those of its connection."""
+        """Begin without prompts. `others` are the open sessions of the connection."""
         self.id, self.live, self.options = live.id, live, options
         self._others = others
         self.adapter = SessionAdapter(
@@ -52,15 +52,15 @@ class AcpSession:
         self.turns = PromptTurns(live.session, others.behind.caller, self.prefer)
         self.commands = CommandList()
         self.lists_models: Config | None = None
-        """Set where its provider can be asked for more models."""
+        """Configuration of the session if its provider can be asked for more models, else None."""
         self.title: str | None = None
-        """None: not known yet."""
+        """Title of the session; None if it is not known yet."""
         self._title_sent = self._flush_is_due = False
         self.api = ConversationApi(ApiId("acp", self), lambda _id, _ids: self.adapter)
         live.subscriptions.adapter(self.api, others.behind)
 
     def prefer(self) -> None:
-        """Let the client be asked here what the turns to come ask."""
+        """Make this client the first to be asked the questions of later turns."""
         self.live.subscriptions.prefer(self._others.behind, self.api)
 
     @property
@@ -69,7 +69,7 @@ class AcpSession:
 
     # --- choices
     def choose(self, options: SessionOptions) -> None:
-        """Set the options for the requests to come. The client is sent all of them."""
+        """Set the options for later requests, and send the client all of them."""
         before, self.options = self.options, options
         if options == before:
             return
@@ -79,7 +79,9 @@ class AcpSession:
             self.send("current_mode_update", currentModeId=options.mode)
 
     def take_settings(self) -> Iterator[bytes]:
-        """Take over what another client has chosen; yield updates about what is new to this one."""
+        """Adopt settings that another client has changed; yield updates about those that differ from this session's
+        options.
+        """
         known, now = self._known, self.live.session.facts.settings
         self._known, before = now, self.options
         permissions = Permissions(now.approval_policy, now.sandbox_policy, now.granular)
@@ -97,7 +99,7 @@ class AcpSession:
 
     # --- lines
     def send(self, kind: str, **fields: Json) -> None:
-        """Send an update of that kind, behind what waits."""
+        """Send an update of that kind, after the lines that wait."""
         self._write(self.adapter.send(update_bytes(kind, **fields)))
 
     def send_message(self, text: str) -> None:
@@ -105,14 +107,16 @@ class AcpSession:
         self._write(self.adapter.send_message(self._others.new_id(), text))
 
     def _write(self, lines: Sequence[ClientLine]) -> None:
-        """Send lines behind those that are held; none where the client has left the session."""
+        """Send lines after those that are queued; none if the client has left the session."""
         client, subscriptions = self._others.behind, self.live.subscriptions
         if (seat := subscriptions.seats(self.api).get(client)) is not None:
             seat.send(client, lines, behind=subscriptions.is_behind(client))
 
     # --- what the adapter reports
     def _observe(self, event: SessionEvent) -> Sequence[bytes]:
-        """Follow the turns; return what is sent behind the event: what another client has chosen, or the title."""
+        """Follow the turns; return the updates that are sent after the event: settings that another client has changed,
+        or the title.
+        """
         self.turns.observe(event)
         if isinstance(event.event, SettingsChanged):
             return tuple(self.take_settings())
@@ -122,7 +126,7 @@ class AcpSession:
         return (update_bytes("session_info_update", title=self.title),)
 
     def _is_foreign(self, turn_id: str | None) -> bool:
-        """Tell whether a turn may have words that another client has said."""
+        """Return whether a turn may have a message of another client."""
         return self.live.shared_with_others(self._others.behind) and not self.turns.awaits(turn_id)
 
     def _flush_at(self, due: float) -> None:
@@ -139,13 +143,13 @@ class AcpSession:
             log.exception("paced updates")
 
     def title_from(self, text: str) -> None:
-        """Take the first words that the user says for the title."""
+        """Make the user's first message the title."""
         if self.title is None and (title := one_line(text)):
             self.title = title
 
 
 def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
-    """Return the difference as the engine takes it."""
+    """Return the difference between the options as a change of the engine's settings."""
     permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
     return SettingsChange(
         approval_policy=permissions.approval_policy if new_mode else UNSET,
@@ -163,13 +167,13 @@ class Sessions(Struct, eq=False):
     """The open sessions of one connection."""
 
     behind: Client
-    """Of the connection."""
+    """Client of the connection."""
     background: TaskGroup
     clock: Callable[[], float]
     """Monotonic seconds."""
     new_id: Callable[[], str]
     client: AcpClient = msgspec.field(default_factory=AcpClient)
-    """As it announced itself."""
+    """Capabilities that the client announced."""
     _open: dict[str, AcpSession] = msgspec.field(default_factory=dict)
 
     def find(self, id: str) -> AcpSession | None:
@@ -183,22 +187,24 @@ class Sessions(Struct, eq=False):
         return session
 
     def add(self, live: LiveConversation, options: SessionOptions) -> AcpSession:
-        """Keep a session until its conversation ends."""
+        """Store a session until its conversation ends."""
         session = self._open[live.id] = AcpSession(live, self, options)
         self.background.start_soon(self._watch, session, name=f"session {live.id}")
         return session
 
     def hold(self, session: AcpSession) -> None:
-        """Keep what happens in a session until the client knows its id."""
+        """Queue the events of a session until the client knows its id."""
         session.live.subscriptions.hold(self.behind, SUBSCRIPTION, session.api)
 
     def follow(self, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
-        """Send the client these lines, and what happens from now on. It knows the session's id."""
+        """Send the client the lines in `joined`, and all events from now on. The client knows the session's id."""
         session.live.subscriptions.release(self.behind, session.api, joined)
         session.live.subscribe(self.behind, SUBSCRIPTION, session.api, raw=False)
 
     def leave(self, session: AcpSession) -> bool:
-        """Leave a session in which other clients are; False where there are none, and it may be ended."""
+        """Leave a session that other clients have open. Return False if no other client has, and the session may be
+        ended.
+        """
         if not session.live.shared_with_others(self.behind):
             return False
         session.turns.session_ended()

@@ -1,5 +1,5 @@
-"""Texts and changed files as editors show them: titles, what commands print, fenced blocks; files as whole texts while
-they are known and short, else hunk by hunk. Pure.
+"""Texts and changed files as editors show them: titles, output of commands, fenced blocks. A file is shown as a whole
+text if it is known and short, else hunk by hunk. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TITLE: Final = 80
 CALL_TITLE: Final = 120
 
 _CONTROL: Final = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles and links
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # operating system commands: titles and links
     r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"
     r"|\x1b\[[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
@@ -26,17 +26,17 @@ _CONTROL: Final = re.compile(
 )
 _TICKS: Final = re.compile(r"`{3,}")
 LONGEST_READ: Final = 1 << 16
-"""Characters of a text that are read for its first line."""
+"""Maximum length of the part of a text that is searched for its first line, in characters."""
 
 
 def one_line(text: str, limit: int = TITLE) -> str:
-    """Return the beginning of a text in one line, cut at `limit` characters."""
+    """Return the beginning of a text in one line, of at most `limit` characters."""
     words = " ".join(text[:LONGEST_READ].split())
     return words if len(words) <= limit else words[: limit - 1].rstrip() + "…"
 
 
 def plain_output(text: str) -> str:
-    """Return output without terminal control; of a line that was written over, what was left in the end."""
+    """Return output without terminal control sequences; of a line that was overwritten, its last state."""
     if "\x1b" in text or not text.isprintable():
         text = _CONTROL.sub("", text)
         if "\r" in text:
@@ -45,7 +45,7 @@ def plain_output(text: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return a fenced block that nothing in the text can end."""
+    """Return a fenced block, with a fence that the text cannot end."""
     longest = max((len(run) for run in _TICKS.findall(text)), default=2)
     fence = "`" * (longest + 1)
     end = "" if text.endswith("\n") else "\n"
@@ -53,20 +53,20 @@ def fenced(text: str, language: str = "") -> str:
 
 
 WHOLE: Final = 64 * 1024
-"""Characters of a file that is shown whole."""
+"""Maximum size of a file that is shown whole, in characters."""
 CONTEXT: Final = 3
-"""Lines around a change of a longer one."""
+"""Number of lines shown around a change of a longer file."""
 
 _HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 def diffs_of(changes: Mapping[str, FileChange], texts: Mapping[str, FileTexts]) -> tuple[DiffOfCall, ...]:
-    """Return the diffs of some files. `texts` by the same paths, where they are known."""
+    """Return the diffs of some files. `texts` has the texts of the files, by the same paths, if they are known."""
     return tuple(diff for path, change in changes.items() for diff in _diffs(path, change, texts.get(path)))
 
 
 def changed_places(changes: Mapping[str, FileChange]) -> tuple[ToolCallLocation, ...]:
-    """Return each file with the first line that changed."""
+    """Return each file with the first line that was changed."""
     return tuple(_place(path, change) for path, change in changes.items())
 
 
@@ -95,7 +95,7 @@ def _update(path: str, change: UpdateFileChange, texts: FileTexts | None) -> Ite
 
 
 def _hunks(diff: str) -> Iterator[tuple[str, str]]:
-    """Yield both sides of each hunk."""
+    """Yield the old and the new text of each hunk."""
     for hunk in re.split(r"^(?=@@)", diff, flags=re.MULTILINE):
         if not hunk.startswith("@@"):
             continue
@@ -104,7 +104,7 @@ def _hunks(diff: str) -> Iterator[tuple[str, str]]:
         sides: list[list[str]] = []
         for line in hunk.split("\n")[1:]:
             mark, text = line[:1], line[1:] + "\n"
-            if mark == "\\":  # the line before has no end
+            if mark == "\\":  # the line before has no line end
                 for side in sides:
                     side[-1] = side[-1].removesuffix("\n")
                 continue
@@ -125,7 +125,7 @@ def _place(path: str, change: FileChange) -> ToolCallLocation:
 
 
 def _first_changed(diff: str) -> int | None:
-    """Return the line of the new text, from 1; None where nothing but the name changed."""
+    """Return the first changed line in the new text, counted from 1; None if only the name changed."""
     head = _HUNK.match(diff)
     if head is None:
         return None

@@ -1,6 +1,6 @@
 """Prompts of one session and the turns that they begin or join: each prompt is answered when its turn is over.
 
-Owns who waits for which turn, and cancelling.
+Owns which prompt waits for which turn, and cancelling.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ticket(Struct):
 
 
 class AwaitedTurn(Struct):
-    """`ended` None when over: the session ended under it."""
+    """A turn that prompts wait for. When it is over, `ended` is None if the session ended before the turn did."""
 
     over: anyio.Event = msgspec.field(default_factory=anyio.Event)
     ended: TurnEnded | None = None
@@ -47,7 +47,9 @@ class AwaitedTurn(Struct):
 
 class PromptTurns:
     def __init__(self, session: SessionHandle, caller: Caller, prefer: Callable[[], None]) -> None:
-        """Turns are begun for this client. `prefer` is called before each: what it asks is asked in this API."""
+        """Begin without prompts. Turns are begun on behalf of `caller`. `prefer` is called before each turn, and makes
+        this client the first to be asked its questions.
+        """
         self._session, self._caller, self._prefer = session, caller, prefer
         self._tickets: list[Ticket] = []
         self._awaited: dict[str, AwaitedTurn] = {}
@@ -56,7 +58,7 @@ class PromptTurns:
 
     @property
     def order(self) -> anyio.Lock:
-        """Return the lock that is held while words are prepared and handed over, so that they keep their order."""
+        """Return the lock that is held while input is prepared and submitted, so that prompts keep their order."""
         return self._order
 
     # --- prompts
@@ -70,7 +72,7 @@ class PromptTurns:
             self._tickets.remove(ticket)
 
     async def submit(self, ticket: Ticket, words: UserWords) -> AwaitedTurn | None:
-        """Begin a turn with these words, or join the one that runs; None where the prompt was cancelled before."""
+        """Begin a turn with this input, or join the running turn; None if the prompt was cancelled before."""
         while not ticket.cancelled and not self._gone:
             self._prefer()
             try:
@@ -82,7 +84,7 @@ class PromptTurns:
         return None
 
     def steer(self, words: UserWords) -> bool:
-        """Add words to the turn that runs; False where none does that takes words."""
+        """Add input to the running turn; return False if no turn runs that accepts input."""
         turn_id = self._session.current_turn
         if turn_id is None or not self._tickets:
             return False
@@ -93,7 +95,7 @@ class PromptTurns:
         return True
 
     async def operate(self, ticket: Ticket, command: Command) -> AwaitedTurn | None:
-        """Begin a turn of another kind, once nothing else runs."""
+        """Begin a turn of another kind, once no other turn runs."""
         while not ticket.cancelled and not self._gone:
             if self._awaited or self._session.running:
                 await self._idle()
@@ -103,13 +105,13 @@ class PromptTurns:
         return None
 
     async def stop_reason(self, turn: AwaitedTurn | None) -> StopReason:
-        """Return why a turn stopped, once it is over. Raises RpcError where it failed."""
+        """Return the reason for which a turn stopped, once it is over. Raises RpcError if it failed."""
         if turn is None:
             return StopReason.CANCELLED
         await turn.over.wait()
         ended = turn.ended
         if turn.cancelled or ended is None or ended.status is TurnStatus.INTERRUPTED:
-            return StopReason.CANCELLED  # also of a turn that failed, or completed, as it was cancelled
+            return StopReason.CANCELLED  # also if it failed, or completed, while it was being cancelled
         if ended.status is TurnStatus.COMPLETED:
             return StopReason.END_TURN
         error = ended.error
@@ -126,7 +128,7 @@ class PromptTurns:
         return turn_id in self._awaited
 
     def cancel(self) -> None:
-        """Cancel every prompt, with the turn that runs."""
+        """Cancel every prompt, and the running turn."""
         for ticket in self._tickets:
             ticket.given_up.set()
         for turn in self._awaited.values():
@@ -137,12 +139,12 @@ class PromptTurns:
             except CoreError:
                 pass  # the session has ended, and the turn with it
 
-    # --- what becomes of turns
+    # --- the end of turns
     def observe(self, event: SessionEvent) -> None:
         turn_id = event.turn_id or ""
         match event.event, self._awaited.get(turn_id):
             case TurnStarted(), AwaitedTurn(cancelled=True):
-                self.cancel()  # it had to wait for another one, which the interrupt ended
+                self.cancel()  # the prompt waited for another turn, which the interrupt ended
             case TurnEnded() as ended, AwaitedTurn() as turn:
                 del self._awaited[turn_id]
                 turn.ended = ended
@@ -162,10 +164,10 @@ class PromptTurns:
         return self._awaited.setdefault(turn_id, AwaitedTurn())
 
     async def _idle(self) -> None:
-        """Wait until what runs now has ended."""
+        """Wait until the running operations have ended."""
         if self._session.running:
             await self._session.settled()
         elif self._awaited:
             await next(iter(self._awaited.values())).over.wait()
         else:
-            await anyio.lowlevel.checkpoint()  # what another client has asked for is about to begin
+            await anyio.lowlevel.checkpoint()  # an operation that another client asked for is about to begin

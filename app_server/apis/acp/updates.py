@@ -1,6 +1,8 @@
-"""What happens in a session as `session/update`, for what its client can show, and the pace of its lines: text that
-arrives within a few milliseconds is joined, and the output of a command is sent a few times a second. Everything else
-is sent at once, behind the text that waits. Pure, but for the clock.
+"""The `session/update` notifications of a session, according to its client's capabilities, and the pace of its lines.
+Pure, but for the clock.
+
+Text that arrives within a few milliseconds is coalesced, and the output of a command is sent a few times a second. All
+other updates are sent at once, after the text that waits.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ from app_server_protocol.structs import Json, json_bytes
 TEXT_SECONDS: Final = 0.016
 OUTPUT_SECONDS: Final = 0.25
 MOST_TEXT: Final = 32 * 1024
-"""Characters of one update, at least; text that waits is not joined beyond it."""
+"""Length of an update's text above which no more text is coalesced with it, in characters."""
 KEPT_OUTPUT: Final = 32 * 1024
-"""Characters of a running command's output that are kept: its end."""
+"""Maximum length of a running command's output that is kept, in characters: its end."""
 
 
 class Speaker(Enum):
-    """The updates that are pieces of messages, by who speaks."""
+    """The updates that are pieces of messages, by their speaker."""
 
     USER = "user_message_chunk"
     AGENT = "agent_message_chunk"
@@ -55,53 +57,53 @@ class _Waiting(Struct):
 
 
 class RunningOutput(Struct):
-    """Output of a running command: its end, and the part that is news."""
+    """Output of a running command: its end, and the part that is not sent yet."""
 
     said: StreamedText
-    """For clients that display it as it comes."""
+    """Output as streamed text, for clients that display it while the command runs."""
     due: float = 0.0
-    """When news may be sent next."""
+    """Time from which more output may be sent, in seconds by the clock."""
     news: list[str] = msgspec.field(default_factory=list)
     _kept: list[str] = msgspec.field(default_factory=list)
 
     def take(self, text: str) -> None:
-        """Add what was printed."""
+        """Add a chunk of output."""
         self.news.append(text)
         self._kept.append(text)
         if len(self._kept) > 1 and sum(map(len, self._kept)) > 2 * KEPT_OUTPUT:
             self._kept[:] = [self.so_far()]
 
     def take_news(self, due: float) -> str:
-        """Return what was printed since the last time; more is not to be sent before `due`."""
+        """Return the output since the last call. More must not be sent before `due`."""
         news, self.news, self.due = "".join(self.news), [], due
         return news
 
     def so_far(self) -> str:
-        """Return what was printed, as far as it is kept."""
+        """Return the output so far, as far as it is kept."""
         return "".join(self._kept)[-KEPT_OUTPUT:]
 
 
 class LinePacer:
-    """Makes lines of a session's updates, in order, and holds text back that more may follow."""
+    """Makes lines of a session's updates, in order, and holds text back with which later text may be coalesced."""
 
     def __init__(self, session_id: str, clock: Callable[[], float], *, paced: bool = True) -> None:
-        """`clock` gives seconds. Unless `paced`, nothing waits."""
+        """Begin without lines. `clock` returns seconds. If `paced` is False, no text is held back."""
         params = f'"params":{{"sessionId":{json.dumps(session_id)},"update":'
         self._head = f'{{"method":{json.dumps(SESSION_UPDATE)},{params}'.encode()
         self.clock, self._paced = clock, paced
         self._lines: list[ClientLine] = []
         self._said: tuple[Speaker, str, StreamedText] | None = None
-        """The message of which there was a piece last."""
+        """The message of which a piece was added last."""
         self._waiting: _Waiting | None = None
         self._free_at = 0.0
 
     def taken(self) -> list[ClientLine]:
-        """Return the lines that are due, which are no longer kept."""
+        """Return the lines that are due, and remove them."""
         lines, self._lines = self._lines, []
         return lines
 
     def add(self, update: bytes, state: str | None = None) -> None:
-        """Add one update, behind the text that waits. `state`: of what it says the state."""
+        """Add one update, after the text that waits. `state` names the state that the update reports."""
         self.send_text()
         key = None if state is None else (self._head, state)
         self._lines.append(ClientLine(self._line(update), state=key))
@@ -122,11 +124,11 @@ class LinePacer:
             self._waiting = _Waiting(said, [text], len(text), self._free_at)
 
     def whole_text(self, speaker: Speaker, message_id: str, text: str) -> None:
-        """Add a piece of a message that nothing is joined with."""
+        """Add a piece of a message that is not coalesced with others."""
         self.add(_chunk(speaker, message_id, text))
 
     def piece(self, said: StreamedText, text: str) -> None:
-        """Add a piece of a text, behind the text that waits."""
+        """Add a piece of a text, after the text that waits."""
         self.send_text()
         self._lines.append(ClientLine(said.line(text), part=said.part(text)))
 
@@ -138,11 +140,11 @@ class LinePacer:
             self._free_at = self.clock() + TEXT_SECONDS
 
     def streamed(self, update: Callable[[str], bytes], *, output: bool = False) -> StreamedText:
-        """Return a text that is said in pieces. `update` makes the update of a piece."""
+        """Return a text that is sent in pieces. `update` makes the update of a piece."""
         return StreamedText(lambda text: self._line(update(text)), output)
 
     def _message(self, speaker: Speaker, message_id: str) -> StreamedText:
-        """Return the message, which goes on unless a piece of another one came between."""
+        """Return the streamed text of the message: the one before, unless a piece of another message came between."""
         if self._said is None or self._said[:2] != (speaker, message_id):
             said = self.streamed(lambda text: _chunk(speaker, message_id, text))
             self._said = speaker, message_id, said
@@ -177,13 +179,13 @@ class Severity(StrEnum):
 
 
 class Notice(Struct, frozen=True):
-    """Something that the user should know, and that no model said."""
+    """A notice for the user that no model wrote."""
 
     text: str
     severity: Severity = Severity.WARNING
     details: str | None = None
     passing: bool = False
-    """Whether only clients that have a place for notices are told."""
+    """Whether the notice is sent only to clients that can show notices."""
 
 
 class SessionUpdates(LinePacer):
@@ -192,8 +194,8 @@ class SessionUpdates(LinePacer):
     def __init__(
         self, session_id: str, client: AcpClient, clock: Callable[[], float], *, live: bool = True
     ) -> None:
-        """Unless `live`, what is written is over: nothing waits, each call comes in one update as it ended, and no
-        display is opened.
+        """Begin without updates. If `live` is False, the updates are those of a session that is over: nothing is held
+        back, each call is sent as one update in its final state, and no terminal display is opened.
         """
         super().__init__(session_id, clock, paced=live)
         self._client, self._live = client, live
@@ -203,12 +205,12 @@ class SessionUpdates(LinePacer):
     # --- the pace
     @property
     def due(self) -> float | None:
-        """Return when `flush` is needed next, by the clock."""
+        """Return the time at which `flush` is needed next, by the clock; None if it is not needed."""
         times = [output.due for _, output in self._running.values() if output.news]
         return min(times if self._waiting is None else [*times, self._waiting.due], default=None)
 
     def flush(self) -> None:
-        """Write what has become due."""
+        """Write the updates that are due."""
         now = self.clock()
         if self._waiting is not None and self._waiting.due <= now:
             self.send_text()
@@ -217,17 +219,17 @@ class SessionUpdates(LinePacer):
                 self._output(call, output, now)
 
     def finish(self) -> None:
-        """Write everything that waits: the turn is over."""
+        """Write all updates that wait, because the turn is over."""
         self.send_text()
         self._running.clear()
 
-    # --- what is said
+    # --- messages
     def block(self, speaker: Speaker, message_id: str, block: Json) -> None:
-        """Write a part of a message that is no text: a content block."""
+        """Write a part of a message that is not text: a content block."""
         self.add(update_bytes(speaker.value, messageId=message_id, content=block))
 
     def notice(self, notice: Notice, message_id: str) -> None:
-        """Write a notice, or a thought under that id for clients that have no notices."""
+        """Write a notice; for clients that cannot show notices, a thought under that id."""
         if self._client.notices:
             fields = {"severity": notice.severity, "title": notice.text, "description": notice.details}
             self.add(update_bytes("notice", **fields))
@@ -236,7 +238,7 @@ class SessionUpdates(LinePacer):
             head = "" if notice.severity is Severity.INFO else f"{notice.severity.capitalize()}: "
             self.whole_text(Speaker.THOUGHT, message_id, f"{head}{text}\n")
 
-    # --- what is known
+    # --- states
     def plan(self, steps: Iterable[PlanItemArg]) -> None:
         """Write the whole plan."""
         entries = [{"content": each.step, "priority": "medium", "status": each.status} for each in steps]
@@ -247,7 +249,7 @@ class SessionUpdates(LinePacer):
         self.add(update_bytes("usage_update", used=used, size=size), state="usage")
 
     def compaction(self, id: str, succeeded: bool | None = None) -> None:
-        """Write that a compaction has begun, or how it has ended."""
+        """Write that a compaction has begun, or whether it has succeeded."""
         status = _STATUS[succeeded]
         if succeeded is None and not self._live:
             return
@@ -262,7 +264,7 @@ class SessionUpdates(LinePacer):
 
     # --- tool calls
     def call(self, call: ShownCall) -> None:
-        """Write a call that the client does not know yet, as it is."""
+        """Write the current state of a call that the client does not know yet."""
         if self._live:
             self._whole_call(call)
 
@@ -274,32 +276,32 @@ class SessionUpdates(LinePacer):
         self.add(SessionToolCall(**fields, raw_output=call.raw_output, meta=meta).to_json())
 
     def call_runs(self, call: ShownCall) -> None:
-        """Write that the call goes on, after the user was asked."""
+        """Write that the call goes on, after the user's approval."""
         self._call_update(call.id, status=call.status)
         if call.runs_command:
             self._output_of(call)
 
     def call_prints(self, call: ShownCall, text: str) -> None:
-        """Write what a command prints, now or a little later."""
+        """Write output of a command, now or a little later."""
         now, output = self.clock(), self._output_of(call)
         output.take(text)
         if output.due <= now or (self._displays and sum(map(len, output.news)) > MOST_TEXT):
             self._output(call, output, now)
 
     def printed(self, call: ShownCall) -> str:
-        """Return what a running command has printed, as far as it is kept."""
+        """Return the output of a running command, as far as it is kept."""
         running = self._running.get(call.id)
         return "" if running is None else plain_output(running[1].so_far())
 
     def call_ends(self, call: ShownCall) -> None:
-        """Write a call as it has ended."""
+        """Write the final state of a call."""
         if not self._live:
             self._whole_call(call)
             return
         running = self._running.pop(call.id, None)
         content, meta = call.content, None
         if self._displays and call.runs_command:
-            if running is not None:  # else nothing ran: what there is to say was never displayed
+            if running is not None:  # else nothing ran, and no output was displayed
                 if running[1].news:
                     self.piece(running[1].said, "".join(running[1].news))
                 content = (TerminalOfCall(terminal_id=call.id), *call.notes)

@@ -1,1 +1,1 @@
-"""The conversation API over the engine. Whatever knows a model or a habit of it is in this folder."""
+"""The conversation API over the engine. All code that knows a shape or a habit of this API is in this folder."""

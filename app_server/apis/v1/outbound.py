@@ -1,8 +1,8 @@
-"""Converts engine events into notifications of the conversation API. Pure.
+"""Conversion of engine events into notifications of the conversation API. Pure.
 
 This API sends most items twice, as `item_*` and as legacy events, and commands, patches and MCP calls as begin and end
-events. It sends no end of an item that was cut: `turn_aborted` or `stream_error` takes its place. The pieces of a text
-share all but themselves, which is made once.
+events. It sends no end of an item that was interrupted: `turn_aborted` or `stream_error` takes its place. The lines of
+a streamed text differ only in the text, so the rest of the line is made once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from app_server_protocol.structs import json_bytes, replace
 from app_server_protocol.v1.conversation import event_method
 
 USERS_COMMANDS = (items.CommandSource.USER_SHELL, items.CommandSource.PROVIDER)
-"""Commands with `is_user_shell_command` in this API."""
+"""Sources of commands that have `is_user_shell_command` in this API."""
 
 DELTAS: Final = {
     events.AgentMessageDelta: (messages.AgentMessageContentDeltaEvent, messages.AgentMessageDeltaEvent),
@@ -46,18 +46,20 @@ DELTAS: Final = {
         messages.AgentReasoningRawContentDeltaEvent,
     ),
 }
-"""Each delta as the event that names its item, and as the older one."""
+"""Events of each delta: the one that names its item, and the legacy one."""
 
 AskClient = Callable[[str, events.EngineEvent], ClientQuestion | None]
 
 _QUESTION: Final[Lazy[AskClient]] = Lazy(lambda: import_module("app_server.apis.v1.approvals").question)
-"""Loaded with the first question."""
+"""Function that makes questions; loaded with the first question."""
 
 TAKEN_BACK: Final = "the conversation was taken back to an earlier turn; resume it to read what is left"
 
 
 class ConversationAdapter:
-    """Converts the events of one conversation, with the engine's ids. It tracks what of an item is not sent yet."""
+    """Converts the events of one conversation, with the engine's ids. Tracks the parts of each item that are not sent
+    yet.
+    """
 
     needs_identity = outlasts_clients = runs_tools = False
 
@@ -71,9 +73,9 @@ class ConversationAdapter:
         """Items without an id from the provider, and without a delta so far: codex 0.58 gives such an item another id
         when it completes, and this API does the same."""
         self._streamed: dict[tuple[object, ...], tuple[StreamedText, ...]] = {}
-        """What the open items say, by kinds of deltas."""
+        """Streamed texts of the open items, by kinds of deltas."""
         self._writing: set[str] = set()
-        """Patches whose begin event was sent."""
+        """Patches whose begin event was sent before they were complete."""
         self._review_window: int | None = None
 
     def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
@@ -113,7 +115,7 @@ class ConversationAdapter:
         return [ClientLine(self._line("", notices.BackgroundEventEvent(message=TAKEN_BACK)))]
 
     def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:
-        """Convert an engine event, but no piece of a text, into the events of this API."""
+        """Convert an engine event into the events of this API; text deltas are converted by `_delta`."""
         id = event.operation_id
         match event.event:
             case events.ReasoningSummaryPart():
@@ -153,7 +155,7 @@ class ConversationAdapter:
                 | UserInputQuestion()
                 | commands.TurnDiffEvent(unified_diff="")
             ):
-                pass  # this API has no words for them
+                pass  # this API has no events for them
             case notice:
                 yield notice
 
@@ -168,7 +170,7 @@ class ConversationAdapter:
         return [ClientLine(text.line(piece), part=text.part(piece)) for text in texts]
 
     def _texts(self, id: str, event: events.Delta) -> tuple[StreamedText, ...]:
-        """Return what makes the lines of a piece such as this one."""
+        """Return the streamed texts that make the lines of deltas of this kind."""
         if isinstance(event, events.ReasoningTextDelta) and not event.show_content:
             return ()
         of_item, plain = DELTAS[type(event)]
@@ -229,7 +231,7 @@ class ConversationAdapter:
         line = self._line(id, msg)
         match msg:
             case commands.ExecCommandOutputDeltaEvent() if isinstance(inner, events.CommandOutput):
-                # Bytes as a text of one character each: pieces of texts can be joined.
+                # Bytes are decoded as one character each (Latin-1), so that pieces of texts can be joined.
                 return ClientLine(line, part=self._output(id, msg).part(inner.chunk.decode("latin-1")))
             case turn.TokenCountEvent():
                 return ClientLine(line, state=(self._conversation_id, msg.type))
@@ -256,14 +258,14 @@ CONVERSATIONS: Final = ConversationApi(ApiId("v1"), ConversationAdapter)
 
 
 def _text(empty: bytes) -> StreamedText:
-    """Return what makes lines that differ from one with an empty delta in what their delta is."""
+    """Return the streamed text of an event, given as JSON with an empty delta."""
     before, field, behind = empty.partition(b'"delta":')
     head, tail = before + field, behind.removeprefix(b'""')
     return StreamedText(lambda piece: head + json_bytes(piece) + tail)
 
 
 def _turn_item(item: items.Item) -> wire.TurnItem | None:
-    """Return an item in one of the four kinds of this API."""
+    """Return an item as one of the four kinds of this API; None if it is of another kind."""
     match item:
         case items.UserMessage():
             return {"UserMessage": wire.UserMessageItem(id=item.id, content=item.content)}

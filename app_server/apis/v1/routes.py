@@ -1,5 +1,5 @@
-"""The routes of the conversation API: rows of its table with what serves them. A family of methods, with its shapes
-and its handlers, is loaded when the client first uses one of them.
+"""The routes of the conversation API: rows of its table with their handlers. A family of methods, with its shapes and
+its handlers, is loaded when the client first uses one of them.
 
 `model/list` is a method of the thread API too, whose route serves both.
 """
@@ -45,5 +45,5 @@ HANDLERS: Final = HandlerModules(
 
 
 def find_route(services: ServerServices) -> FindRoute:
-    """Return what finds the routes of one connection."""
+    """Return the function that finds the routes of one connection."""
     return RouteFamilies(HANDLERS.serving, lambda name: HANDLERS.load(name)(services)).find

@@ -1,1 +1,1 @@
-"""The thread API over the engine. Whatever knows a shape or a habit of it is in this folder."""
+"""The thread API over the engine. All code that knows a shape or a habit of this API is in this folder."""

@@ -1,5 +1,5 @@
-"""Failures as errors of the thread API: of turns, with a class for programs; of requests that name threads that
-are not there, or cursors that are none; and of what needs an account. Clients match some of these texts. Pure.
+"""Errors of the thread API: of failed turns, with a class for programs; of requests with the id of a missing thread or
+an invalid cursor; and of requests that need an account. Clients match some of these texts. Pure.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def turn_error(error: TurnError) -> wire.TurnError:
 
 
 def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnError:
-    """Return what clients show while a request is made anew: the count with the reason as the message, the failure as
-    its details. Whatever it was, its class is that of a stream which is taken up again.
+    """Return the error that clients show while a request is retried: the count with the reason as the message, the
+    failure as its details. Its class is always that of a stream that is resumed, whatever the failure was.
     """
     details = error.message if error.details is None else f"{error.message}\n{error.details}"
     cut = TurnError(error.message, ErrorClass.RESPONSE_STREAM_DISCONNECTED, error.http_status, error.details)
@@ -36,7 +36,7 @@ def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnErr
 
 
 def codex_error_info(error: TurnError) -> wire.CodexErrorInfo | None:
-    """Return the class of the error for clients; None where nothing but the text is known."""
+    """Return the class of the error for clients; None if only the text of the error is known."""
     http = wire.HttpErrorStatus(http_status_code=error.http_status)
     match error.error_class:
         case None:
@@ -56,7 +56,9 @@ def codex_error_info(error: TurnError) -> wire.CodexErrorInfo | None:
 
 
 def login_required(purpose: str, method: AuthMethod | None) -> RpcError:
-    """Return the error for what only an account of the provider has: no login is not enough, and neither is a key."""
+    """Return the error for a request that needs an account of the provider; `method` is the present login: none, or an
+    API key, which is not enough.
+    """
     wanted = "codex account" if method is None else "chatgpt"
     return invalid_request(f"{wanted} authentication required to {purpose}", "login_required")
 
@@ -70,12 +72,12 @@ def parse_thread_id(text: str, field: str = "threadId") -> ConversationId:
 
 
 def thread_not_found(id: str) -> RpcError:
-    """Return the error where a thread has to be loaded."""
+    """Return the error for a thread that is not loaded."""
     return invalid_request(f"thread not found: {id}", "thread_not_found")
 
 
 def rollout_not_found(id: str) -> RpcError:
-    """Return the error where a thread has to be stored."""
+    """Return the error for a thread that is not stored."""
     return invalid_request(f"no rollout found for thread id {id}", "rollout_not_found")
 
 
@@ -85,7 +87,9 @@ Entry = TypeVar("Entry")
 def page_by_position(
     entries: Sequence[Entry], cursor: str | None, limit: int | None
 ) -> tuple[tuple[Entry, ...], str | None]:
-    """Return the entries of the page, and the cursor of the next one. Without a limit, all. Raises RpcError."""
+    """Return the entries of the page, and the cursor of the next one. Without a limit the page has all entries. Raises
+    RpcError.
+    """
     start = 0
     if cursor is not None:
         if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9 or int(cursor) > len(entries):

@@ -1,7 +1,7 @@
 """Items as notifications, from `item/started` over deltas to `item/completed`.
 
-`item/started` comes before everything else of an item, and `item/completed` once. Where the engine should not keep to
-that, or an item began before somebody followed the thread, the order is made here.
+`item/started` is sent before all other notifications of an item, and `item/completed` once. If the engine breaks this
+order, or an item began before the thread was followed, this module restores it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app_server_protocol.v2 import items as wire
 
 
 class NotificationLines:
-    """Collects what one event becomes. `now` gives seconds since 1970."""
+    """Collects the notifications for one event. `now` returns seconds since 1970."""
 
     def __init__(self, thread_id: str, now: Callable[[], float]) -> None:
         self._thread, self._now = json.dumps(thread_id), now
@@ -45,19 +45,23 @@ class NotificationLines:
         *args: Fields.args,
         **fields: Fields.kwargs,
     ) -> None:
-        """Add what says the state of something, which may have an id; the last such notification counts."""
+        """Add a notification of a state, which may have an id (`of`); of several such notifications only the last
+        counts.
+        """
         self.add_raw(row.method, row.make(*args, **fields).to_json(), state=of or "")
 
     def add_raw(self, method: str, params: bytes, news: object = None, *, state: str | None = None) -> None:
-        """`news`: what is said, where a client that knows so already is not told again; `state`: of what it says the
-        state.
+        """Add a notification. `news` is its content, which is not sent again to a client that has it already; `state`
+        names the state that it reports.
         """
         line = dump_notification(method, params, self.now_ms())
         key = None if state is None else (self._thread, method, state)
         self._lines.append(ClientLine(line, method, news, state=key))
 
     def streamed(self, method: str, turn_id: str, item_id: str, more: bytes, *, output: bool) -> StreamedText:
-        """Return what makes the deltas of one kind and item. `more`: fields behind the text."""
+        """Return the streamed text that makes the deltas of one kind and item. `more` are the JSON fields after the
+        text.
+        """
         place = f'{{"threadId":{self._thread},"turnId":{json.dumps(turn_id)},"itemId":{json.dumps(item_id)}'
         head = f'{{"method":{json.dumps(method)},"params":{place},"delta":'.encode()
         tail = more + b'},"emittedAtMs":'
@@ -78,7 +82,7 @@ SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
 TEXT_DELTA = wire.ITEM_REASONING_TEXT_DELTA.method
 
 Deltas = dict[tuple[str, bytes], StreamedText]
-"""What one item says, by the method of its deltas and by what stands behind their text."""
+"""Streamed texts of one item, by the method of its deltas and the JSON fields after their text."""
 ThreadItems = OpenItems[Deltas]
 ShownItem = OpenItem[Deltas]
 
@@ -93,7 +97,7 @@ ItemEvent = (
     | events.TerminalInput
 )
 Ended = tuple[events.ItemCompleted, ...]
-"""Ends of items, under their ids in the thread."""
+"""Ended items, with their ids in the thread."""
 
 
 class ItemLines:
@@ -101,7 +105,7 @@ class ItemLines:
         self._thread_id, self._lines, self._open = thread_id, lines, open_items
 
     def take(self, turn_id: str, event: ItemEvent) -> Ended:
-        """Write what the event says; return the items that ended by it."""
+        """Write the notifications for an event; return the items that it ended."""
         match event:
             case events.AgentMessageDelta():
                 self._message_delta(turn_id, event)
@@ -125,21 +129,21 @@ class ItemLines:
         return ()
 
     def end_turn(self, turn_id: str, at_ms: int) -> Ended:
-        """Complete what the turn left open, but for a command that goes on."""
+        """Complete the items that the turn left open, except commands that go on."""
         left = [each for each in self._open.of_turn(turn_id) if not _goes_on(each.item)]
         return tuple(self._end(each, _cut(each, at_ms)) for each in left)
 
     # --- begin and end
     def _started(self, turn_id: str, event: events.ItemStarted) -> Ended:
         before = self._open.get(turn_id, event.item.id)
-        # Two calls under one id: the engine knows the second only from now on.
+        # Two calls have the same id: from now on the engine means the second by it.
         ended = () if before is None else (self._end(before, _cut(before, event.at_ms)),)
         self._begin(turn_id, event.item, event.at_ms)
         return ended
 
     def _completed(self, turn_id: str, event: events.ItemCompleted) -> Ended:
         opened = self._open.get(turn_id, event.item.id)
-        if opened is None:  # it began before somebody followed the thread
+        if opened is None:  # it began before the thread was followed
             opened = self._begin(turn_id, event.item, event.started_at_ms)
         return (self._end(opened, event),)
 
@@ -149,7 +153,7 @@ class ItemLines:
         return opened
 
     def begun(self, opened: ShownItem) -> None:
-        """Say that an item has begun, with what it has so far."""
+        """Write that an item has begun, with its content so far."""
         self._lines.add(
             wire.ITEM_STARTED,
             item=thread_item(kept_item(opened.so_far()), opened.started_ms, None),
@@ -172,7 +176,7 @@ class ItemLines:
         )
         return event
 
-    # --- between
+    # --- between begin and end
     def _message_delta(self, turn_id: str, event: events.AgentMessageDelta) -> None:
         opened = self._open.get(turn_id, event.item_id)
         if opened is not None:
@@ -196,7 +200,7 @@ class ItemLines:
 
     def _output(self, opened: ShownItem, text: str) -> None:
         if isinstance(opened.item, items.FileChange):
-            return  # what it prints is for the model; clients see its changes
+            return  # the output of a patch is for the model; clients see its changes
         if text:
             streamed = self._streamed(opened, OUTPUT_DELTA, output=True)
             for piece in streamed.pieces(text):

@@ -1,6 +1,7 @@
-"""Items of the engine as items of the thread API, and the inputs of its clients as the engine takes them. Pure.
+"""Conversion of items of the engine into items of the thread API, and of clients' inputs into inputs of the engine.
+Pure.
 
-Items are built without validation: one that the engine made, or that an old file holds, is shown whatever is in it.
+Items are built without validation: an item of the engine, or of an old file, is shown whatever its values are.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 
 
 def user_inputs(items: Sequence[parts.UserInput]) -> tuple[inputs.SentInput, ...]:
-    """Convert the client's inputs. Raises RpcError for sounds."""
+    """Convert the client's inputs. Raises RpcError for audio."""
     return tuple(_engine_input(item) for item in items)
 
 
 def response_items(given: Sequence[Json], field: str) -> tuple[ResponseItem, ...]:
-    """Check items of the model's API. One of a kind that is not known here passes; nothing comes of it. Raises RpcError
-    where an item is invalid, or there is none.
+    """Check items of the model's API. An item of an unknown kind is accepted, and has no effect. Raises RpcError if an
+    item is invalid, or if there is none.
     """
     if not given:
         raise invalid_field(f"{field} must not be empty", field)
@@ -79,7 +80,7 @@ def _engine_input(item: parts.UserInput) -> inputs.SentInput:
 
 
 def _shown_input(item: inputs.SentInput) -> parts.UserInput:
-    """Show an input, unvalidated: what is stored must not keep an item from being shown."""
+    """Convert an input without validation, so that a stored input never keeps its item from being shown."""
     match item:
         case inputs.TextInput():
             return parts.TextUserInput.model_construct(
@@ -118,7 +119,9 @@ _PHASES: Final = {phase.value: phase for phase in wire.MessagePhase}
 
 
 def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | None) -> wire.ThreadItem:  # noqa: C901 - one case for each kind
-    """Show an item; it goes on where `completed_ms` is None. Times of 0 stand for what old files do not say."""
+    """Convert an item; it has not ended if `completed_ms` is None. A time of 0 stands for one that an old file does not
+    have.
+    """
     at: dict[str, Json] = {
         "id": item.id,
         "started_at_ms": started_ms or None,
@@ -167,8 +170,8 @@ def command_line(argv: Sequence[str]) -> str:
 def command_actions(
     parsed: Sequence[commands.ParsedCommand], argv: Sequence[str], cwd: str
 ) -> tuple[parts.CommandAction, ...]:
-    """Return what the command does, part by part; one part that is unknown makes the whole an unknown one, so that
-    nothing of it goes unseen. What only shortens output does not count.
+    """Return the actions of the command, part by part. If one part is unknown, the whole command is an unknown action,
+    so that no part of it is hidden. Parts that only shorten output do not count.
     """
     parsed = [each for each in parsed if not shortens_output(each.cmd)] or parsed
     if any(isinstance(each, commands.UnknownCommand) for each in parsed):
@@ -177,7 +180,7 @@ def command_actions(
 
 
 def review_text(output: ReviewOutputEvent | None) -> str:
-    """Return what a review found as one text."""
+    """Return the result of a review as one text."""
     return (outcome(output) if output is not None else "") or NO_REVIEW
 
 
@@ -225,7 +228,8 @@ def _file_change(path: str, change: commands.FileChange) -> parts.FileUpdateChan
             kind = parts.UpdatePatchChangeKind(move_path=change.move_path)
             diff = change.unified_diff
             if change.move_path is not None:
-                # Part of the text since codex 0.58: clients that show the diff alone would not show the move.
+                # The move is part of the text since codex 0.58: a client that shows the diff alone would not show it
+                # otherwise.
                 diff += f"\n\nMoved to: {change.move_path}"
     return parts.FileUpdateChange(path=path, kind=kind, diff=diff)
 
@@ -276,7 +280,7 @@ def _dynamic_call(item: engine.DynamicToolCall, at: Mapping[str, Json]) -> wire.
 
 
 def _tool_content(raw: Json) -> parts.DynamicToolCallOutputContentItem:
-    """Show a part of a result; what is of no known kind is shown as the text that it is on the wire."""
+    """Convert a part of a result; a part of an unknown kind is shown as text: its JSON on the wire."""
     match raw:
         case {"type": "inputText", "text": str(text)}:
             return parts.InputTextDynamicToolCallOutputContentItem(text=text)
@@ -314,7 +318,7 @@ def _text(fields: Mapping[str, Json], name: str) -> str | None:
 
 
 def _ended(status: ItemStatus) -> ItemStatus:
-    """Return the status of a call, for which there is no word for a declined one."""
+    """Return the status of a call. There is no status for a declined call."""
     return ItemStatus.FAILED if status is ItemStatus.DECLINED else status
 
 

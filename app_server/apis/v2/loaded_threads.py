@@ -1,4 +1,4 @@
-"""Threads as requests see them, stored and loaded."""
+"""Stored and loaded threads in the form that requests need."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ class LoadedThreads(Struct, frozen=True):
     agent: UserAgent
 
     def loaded(self) -> list[str]:
-        """Return their ids, in the order in which they were opened."""
+        """Return the ids of the loaded threads, in the order in which they were opened."""
         return [live.id for live in self.conversations.all()]
 
     def status(self, thread_id: str) -> ConversationStatus:
-        """Return the status of any thread; one that is not loaded has one, too."""
+        """Return the status of a thread; a thread that is not loaded has a status, too."""
         live = self.conversations.find(thread_id)
         return NOT_LOADED if live is None else live.status
 
     def running(self, thread_id: str) -> TurnRecord | None:
-        """Return the turn that runs now, with the items that have ended."""
+        """Return the running turn, with the items that have ended."""
         live = self.conversations.find(thread_id)
         return None if live is None else self.adapter(live).running
 
     def running_turn(self, thread_id: str) -> Turn | None:
-        """Return the turn that runs, with the items that go on."""
+        """Return the running turn, with the items that go on."""
         live = self.conversations.find(thread_id)
         return None if live is None else self.adapter(live).running_turn()
 
     def summary(self, thread_id: str) -> ThreadSummary | None:
-        """Summarise a loaded thread as it was opened; it may not be stored yet, or never be."""
+        """Return a summary of a loaded thread as it was opened; the thread may not be stored yet, or never be."""
         live = self.conversations.find(thread_id)
         if live is None:
             return None
@@ -100,7 +100,7 @@ class LoadedThreads(Struct, frozen=True):
 class FoundThread(Struct, frozen=True):
     id: ConversationId
     path: Path | None
-    """None: it is loaded, and not stored."""
+    """Path of the stored thread; None if it is loaded, and not stored."""
     loaded: ThreadSummary | None
 
 
@@ -110,7 +110,7 @@ class ReadingContext(Struct, frozen=True):
     stored: StoredConversations
 
     async def find(self, thread_id: str) -> FoundThread:
-        """Return where the thread is stored or loaded. Raises RpcError where nothing is known of it."""
+        """Return the thread, stored or loaded. Raises RpcError if it is neither."""
         id = parse_thread_id(thread_id)
         loaded = self.live.summary(id)
         if loaded is not None and loaded.path is not None and os.path.exists(loaded.path):
@@ -125,8 +125,8 @@ class ReadingContext(Struct, frozen=True):
             return FoundThread(id, None, loaded)
 
     async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:
-        """Return what `ask` makes of the thread's turns, in a worker thread. One that is moved meanwhile, as into
-        the archive, is read where it is then. Raises RpcError where it is deleted.
+        """Return the result of `ask` for the thread's turns, called in a worker thread. A thread that is moved
+        meanwhile, for example into the archive, is read in its new place. Raises RpcError if it is deleted.
         """
 
         def ask_what_is_stored(history: TurnHistory) -> Result:
@@ -143,7 +143,7 @@ class ReadingContext(Struct, frozen=True):
         return await self.read(await self.find(thread.id), ask)
 
     async def whole(self, live: LiveConversation) -> WholeHistory | None:
-        """Read a thread that was just loaded; None where it is not stored, or cannot be at the moment. Raises
+        """Read a thread that was just loaded; None if it is not stored, or cannot be read at the moment. Raises
         RolloutUnreadable.
         """
         if live.rollout_path is None:
@@ -160,12 +160,12 @@ class ReadingContext(Struct, frozen=True):
         return thread_view(summary, thread_status(self.live.status(thread.id)), turns)
 
     async def summary(self, thread: FoundThread) -> ThreadSummary:
-        """Summarise the stored thread; a loaded one shows its current model and directory."""
+        """Return a summary of the stored thread; that of a loaded thread has its current model and directory."""
         loaded = thread.loaded
         if thread.path is None:
             assert loaded is not None
             return loaded
-        # Of a loaded thread it is not shown, and the settings need not be read again.
+        # The stored provider of a loaded thread is not shown, so the settings need not be read again.
         provider = self.config.load().provider.id if loaded is None else loaded.provider
         try:
             stored = await self.stored.summary(thread.path, provider)

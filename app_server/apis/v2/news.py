@@ -1,5 +1,5 @@
-"""What belongs to no item: usage, limits, goals, the diff and the plan of a turn, warnings, raw entries of the
-history.
+"""Notifications that belong to no item: usage, limits, goals, the diff and the plan of a turn, warnings, raw entries of
+the history.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def goal_status(shown: wire.ThreadGoalStatus | None) -> engine.GoalStatus | None
 
 
 class AccountLimits(Struct):
-    """Shares of the account that are used up, as the provider said with its last answer."""
+    """Used shares of the account, according to the provider's last response."""
 
     latest: server.RateLimitSnapshot = msgspec.field(default_factory=server.RateLimitSnapshot)
 
@@ -77,15 +77,15 @@ def _window(window: turn.RateLimitWindow | None) -> server.RateLimitWindow | Non
 
 
 RAW_ITEM_COMPLETED = "rawResponseItem/completed"
-"""Only for clients that asked for raw items."""
+"""Method of a notification that is sent only to clients that asked for raw items."""
 
 
 _MODEL_REROUTED = Lazy(lambda: import_module("app_server_protocol.v2.models").MODEL_REROUTED)
-"""Seldom needed, in a module that turns do without."""
+"""The row of the notification; seldom needed, in a module that turns do not load."""
 
 
 class ThreadNews:
-    """Says only what is new: the engine repeats the diff, the usage and the limits."""
+    """Writes only notifications with new content: the engine repeats the diff, the usage and the limits."""
 
     def __init__(
         self,
@@ -94,13 +94,15 @@ class ThreadNews:
         limits: AccountLimits,
         usage: TokenUsageInfo | None = None,
     ) -> None:
-        """`limits` are shared by all threads. `usage` is that of the thread before: it is no news of its next turn."""
+        """Begin without a turn. `limits` are shared by all threads. `usage` is that of the thread so far, so it is not
+        sent again with its next turn.
+        """
         self._thread_id, self._lines, self._limits = thread_id, lines, limits
         self._diff = ""
         self._usage = usage
 
     def turn_started(self) -> None:
-        """Forget the diff: a new turn has changed nothing yet."""
+        """Forget the diff, because a new turn has changed no files yet."""
         self._diff = ""
 
     def take(self, turn_id: str | None, event: Notice, *, raw: bool) -> None:
@@ -118,7 +120,7 @@ class ThreadNews:
                     )
                     self._lines.add_raw(RAW_ITEM_COMPLETED, place.encode() + event.item.to_json() + b"}")
             case notices.WarningEvent() | notices.ErrorEvent():
-                # The error of a turn that fails comes with its end: this one ends nothing.
+                # The error of a turn that fails is sent with the end of the turn; this error ends no turn.
                 self._warn(event.message)
             case notices.DeprecationNoticeEvent():
                 self._lines.add(server.DEPRECATION_NOTICE, summary=event.summary, details=event.details)
@@ -126,7 +128,7 @@ class ThreadNews:
                 if not event.success and event.message is not None:
                     self._warn(event.message)
             case _:
-                pass  # progress that nobody needs, and answers to operations that this API does not have
+                pass  # progress that clients do not need, and answers to operations that this API does not have
 
     def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
         if isinstance(event, GoalCleared):

@@ -1,7 +1,7 @@
-"""Events of the engine as notifications of the thread API. Pure.
+"""Conversion of events of the engine into notifications of the thread API. Pure.
 
-The order that clients rely on: `turn/started`, then items, then `turn/completed`, each once per turn, and every item
-ended before the turn is. The exception is a command that goes on: its output and end come later, under the turn that
+Clients rely on this order: `turn/started`, then items, then `turn/completed`, each once per turn, and every item ended
+before the turn is. The exception is a command that goes on: its output and end are sent later, under the turn that
 began it. A text delta costs one concatenation.
 """
 
@@ -34,21 +34,21 @@ from app_server_protocol.v2 import server, turn
 from app_server_protocol.v2.thread import THREAD_STATUS_CHANGED
 
 Unshown = events.Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
-"""Questions have a way of their own; the others say what is shown already."""
+"""Events without a notification. Questions become requests; the others report facts that clients are shown already."""
 
 AskClient = Callable[[str, events.SessionEvent, Item | None, int], ClientQuestion | None]
 
 
 _QUESTION: Final[Lazy[AskClient]] = Lazy(lambda: import_module("app_server.apis.v2.questions").question)
-"""Loaded with the first question."""
+"""Function that makes questions; loaded with the first question."""
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 
 
 class ThreadAdapter:
-    """One thread in the words of this API.
+    """Converts the events of one thread into notifications of this API.
 
-    `now` gives seconds since 1970, `ids` are those that stored items of the thread have already, `limits` are shared by
-    all threads, `usage` is what the thread has used so far.
+    `now` returns seconds since 1970, `ids` are the ids that stored items of the thread have, `limits` are shared by all
+    threads, `usage` is the usage of the thread so far.
     """
 
     needs_identity = outlasts_clients = runs_tools = True
@@ -67,16 +67,16 @@ class ThreadAdapter:
         self._open = ThreadItems(ItemIds() if ids is None else ids)
         self._items = ItemLines(thread_id, self._lines, self._open)
         self._fold = TurnFold()
-        """Of the turn that runs."""
+        """Fold of the running turn."""
 
-    # --- what runs
+    # --- the running turn
     @property
     def running(self) -> TurnRecord | None:
-        """Return the turn that runs, with the items that have ended."""
+        """Return the running turn, with the items that have ended."""
         return self._fold.running
 
     def running_turn(self) -> turn.Turn | None:
-        """Return the running turn for a client that joins, with partial items."""
+        """Return the running turn for a client that joins, with the partial items."""
         record = self.running
         if record is None:
             return None
@@ -86,7 +86,9 @@ class ThreadAdapter:
         return shown_turn(record, turn.TurnItemsView.FULL, going_on)
 
     def joined(self) -> Sequence[ClientLine]:
-        """Return what a client that joins is told: the turn that runs, and each item that goes on, as it is now."""
+        """Return the notifications for a client that joins: the running turn, and the current state of each item that
+        goes on.
+        """
         if (record := self.running) is not None:
             shown = shown_turn(record, turn.TurnItemsView.NOT_LOADED)
             self._lines.add(turn.TURN_STARTED, thread_id=self._thread_id, turn=shown)
@@ -95,11 +97,11 @@ class ThreadAdapter:
         return self._lines.take()
 
     def item_id(self, turn_id: str, engine_id: str) -> str:
-        """Return the id under which clients know an item that goes on."""
+        """Return the id by which clients know an item that goes on."""
         opened = self._open.latest(turn_id, engine_id)
         return engine_id if opened is None else opened.item.id
 
-    # --- what a live conversation asks of an API
+    # --- the adapter of a live conversation
     def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
         self._take(event, raw=raw)
         lines = self._lines.take()
@@ -135,7 +137,7 @@ class ThreadAdapter:
         """Do nothing: this API does not show the end of a session."""
 
     def taken_back(self) -> Sequence[ClientLine]:
-        return ()  # `thread/reverted` is sent to who is not subscribed, too
+        return ()  # `thread/reverted` is sent to clients that are not subscribed, too
 
     # --- events
     def _take(self, event: events.SessionEvent, *, raw: bool) -> None:
@@ -145,7 +147,7 @@ class ThreadAdapter:
         elif isinstance(inner, events.GoalUpdated | events.GoalCleared):
             self._news.goal(turn_id, inner)
         elif isinstance(inner, TokenCountEvent) and self._in_review():
-            pass  # the context of a review is not the thread's; its usage is in the total of the next turn
+            pass  # a review's context is not the thread's; its usage is in the total of the next turn
         elif isinstance(inner, events.Notice):
             self._news.take(turn_id, inner, raw=raw)
         elif isinstance(inner, events.SettingsChanged):
@@ -166,7 +168,7 @@ class ThreadAdapter:
                     self._keep(turn_id, self._items.take(turn_id, of_item))
 
     def _keep(self, turn_id: str, ended: Ended) -> None:
-        """Keep ended items of the turn that runs; a turn that is over is read from the disk."""
+        """Store ended items of the running turn; a turn that is over is read from the disk."""
         for each in ended:
             if self._is_running(turn_id):
                 self._fold.apply(events.SessionEvent("", turn_id, each))
@@ -196,7 +198,7 @@ class ThreadAdapter:
             self._fold = TurnFold()
             if (
                 event.started_at is None
-            ):  # it ended before it did anything; else it began before we followed it
+            ):  # it ended before it did anything; else it began before the thread was followed
                 self._turn_started(turn_id, events.TurnStarted(events.TurnKind.REGULAR, None, event.ended_at))
         self._keep(turn_id, self._items.end_turn(turn_id, int(event.ended_at * 1000)))
         if event.status is events.TurnStatus.FAILED:

@@ -13,13 +13,15 @@ from app_server_protocol.v2.thread_open import TurnsPage
 from app_server_protocol.v2.turn import TurnItemsView
 
 PAGE_BYTES: Final = 48 * 1024
-"""Size at which a page ends early, after one row at least: clients read lines of 64 KiB."""
+"""Size above which a page ends early, in bytes. A page has at least one row. Clients read lines of 64 KiB."""
 
 Row = TypeVar("Row")
 
 
 def turns_page(page: Page[TurnRecord], view: TurnItemsView | None) -> TurnsPage:
-    """Return the turns of a page as far as they fit into a line. `view` None if the client named none: a summary."""
+    """Return the turns of a page as far as they fit into a line. `view` is None if the client named none, which means
+    a summary.
+    """
     shown = [shown_turn(record, view or TurnItemsView.SUMMARY) for record in page.rows]
     count = fitting([(turn,) for turn in shown])
     return TurnsPage(
@@ -30,7 +32,7 @@ def turns_page(page: Page[TurnRecord], view: TurnItemsView | None) -> TurnsPage:
 
 
 def fitting(rows: Sequence[Sequence[Written]]) -> int:
-    """Return how many of these rows fit into a page; one at least."""
+    """Return how many of these rows fit into a page; at least one."""
     size = 0
     for count, row in enumerate(rows):
         size += sum(len(entry.to_json()) for entry in row)
@@ -40,7 +42,7 @@ def fitting(rows: Sequence[Sequence[Written]]) -> int:
 
 
 def next_cursor(page: Page[Row], count: int, id_of: Callable[[Row], str]) -> str | None:
-    """Return the cursor behind the first `count` rows of a page; None if nothing follows."""
+    """Return the cursor after the first `count` rows of a page; None if no row follows."""
     if count == len(page.rows):
         return page.next_cursor
     return Anchor(id_of(page.rows[count - 1])).cursor()

@@ -1,7 +1,8 @@
-"""Questions of the engine as requests of the thread API, and the client's answers as commands. Pure.
+"""Conversion of questions of the engine into requests of the thread API, and of the client's answers into commands.
+Pure.
 
-Yes is what this API's own words say, and only what was offered: everything else is a no. An answer of another
-shape to the question of a tool is none: the tool fails, the question was not answered.
+An approval is one of this API's own words, and one that was offered: every other answer is a denial. An answer of an
+invalid shape to the question of a tool counts as none: the tool fails, because its question was not answered.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ INVALID: Final = "dynamic tool response was invalid"
 
 
 def tool_call_answer(result: Json) -> engine.ToolCallAnswer | None:
-    """Read the answer of a tool; None for an error. Parts that are not understood make the whole answer invalid."""
+    """Parse the answer of a tool; None if it is an error. Parts that are not understood make the whole
+    answer invalid.
+    """
     if result is None:
         return None
     match result:
@@ -88,12 +91,14 @@ _DECISIONS: Final = {
     "denied": ReviewDecision.DENIED,
     "abort": ReviewDecision.ABORT,
 }
-"""By the words of clients. The conversation API's words for no are understood, its words for yes are not."""
+"""Decisions by the words of clients. The conversation API's words for a denial are understood, its words for an
+approval are not.
+"""
 
 
 def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int) -> ClientQuestion | None:
-    """Return what the client is asked; None for an event that asks nothing. `item` is the one that the question is
-    about, under the id that the client knows.
+    """Return the request to the client for an event; None if the event asks nothing. `item` is the item that the
+    question is about, with the id that the client knows.
     """
     at: dict[str, Json] = {"thread_id": thread_id, "turn_id": event.turn_id or ""}
     match event.event:
@@ -132,7 +137,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 wire.ITEM_TOOL_CALL,
                 call,
                 lambda result: Answer(id, tool_call_answer(result)),
-                lambda result: True,  # nobody else is asked
+                lambda result: True,  # no other client is asked
                 QuestionKind.CALL,
             )
         case engine.UserInputQuestion(call_id=id) as asking:
@@ -169,7 +174,7 @@ def _about_command(
 
 
 def _inquiry(asked: engine.Inquiry) -> wire.ToolRequestUserInputQuestion:
-    """Return a question of a tool; another answer than the ones to choose from may always be given."""
+    """Return a question of a tool; the user may always give another answer than the offered ones."""
     return wire.ToolRequestUserInputQuestion(
         id=asked.id,
         header=asked.header,
@@ -180,8 +185,8 @@ def _inquiry(asked: engine.Inquiry) -> wire.ToolRequestUserInputQuestion:
 
 
 def decision(result: Json) -> ReviewDecision | engine.KeepRule | None:
-    """Return the decision in a client's answer, or the rule for which it says yes for good; None where there is
-    neither in the right place. The engine keeps no rule but the one that it proposed.
+    """Return the decision in a client's answer, or the rule that it approves permanently; None if there is neither in
+    the right place. The engine stores no rule but the one that it proposed.
     """
     match result:
         case {"decision": str(word)}:
@@ -199,7 +204,7 @@ def _is_decision(result: Json) -> bool:
 
 
 def _offered(proposed: tuple[str, ...] | None) -> tuple[wire.CommandExecutionApprovalDecision, ...]:
-    """Return everything that is taken as an answer, and nothing else."""
+    """Return all decisions that are accepted as an answer, and no others."""
     if proposed is None:
         return OFFERED
     amendment = wire.ExecpolicyAmendment(execpolicy_amendment=proposed)
@@ -211,7 +216,7 @@ def _offered(proposed: tuple[str, ...] | None) -> tuple[wire.CommandExecutionApp
 
 
 def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
-    """Tell whether the question is about text for a command that goes on, and not about the command."""
+    """Return whether the question is about text for a command that goes on, and not about the command."""
     return (
         isinstance(item, CommandExecution)
         and item.source is CommandSource.TERMINAL

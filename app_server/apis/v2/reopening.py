@@ -1,7 +1,7 @@
 """The settings of a stored thread that is opened again, from a request and from the thread's last turn.
 
-The permission profile of the last turn counts by its name: what the name means is said by the settings, never by the
-stored conversation.
+The permission profile of the last turn is stored by its name: the meaning of the name is read from the settings, never
+from the stored conversation.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from app_server_protocol.structs import replace
 async def reopened(
     source: UserSettings, stored: StoredConversations, path: Path, given: RequestOverrides
 ) -> Config:
-    """Load the settings of a stored thread; what the request leaves open is as it was in its last turn. Rights are not,
-    where they are more than the user leaves to clients; and neither they nor the folder are, where the file is none of
-    the server's own. Nor is the model, at another provider. Raises ConfigError.
+    """Load the settings of a stored thread. Settings that the request does not name are those of its last turn, with
+    three exceptions. Its rights are not restored if they exceed those that the user lets clients have. Neither they nor
+    the folder are restored if the file is none of the server's own. The model is not restored if the provider is
+    another one. Raises ConfigError.
     """
     last = await stored.last_settings(path)
     config = await _as_before(source, stored, path, given, last)
@@ -33,7 +34,7 @@ async def reopened(
     provider = await stored.provider(path)
     if provider in (None, config.provider.id):
         return config
-    # The model of one provider means nothing to another: the configured one counts.
+    # A model's name means nothing to another provider, so the configured model is used.
     return await _as_before(
         source, stored, path, given, replace(last, model="", effort=None, further_effort=None)
     )
@@ -61,7 +62,7 @@ async def _as_before(
 
 
 def _without_profile(config: Config, asked: RequestOverrides, error: ProfileError) -> Config:
-    """Add the warning that the profile of a thread's last turn cannot be chosen any more."""
+    """Return the settings with a warning that the profile of a thread's last turn cannot be chosen any more."""
     last, now = (plain_name(name or "") for name in (asked.permission_profile, config.permissions.profile))
     instead = f"the configured one, `{now}`, holds" if now else "the configured sandbox holds"
     warning = SettingsWarning(

@@ -1,4 +1,4 @@
-"""The routes of the thread API: rows of its table with what serves them. A family of methods, with its shapes and its
+"""The routes of the thread API: rows of its table with their handlers. A family of methods, with its shapes and its
 handlers, is loaded when the client first uses one of them.
 """
 
@@ -73,8 +73,8 @@ HANDLERS: Final = HandlerModules(
 
 
 def find_route(services: ServerServices) -> FindRoute:
-    """Return what finds the routes of one connection, whose client speaks this API from now on: tell it what is wrong
-    with the settings.
+    """Return the function that finds the routes of one connection. Its client uses this API from now on, so it is sent
+    warnings about the settings.
     """
     client = services.handshake.client
     client.elicitation = True  # clients of this API answer questions of MCP servers
@@ -96,7 +96,7 @@ def find_route(services: ServerServices) -> FindRoute:
 
 
 def gated(route: Route, client: ClientProfile) -> Route:
-    """Return the route, closed to parameters that this client has not opted in to."""
+    """Return the route, restricted to parameters that this client has opted in to."""
 
     async def handle(params: Json) -> RpcReply:
         needed = None if client.experimental_api else needed_capability(route.method, params)
@@ -108,7 +108,9 @@ def gated(route: Route, client: ClientProfile) -> Route:
 
 
 def needed_capability(method: str, params: WireModel) -> str | None:
-    """Return what in these parameters is experimental, as the refusal names it; None where nothing is."""
+    """Return the name that a refusal gives the experimental part of these parameters; None if no part is
+    experimental.
+    """
     fields = experimental_fields_in_use(params)
     if fields:
         return f"{method}.{fields[0]}"

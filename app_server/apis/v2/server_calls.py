@@ -1,4 +1,5 @@
-"""Whether a tool of an MCP server may be called, as a request of the thread API, and the client's answer. Pure.
+"""The question whether a tool of an MCP server may be called, as a request of the thread API, and the client's answer.
+Pure.
 
 Clients know two forms: a question of the server itself, with the call in its `_meta`, and a question of the model, for
 clients that switch `features.tool_call_mcp_elicitation` off.
@@ -22,7 +23,7 @@ from app_server_protocol.structs import Json
 from app_server_protocol.v2 import question as wire
 
 APPROVAL_KIND: Final = "mcp_tool_call"
-"""The word by which clients distinguish this question from those of the server itself."""
+"""Kind of this question, by which clients distinguish it from questions of the server itself."""
 
 ALLOW: Final = "Allow"
 ALLOW_FOR_SESSION: Final = "Allow for this session"
@@ -42,7 +43,7 @@ OPTIONS: Final = (
 def call_question(
     thread_id: str, turn_id: str | None, asking: McpCallQuestion, item_id: str
 ) -> ClientQuestion:
-    """Return what the client is asked about the item."""
+    """Return the request to the client about the item."""
     if asking.as_inquiry:
         return _inquiry(thread_id, turn_id or "", asking, item_id)
     form = wire.FormElicitation.model_construct(
@@ -83,7 +84,7 @@ def _named(arguments: Json) -> list[tuple[str, Json]]:
 
 
 def _as_offered(decision: McpCallDecision, asking: McpCallQuestion) -> McpCallDecision:
-    """Return the decision, for the session at most where no more was offered."""
+    """Return the decision, reduced to the session if no wider one was offered."""
     if decision is McpCallDecision.ALWAYS and not asking.can_be_kept:
         return McpCallDecision.SESSION
     return decision
@@ -106,7 +107,7 @@ def _inquiry(thread_id: str, turn_id: str, asking: McpCallQuestion, item_id: str
 
 
 def _chosen(result: Json, id: str) -> McpCallDecision:
-    """Return the decision that a label stands for; whatever else is said cancels the call."""
+    """Return the decision for a label; any other answer cancels the call."""
     match result:
         case {"answers": {**given}}:
             choice = given.get(id)

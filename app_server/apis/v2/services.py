@@ -1,5 +1,5 @@
-"""What the handlers of the thread API share in one connection, light, for whatever serves threads is loaded with them:
-their notifications, of threads and of what the user should know about the settings, which threads then do not repeat.
+"""Services that the handlers of the thread API share in one connection: notifications about threads, and warnings about
+the settings, which threads then do not repeat. Light, because every module that serves threads loads it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SUBSCRIPTION = "threads"
 
 
 class ThreadContext(Struct, frozen=True, kw_only=True):
-    """Services of handlers that do something with threads."""
+    """Services of the handlers for threads."""
 
     config: UserSettings
     conversations: ConversationManager
@@ -48,15 +48,15 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     host: Host
 
     def loaded(self, thread_id: str) -> LiveConversation:
-        """Return the open thread. Raises RpcError where there is none."""
+        """Return the open thread. Raises RpcError if it is not open."""
         return loaded(self.conversations, thread_id)
 
     def subscribe(self, live: LiveConversation, *, raw: bool = False) -> None:
-        """Send the client what happens from here on."""
+        """Subscribe the client to all events from now on."""
         live.subscribe(self.client, SUBSCRIPTION, self.api, raw=raw)
 
     def to_audience(self, thread_id: str) -> ThreadNotifier:
-        """Return what tells this client, and those to whom the thread is open, what becomes of it."""
+        """Return the notifier for this client and all clients that have the thread open."""
         live = self.conversations.find(thread_id)
         audience = self.conversations.hear_all if live is None else live.subscriptions.audience
         return self.notifier.to(
@@ -65,7 +65,7 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
 
 
 def loaded(conversations: ConversationManager, thread_id: str) -> LiveConversation:
-    """Return the open thread. Raises RpcError where there is none."""
+    """Return the open thread. Raises RpcError if it is not open."""
     live = conversations.find(parse_thread_id(thread_id))
     if live is None:
         raise thread_not_found(thread_id)
@@ -93,7 +93,7 @@ class ThreadNotifier(Struct, frozen=True):
             await client.outgoing.wait_for_capacity()
 
     def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
-        """Send the notification to those who have not opted out of it."""
+        """Send the notification to the clients that have not opted out of it."""
         params = row.make(*args, **fields).to_json()
         line = ClientLine(dump_notification(row.method, params, int(self.now() * 1000)), row.method)
         for client in self.clients:
@@ -101,22 +101,22 @@ class ThreadNotifier(Struct, frozen=True):
 
 
 def to_everybody(server: ServerServices, notifier: ThreadNotifier) -> ThreadNotifier:
-    """Return what tells all clients of the server that speak this API."""
+    """Return the notifier for all clients of the server that use this API."""
     known, connected = server.shared.get(ThreadClients, ThreadClients), server.conversations.clients
     return notifier.to([each for each in known if each in connected])
 
 
 class ThreadClients(WeakSet[Client]):
-    """The clients of a server that speak this API, or did."""
+    """The clients of a server that use this API, or did."""
 
 
 class NewsFilter:
-    """Filter of what one client is not told, or not told again."""
+    """Filter of notifications that one client has opted out of, or was sent before."""
 
     def __init__(self, client: Client) -> None:
         self._profile = client.profile
         self.warnings: frozenset[str] = frozenset()
-        """About the settings, which it was sent before."""
+        """Warnings about the settings that the client was sent before."""
         self._limits: object = wire.RateLimitSnapshot()
 
     def wants(self, line: ClientLine) -> bool:
@@ -131,8 +131,8 @@ class NewsFilter:
 
 
 def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozenset[str]:
-    """Send warnings about the settings, also of those with which no thread can begin: a client may ask for none for
-    long. Return what threads need not repeat.
+    """Send warnings about the settings, also about settings with which no thread can begin: a client may not begin one
+    for long. Return the warnings that threads need not repeat.
     """
 
     def warn(summary: str, place: FilePosition | None, details: str | None = None) -> None:
@@ -144,7 +144,7 @@ def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozense
             path=None if place is None else place.path,
             range=None
             if at is None
-            else wire.TextRange(start=at, end=at),  # nothing here knows where it ends
+            else wire.TextRange(start=at, end=at),  # the end of the mistake is not known
         )
 
     try:
@@ -165,6 +165,6 @@ def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozense
 
 
 def tell_ignored(services: ServerServices, notice: str) -> None:
-    """Tell one client of parameters that were ignored."""
+    """Warn one client about parameters that were ignored."""
     notifier = ThreadNotifier((services.client,), services.machine.wall_clock)
     notifier.notify(wire.CONFIG_WARNING, summary=notice)

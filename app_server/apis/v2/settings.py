@@ -1,8 +1,8 @@
-"""Settings and states of a thread in the words of the thread API, and back: with what one is opened, what a request
-changes, and what is in force; and the tools that a client brings. Pure.
+"""Conversion of the settings and states of a thread into the shapes of the thread API, and back: settings at opening,
+changes by a request, settings in force; and the tools that a client brings. Pure.
 
-What the engine cannot do is read as the nearest thing that gives the agent no more than was asked for; answers
-and notifications show what is in force.
+A setting that the engine does not support is read as the nearest one that gives the agent no more rights than
+requested; responses and notifications show the settings in force.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ from app_server_protocol.v2 import thread, thread_open
 from app_server_protocol.v2.turn import TurnStartParams
 
 LOCAL: Final = "local"
-"""The environment that is the server's own machine."""
+"""Name of the environment that is the server's own machine."""
 
 MOST_SKILL_FOLDERS: Final = 32
-"""Folders with skills that a thread may bring."""
+"""Maximum number of folders with skills that a thread may bring."""
 
 
 def require_one_way(permissions: str | None, *, beside: str, given: object) -> None:
-    """Raises RpcError where a profile is named beside `given`, the parameter that says the same in other words."""
+    """Check that a profile is not named together with `given`, the value of the parameter `beside`, which says the same
+    in another way. Raises RpcError if it is.
+    """
     if permissions is not None and given is not None:
         raise invalid_field(f"`permissions` cannot be combined with `{beside}`", "permissions")
 
@@ -58,7 +60,7 @@ def chosen_policy(name: str, config: Config) -> SandboxPolicy:
 def approval_policy(
     policy: wire.AskForApproval | None,
 ) -> tuple[engine.AskForApproval | None, engine.QuestionKinds | None]:
-    """Return the policy, if there is one, and the kinds of questions that reach the user if not all do."""
+    """Return the policy, if there is one, and the kinds of questions that reach the user if not all kinds do."""
     if policy is None:
         return None, None
     if isinstance(policy, wire.GranularAskForApproval):
@@ -75,8 +77,8 @@ def shown_approval_policy(
 
 
 def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
-    """Convert a client's policy. Read-only with network becomes read-only without; an external sandbox is none of ours,
-    and means full access.
+    """Convert a client's policy. Read-only with network becomes read-only without; an external sandbox is not under
+    this server's control, and means full access.
     """
     match policy:
         case wire.DangerFullAccessSandboxPolicy() | wire.ExternalSandboxSandboxPolicy():
@@ -119,7 +121,9 @@ def thread_status(status: ConversationStatus) -> thread.ThreadStatus:
 def settings_change(
     params: TurnStartParams | wire.ThreadSettingsUpdateParams, config: Config
 ) -> SettingsChange:
-    """Return what the request changes of a thread that was opened with `config`. Raises RpcError."""
+    """Return the changes that the request makes to the settings of a thread that was opened with `config`. Raises
+    RpcError.
+    """
     sandbox = params.sandbox_policy
     policy, kinds = approval_policy(params.approval_policy)
     chosen = None if sandbox is None else sandbox_policy(sandbox)
@@ -129,7 +133,7 @@ def settings_change(
     model, effort = params.model, params.effort
     set_effort: str | Unset | None = UNSET if effort is None else _effort(effort, "effort")
     way = params.collaboration_mode
-    if way is not None:  # which names these as well, and means them
+    if way is not None:  # the mode names these as well, and takes precedence
         model, effort = way.settings.model, way.settings.reasoning_effort
         set_effort = None if effort is None else _effort(effort, "collaborationMode")
     return SettingsChange(
@@ -157,7 +161,7 @@ def chosen_tier(params: wire.TurnSettings | thread_open.ThreadOptions) -> str | 
 
 
 def _effort(word: str, field: str) -> str:
-    """Check the length only: models define their own efforts."""
+    """Check only the length of a reasoning effort, because models define their own efforts."""
     if not 1 <= len(word) <= engine.MAX_EFFORT_LENGTH:
         raise invalid_field(f"a reasoning effort must have 1 to {engine.MAX_EFFORT_LENGTH} characters", field)
     return word
@@ -175,7 +179,7 @@ def collaboration_mode(now: Settings) -> wire.CollaborationMode:
 
 
 def active_profile(now: Settings) -> wire.ActivePermissionProfile | None:
-    """Return the profile in force; None where a sandbox was chosen in other words."""
+    """Return the profile in force; None if a sandbox was chosen in another way."""
     if now.permission_profile is None:
         return None
     extends = now.sandbox_policy.extends if isinstance(now.sandbox_policy, PermissionProfile) else None
@@ -199,14 +203,15 @@ def shown_settings(now: Settings, model_provider: str) -> wire.ThreadSettings:
 
 
 ASKS = "approval_policy"
-"""The setting, and the beginning of its parts."""
+"""Name of the setting, and prefix of its parts."""
 
 
 def with_last_settings(
     given: RequestOverrides, last: TurnContextItem | None, *, rights: bool = True, sandbox: bool = True
 ) -> RequestOverrides:
-    """Fill what the request leaves open as it was in the thread's last turn; None: there was none. Without `rights`
-    what the thread may do is as the user has configured it, without `sandbox` its sandbox alone.
+    """Return the request's settings, completed with those of the thread's last turn. `last` is None if there was none.
+    If `rights` is False, the thread's rights are those of the user's configuration; if `sandbox` is False, only its
+    sandbox is.
     """
     if last is None:
         return given
@@ -271,7 +276,9 @@ def overrides_of(params: thread_open.ThreadOptions) -> RequestOverrides:
 
 
 def skill_folders(roots: Sequence[thread_open.SelectedCapabilityRoot]) -> tuple[str, ...]:
-    """Return the folders with skills that a client chose. Raises RpcError for another machine's, and for too many."""
+    """Return the folders with skills that a client chose. Raises RpcError for a folder of another machine, and for too
+    many folders.
+    """
     if len(roots) > MOST_SKILL_FOLDERS:
         text = f"selectedCapabilityRoots: at most {MOST_SKILL_FOLDERS} are taken"
         raise invalid_params(text, "selectedCapabilityRoots")

@@ -1,5 +1,5 @@
-"""Conversations and turns of the engine as threads and turns of this API: how much of a turn is shown is for the
-caller to say. Pure.
+"""Conversion of conversations and turns of the engine into threads and turns of this API; the caller chooses how much
+of a turn is shown. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app_server_protocol.v2.turn import Turn, TurnItemsView, TurnStatus
 
 
 def pending_turn(id: str) -> Turn:
-    """Return a turn that was taken in and has not started: what the answer to `turn/start` shows."""
+    """Return a turn that was accepted and has not started, which is the response to `turn/start`."""
     return Turn(
         id=id,
         root_turn_id=id,
@@ -36,7 +36,7 @@ def pending_turn(id: str) -> Turn:
 
 
 def review_turn(id: str, target: str) -> Turn:
-    """Return a review that was taken in, with what is reviewed in place of the user's words."""
+    """Return a review that was accepted, with its subject in place of the user's message."""
     words = UserMessageThreadItem(id=id, content=(TextUserInput(text=target),))
     return replace(pending_turn(id), items=(words,))
 
@@ -54,7 +54,7 @@ def shown_turn(record: TurnRecord, view: TurnItemsView, open_items: Sequence[Thr
 
 
 def ended_turn(record: TurnRecord) -> Turn:
-    """Return what `turn/completed` shows: the last message, where the turn came to one."""
+    """Return the turn of `turn/completed`, which has the last message, if there was one."""
     last = last_message(record) if record.state is events.TurnStatus.COMPLETED else None
     if last is None:
         return _turn(record, TurnItemsView.NOT_LOADED, ())
@@ -62,7 +62,7 @@ def ended_turn(record: TurnRecord) -> Turn:
 
 
 def last_message(record: TurnRecord) -> EndedItem | None:
-    """Return the last message that was not cut and has words, and is more than a commentary."""
+    """Return the last message that was not interrupted, has text, and is more than a commentary."""
     return next((each for each in reversed(_items(record)) if not each.cut and _answers(each.item)), None)
 
 
@@ -71,8 +71,8 @@ def _answers(item: Item) -> bool:
 
 
 def review_message(ended: EndedItem) -> EndedItem | None:
-    """Return what a review found, or that it had no result, as a message behind the item that says so: many clients
-    show messages only. Its id is made of the item's, so that it is the same live and read again.
+    """Return the result of a review, or that it had none, as a message after the item with the result: many clients
+    show messages only. Its id is derived from the item's, so that it is the same live and read again.
     """
     review = ended.item
     if not isinstance(review, ExitedReview):
@@ -121,7 +121,7 @@ def _seconds(at: float | None) -> int | None:
 
 
 MOST_BYTES = 8 * 1024 * 1024
-"""So long may the turns of one answer be together; of the turns before, the items are left out."""
+"""Maximum size of the turns in one response, in bytes; earlier turns are sent without their items."""
 
 
 def thread_view(
@@ -172,7 +172,7 @@ def session_source(source: SessionOrigin | dict[str, Json]) -> wire.SessionSourc
 
 
 def whole_turns(records: Sequence[TurnRecord]) -> tuple[Turn, ...]:
-    """Return all turns with their items, as far as one answer takes them: the newest have theirs."""
+    """Return all turns with their items, as far as one response can have them: the newest turns have theirs."""
     shown: list[Turn] = []
     size = 0
     for record in reversed(records):

@@ -1,4 +1,4 @@
-"""The Agent Client Protocol, version 1: the shapes of its stable part that are sent or taken here."""
+"""The Agent Client Protocol, version 1: the shapes of its stable part that this server sends or accepts."""
 
 from functools import cache
 from importlib import import_module

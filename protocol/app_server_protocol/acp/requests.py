@@ -1,5 +1,5 @@
-"""What a client asks besides new sessions and prompts: the handshake, logging in and out; going on with stored
-sessions, lists, ends, modes and options.
+"""All requests of a client but new sessions and prompts: the handshake, login and logout; loading and listing stored
+sessions, closing and deleting sessions, modes and options.
 """
 
 from typing import Final

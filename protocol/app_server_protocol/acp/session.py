@@ -1,6 +1,6 @@
 """New sessions, with the MCP servers that a client names for them, their modes and options; prompts, their end, and the
-content blocks that prompts and messages are made of, which are those of the Model Context Protocol. What
-`session/update` sends is written as plain data, but for tool calls.
+content blocks of prompts and messages, which are those of the Model Context Protocol. The updates of `session/update`
+are written as plain data, except tool calls.
 """
 
 from enum import StrEnum

@@ -1,5 +1,5 @@
-"""Tool calls as clients show them, and what a client is asked. Its answers are read by hand: the shapes of them are for
-readers of what is said.
+"""Tool calls as clients show them, and requests for permission. The answers of clients are parsed by hand: their shapes
+here are documentation.
 """
 
 from enum import StrEnum

@@ -1,1 +1,1 @@
-"""The engine's language: turns and items, each emitted once. No API's spelling; every API renders these."""
+"""The engine's vocabulary: turns and items, each emitted once. It has no API's spelling; every API converts it."""

@@ -1,9 +1,9 @@
-"""What the engine emits; and a conversation as turns with items: what is read back of it, and what a subscriber that
-joins late is shown. Per turn: `TurnStarted`, then items and deltas, then exactly one `TurnEnded`.
+"""The events that the engine emits; and a conversation as turns with items, which is read back from them and shown to
+subscribers that join late. Per turn: `TurnStarted`, then items and deltas, then exactly one `TurnEnded`.
 
-Each thing is emitted once. What an API shows twice, or in another form, its outbound module makes of these. Events of
-the conversation API's vocabulary stand for themselves where they belong to no item: notices, token counts, questions,
-answers of queries.
+Each event is emitted once. If an API shows one twice, or in another form, its outbound module converts it. Events of
+the conversation API's vocabulary that belong to no item are used as they are: notices, token counts, questions, answers
+to queries.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from app_server_protocol.events.turn import RawResponseItemEvent, TokenCountEven
 
 class GoalStatus(StrEnum):
     ACTIVE = "active"
-    """Turns are begun for it whenever nothing else runs."""
+    """Turns are begun for the goal whenever no other turn runs."""
     PAUSED = "paused"
     BLOCKED = "blocked"
-    """It cannot go on without the user: the model says so, or its turn failed."""
+    """The goal needs the user: the model says so, or its turn failed."""
     USAGE_LIMITED = "usage_limited"
     """The provider's limit for the account is reached."""
     BUDGET_LIMITED = "budget_limited"
@@ -60,7 +60,7 @@ class Goal(Struct, frozen=True, kw_only=True):
     tokens_used: int = 0
     seconds_used: float = 0.0
     created_at: int
-    """Seconds since 1970, as `updated_at`."""
+    """Time in seconds since 1970, as `updated_at`."""
     updated_at: int
 
     @property
@@ -69,7 +69,7 @@ class Goal(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens_left(self) -> int | None:
-        """Return the tokens that are left; None without a bound."""
+        """Number of tokens that are left; None without a budget."""
         return None if self.token_budget is None else max(self.token_budget - self.tokens_used, 0)
 
 
@@ -89,40 +89,43 @@ class TurnKind(StrEnum):
 
 
 class TurnStarted(Struct, frozen=True):
-    """First event of a turn, and once."""
+    """First event of a turn, emitted once."""
 
     kind: TurnKind
     model_context_window: int | None
     started_at: float
-    """Seconds since 1970."""
+    """Time in seconds since 1970."""
 
 
 class TurnEnded(Struct, frozen=True, kw_only=True):
-    """Last event of a turn, and once. Every item of the turn has ended before it, but for terminals that go on."""
+    """Last event of a turn, emitted once. Every item of the turn has ended before it, except terminals that go on."""
 
     status: TurnStatus
     started_at: float | None
-    """None: the turn was ended before it started."""
+    """Time in seconds since 1970; None if the turn was ended before it started."""
     ended_at: float
     seconds: float | None
     last_agent_message: str | None = None
     error: TurnError | None = None
-    """Set where, and only where, the turn failed."""
+    """Error of the turn if it failed, else None."""
     reason: TurnAbortReason | None = None
-    """Set where, and only where, it was interrupted. Neither it nor the message is read of turns that were stored."""
+    """Reason of the interruption if the turn was interrupted, else None. Neither it nor the message is read from stored
+    turns.
+    """
 
 
 class ItemStarted(Struct, frozen=True):
-    """Before every delta, question and end of the item. Its content may still be empty."""
+    """Begin of an item, emitted before every delta, question and end of it. Its content may still be empty."""
 
     item: Item
     at_ms: int
-    """Milliseconds since 1970."""
+    """Time in milliseconds since 1970."""
     announced: bool = True
-    """False: the provider sent deltas or the whole item without announcing it, or the user's words joined a turn that
-    runs. The conversation API does not show such a begin by itself."""
+    """Whether the item was announced. It was not if the provider sent deltas or the whole item without a begin, or if
+    the item is a user message that joined a running turn. The conversation API does not show such a begin by itself.
+    """
     own_id: bool = False
-    """The provider gave the item no id, so we did."""
+    """Whether the id is the server's own, because the provider gave the item none."""
 
 
 class ItemCompleted(Struct, frozen=True):
@@ -132,9 +135,11 @@ class ItemCompleted(Struct, frozen=True):
     started_at_ms: int
     at_ms: int
     cut: bool = False
-    """The item did not come to its end: its turn was interrupted, or the attempt it belonged to is made anew."""
+    """Whether the item was interrupted before its own end: its turn was interrupted, or its attempt is retried."""
     announced: bool = True
-    """False for words that joined a turn: the conversation API does not report them."""
+    """Whether the end is announced. It is not for a user message that joined a turn: the conversation API does not
+    report it.
+    """
 
 
 class AgentMessageDelta(Struct, frozen=True):
@@ -149,20 +154,20 @@ class ReasoningSummaryDelta(Struct, frozen=True):
 
 
 class ReasoningSummaryPart(Struct, frozen=True):
-    """The summary begins a part; its deltas follow."""
+    """Begin of a part of the summary; its deltas follow."""
 
     item_id: str
     index: int
 
 
 class ReasoningTextDelta(Struct, frozen=True):
-    """Raw reasoning."""
+    """A piece of raw reasoning."""
 
     item_id: str
     index: int
     delta: str
     show_content: bool = True
-    """As in its item."""
+    """Value of the same field in the item."""
 
 
 class CommandOutput(Struct, frozen=True):
@@ -174,7 +179,7 @@ class CommandOutput(Struct, frozen=True):
 
 
 class TerminalInput(Struct, frozen=True):
-    """The model types into a command that goes on."""
+    """Text that the model typed into a command that goes on."""
 
     item_id: str
     process_id: str
@@ -182,26 +187,26 @@ class TerminalInput(Struct, frozen=True):
 
 
 class CommandRunning(Struct, frozen=True):
-    """The command was allowed and is being run now; once more where it is run again without the sandbox."""
+    """A command was allowed and is starting; emitted again if it is run again without the sandbox."""
 
     item_id: str
 
 
 class PatchWriting(Struct, frozen=True):
-    """The patch was allowed and is being written now; `asked` says that the user was asked."""
+    """A patch was allowed and is being written; `asked` says whether the user was asked."""
 
     item: FileChange
     asked: bool
 
 
 class AttemptFailed(Struct, frozen=True):
-    """A request to the model broke and is made anew. Items that it left open were completed as cut."""
+    """A request to the model failed and is retried. Items that it left open were completed as interrupted."""
 
     error: TurnError
     attempt: int
-    """The retry that follows, from 1."""
+    """Number of the retry that follows, counted from 1."""
     attempts: int
-    """At most so many."""
+    """Maximum number of retries."""
 
 
 class GoalUpdated(Struct, frozen=True):
@@ -213,14 +218,14 @@ class GoalCleared(Struct, frozen=True):
 
 
 class SettingsChanged(Struct, frozen=True):
-    """Settings that the next turn starts from, after a change."""
+    """Settings of the next turn, after a change."""
 
     settings: Settings
     model_provider: str
 
 
 class ModelRerouted(Struct, frozen=True):
-    """The provider answers with another model than the turn asked for. At most once a turn for each model."""
+    """The provider responds with another model than the turn requested. Emitted at most once per turn and model."""
 
     from_model: str
     to_model: str
@@ -231,30 +236,30 @@ class McpServerState(StrEnum):
     READY = "ready"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    """It is started anew before it was ready."""
+    """The server was started again before it was ready."""
 
 
 class McpServerStateChanged(Struct, frozen=True):
-    """An MCP server of the conversation starts, has started, or failed to."""
+    """An MCP server of the conversation is starting, has started, or failed to start."""
 
     server: str
     state: McpServerState
     error: str | None = None
-    """Set where, and only where, it failed; for the user."""
+    """Error text for the user if the server failed, else None."""
     login_required: bool = False
 
 
 class McpServersSettled(Struct, frozen=True):
-    """Every MCP server has started or failed to. `McpServerStateChanged` has reported the same one by one."""
+    """Every MCP server has started or failed to. `McpServerStateChanged` has reported each of them before."""
 
     failures: tuple[str, ...]
 
 
 Delta = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta
 UserQuestion = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
-"""What every API can ask."""
+"""Questions that every API can ask."""
 ToolQuestion = ToolCallQuestion | UserInputQuestion | McpCallQuestion
-"""What only APIs can ask that have words for it."""
+"""Questions that only APIs with a shape for them can ask."""
 Question = UserQuestion | ToolQuestion
 Notice = (
     BackgroundEventEvent
@@ -296,27 +301,27 @@ EngineEvent = (
 
 
 class SessionEvent(Struct, frozen=True, gc=False):
-    """An event, and what it belongs to."""
+    """An event with the operation and the turn that it belongs to."""
 
     operation_id: str
-    """The id of the operation that caused it; empty for what belongs to none."""
+    """Id of the operation that caused the event; empty if it belongs to none."""
     turn_id: str | None
     """The turn's own id (UUIDv7); None outside of turns."""
     event: EngineEvent
 
 
 class EndedItem(Struct, frozen=True, gc=False):
-    """An item that came to its end, well or not. Its id is unique within the conversation."""
+    """An item that has ended, normally or by an interruption. Its id is unique within the conversation."""
 
     item: Item
     started_ms: int | None
-    """Milliseconds since 1970; None where old files do not say."""
+    """Time in milliseconds since 1970; None if an old file does not have it."""
     ended_ms: int | None
     cut: bool = False
 
 
 class TurnRenamed(Struct, frozen=True, gc=False):
-    """A stored turn whose first lines do not name it: its id was `before` to whoever read them."""
+    """A stored turn whose first lines do not name it. `before` is the id that readers of these lines used."""
 
     before: str
     after: str
@@ -329,6 +334,6 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     items: tuple[EndedItem, ...] = ()
     error: TurnError | None = None
     started_at: float | None = None
-    """Seconds since 1970; None where old files do not say."""
+    """Time in seconds since 1970; None if an old file does not have it."""
     ended_at: float | None = None
     seconds: float | None = None

@@ -1,6 +1,6 @@
-"""What a turn is made of. Every item begins, has a status where it can fail, and ends exactly once.
+"""The items of a turn. Every item begins, has a status if it can fail, and ends exactly once.
 
-Ids are the provider's item id, the model's call id, or a UUIDv7 where neither names the item.
+An id is the provider's item id, the model's call id, or a UUIDv7 if neither names the item.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ class ItemStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     DECLINED = "declined"
-    """The user or the policy refused it; nothing ran."""
+    """The user or the policy refused the item; nothing ran."""
 
 
 class CommandSource(StrEnum):
     AGENT = "agent"
     USER_SHELL = "user_shell"
-    """Typed by the user."""
+    """Command that the user typed."""
     TERMINAL = "terminal"
-    """Started by the model on a terminal that may outlive the call."""
+    """Command that the model started on a terminal, which may outlive the call."""
     PROVIDER = "provider"
-    """The provider's own kind of shell call."""
+    """Command of the provider's own kind of shell call."""
 
 
 class UserMessage(Struct, frozen=True):
     id: str
     content: tuple[UserInput, ...]
-    """As the model sees it: local images are read and encoded."""
+    """Content as the model sees it: local images are read and encoded."""
     client_id: str | None = None
-    """The id that the client gave the message, if it did."""
+    """Id that the client gave the message; None if it gave none."""
     sent: tuple[SentInput, ...] | None = None
-    """As the client sent it, where that differs from `content`."""
+    """Content as the client sent it; None if it is the same as `content`."""
 
 
 class AgentMessage(Struct, frozen=True):
     id: str
     content: tuple[str, ...]
-    """Texts of the parts; joined they are the message."""
+    """Texts of the parts, which joined are the message."""
     phase: str | None = None
-    """`commentary` or `final_answer`, where the model says which."""
+    """`commentary` or `final_answer`; None if the model does not say which."""
 
     @property
     def text(self) -> str:
@@ -72,8 +72,7 @@ class Reasoning(Struct, frozen=True):
     content: tuple[str, ...] = ()
     """Raw reasoning."""
     show_content: bool = False
-    """Whether `content` is shown also where it is not shown by itself: over the conversation API
-    (`show_raw_agent_reasoning`)."""
+    """Whether the conversation API shows `content`, too, which it does not by default (`show_raw_agent_reasoning`)."""
 
 
 class WebSearch(Struct, frozen=True):
@@ -85,22 +84,22 @@ class WebSearch(Struct, frozen=True):
 class CommandExecution(Struct, frozen=True, kw_only=True):
     id: str
     command: tuple[str, ...]
-    """The argv that runs, shell and all."""
+    """Arguments of the command that runs, including the shell."""
     cwd: str
     parsed: tuple[ParsedCommand, ...]
     source: CommandSource = CommandSource.AGENT
     line: str | None = None
-    """What the model wrote, where the shell around it was added by us."""
+    """Command line that the model wrote; None if it also wrote the shell around it."""
     status: ItemStatus = ItemStatus.IN_PROGRESS
     process_id: str | None = None
     stdout: str = ""
     stderr: str = ""
     output: str = ""
-    """Both streams as they came, head and tail of what is long."""
+    """Output of both streams in its order; of a long output, its head and its tail."""
     shown_output: str = ""
-    """`output` as the model is shown it."""
+    """Output in the form that the model is shown."""
     exit_code: int | None = None
-    """None while it runs, and where nothing ran."""
+    """Exit code; None while the command runs, and if nothing ran."""
     seconds: float | None = None
 
 
@@ -122,7 +121,7 @@ class FileChange(Discreet, frozen=True, kw_only=True):
     stdout: str = ""
     stderr: str = ""
     texts: Mapping[str, FileTexts] = msgspec.field(default_factory=dict)
-    """By the same keys, while the patch is live: these are not stored."""
+    """Texts of the files by the same paths, while the patch is live: they are not stored."""
 
 
 class McpToolCall(Struct, frozen=True, kw_only=True):
@@ -132,7 +131,7 @@ class McpToolCall(Struct, frozen=True, kw_only=True):
     result: app_server_protocol.mcp.McpResult | None = None
     seconds: float | None = None
     read_only_hint: bool | None = None
-    """The server's word for it that the tool only reads, or does not; None: it says neither, or it is not known."""
+    """The MCP server's hint whether the tool only reads; None if it gives none, or if it is not known."""
 
 
 class ImageView(Struct, frozen=True):
@@ -144,13 +143,13 @@ class EnteredReview(Struct, frozen=True):
     id: str
     prompt: str
     hint: str
-    """What is reviewed, in words for the user."""
+    """Subject of the review, in words for the user."""
 
 
 class ExitedReview(Struct, frozen=True):
     id: str
     output: ReviewOutputEvent | None
-    """None: the review was interrupted or failed."""
+    """Result of the review; None if it was interrupted or failed."""
 
 
 class ContextCompaction(Struct, frozen=True):
@@ -195,13 +194,13 @@ Item = (
 
 
 NOT_STORED: Final = ("texts",)
-"""Fields that are known of live items only."""
+"""Fields that only live items have."""
 
 KINDS: Final = {model.__name__: model for model in get_args(Item)}
 
 
 def item_to_value(item: Item) -> Json:
-    """Return `{"kind": CLASS, …fields}`, as it is stored."""
+    """Return `{"kind": CLASS, …fields}`, the form in which an item is stored."""
     fields = {name: value for name, value in asdict(item).items() if name not in NOT_STORED}
     if isinstance(item, FileChange):
         fields["changes"] = {path: TAGGED_CHANGE.wrap(change) for path, change in item.changes.items()}
@@ -209,7 +208,7 @@ def item_to_value(item: Item) -> Json:
 
 
 def item_from_value(value: Json) -> Item | None:
-    """Read a stored item; None where it is of no known kind, or damaged."""
+    """Parse a stored item; None if its kind is unknown, or it is damaged."""
     kind = KINDS.get(str(value.get("kind"))) if isinstance(value, dict) else None
     if kind is None:
         return None

@@ -1,4 +1,4 @@
-"""The older events of a finished item: what rollouts store since 0.58, and the conversation API sends. Pure."""
+"""The legacy events of a finished item, which rollouts store since 0.58 and the conversation API sends. Pure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from app_server_protocol.responses import searched_query
 
 COMPACTED = "Compact task completed"
 NOT_RUN = -1
-"""The exit code of a command that was refused or could not be started."""
+"""Exit code of a command that was refused or could not be started."""
 
 
 def has_query(search: items.WebSearch) -> bool:
-    """Tell whether a search has a query; the older vocabulary has words for no other."""
+    """Return whether a search has a query; the legacy vocabulary has no event for a search without one."""
     return search.action is None or searched_query(search.action) is not None
 
 
 def legacy_events(item: items.Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa: C901 - one case for each kind
-    """Return the older events in the order in which they follow the item's end; empty where the older vocabulary has no
-    word for it.
+    """Return the legacy events in the order in which they follow the item's end; none if the legacy vocabulary has none
+    for it.
     """
     match item:
         case items.UserMessage():

@@ -1,5 +1,5 @@
-"""What a client is asked besides consent, with answers that the conversation API has no words for; and the tools that
-it brings to a conversation, which it is asked to run.
+"""Questions to a client besides approvals, with answers for which the conversation API has no shapes; and the tools
+that a client brings to a conversation, which it is asked to run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Choice(Struct, frozen=True):
 
 
 class Inquiry(Struct, frozen=True, kw_only=True):
-    """One question of the model to the user, with answers to choose from; another one may be given as well."""
+    """One question of the model to the user, with answers to choose from; another answer may be given as well."""
 
     id: str
     header: str
@@ -51,7 +51,7 @@ class UserInputQuestion(Struct, frozen=True):
 
 
 class UserInputAnswer(Struct, frozen=True):
-    """By the id of the inquiry."""
+    """Answers of the user, by the ids of the inquiries."""
 
     answers: Mapping[str, tuple[str, ...]]
 
@@ -64,12 +64,12 @@ class McpCallQuestion(Struct, frozen=True, kw_only=True):
     tool: str
     description: str | None
     annotations: Json
-    """The server's own hints about the tool, as MCP writes them; None: it gives none."""
+    """The MCP server's own hints about the tool, in the format of MCP; None if it gives none."""
     arguments: Json
     can_be_kept: bool
-    """Whether a yes may go into the user's settings."""
+    """Whether an approval may be stored in the user's settings."""
     as_inquiry: bool
-    """Whether clients of the thread API are asked as by the model, and not as by the server."""
+    """Whether clients of the thread API are asked in the form of a question of the model, and not of the server."""
 
     @property
     def message(self) -> str:
@@ -82,13 +82,13 @@ class McpCallDecision(StrEnum):
     ONCE = "once"
     SESSION = "session"
     ALWAYS = "always"
-    """For every conversation: the settings keep it."""
+    """Approval for every conversation, which is stored in the settings."""
     DECLINED = "declined"
     CANCELLED = "cancelled"
 
 
 class KeepRule(Struct, frozen=True):
-    """The command is approved, and so is from now on every one that begins with these words, if its approval request
+    """Approval of the command, and from now on of every command that begins with these words, if its approval request
     proposed them.
     """
 
@@ -96,7 +96,7 @@ class KeepRule(Struct, frozen=True):
 
 
 class AllowFiles(Struct, frozen=True):
-    """The patch is approved, and so is every later one of the session that changes none but its files."""
+    """Approval of the patch, and of every later patch of the session that changes only its files."""
 
 
 class ClientTool(EngineStruct, omit_defaults=True):

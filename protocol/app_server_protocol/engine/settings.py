@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Unset(Enum):
-    """Stands where None would mean something."""
+    """Marker of a setting that is not given, for fields in which None has a meaning."""
 
     UNSET = "unset"
 
@@ -35,26 +35,26 @@ UNSET: Final = Unset.UNSET
 class ModeSettings(Struct, frozen=True):
     kind: TurnMode = TurnMode.DEFAULT
     instructions: str | None = None
-    """The client's own for this mode; None stands for ours."""
+    """The client's own instructions for this mode; None stands for the server's."""
 
 
 DEFAULT_MODE: Final = ModeSettings()
 
 
 class SettingsChange(Struct, frozen=True, kw_only=True):
-    """Settings that are given; what is UNSET stays. An effort of None is the model's default, and a relative working
-    directory is relative to the one before.
+    """Changes of settings; a field that is UNSET is not changed. An effort of None is the model's default, and a
+    relative working directory is relative to the one before.
     """
 
     cwd: str | Literal[Unset.UNSET] = UNSET
     approval_policy: AskForApproval | Literal[Unset.UNSET] = UNSET
     granular: QuestionKinds | None = None
-    """Comes with an approval policy; another policy without it asks all its questions."""
+    """Kinds of questions, given together with an approval policy; a policy without them asks all its questions."""
     sandbox_policy: SandboxPolicy | Literal[Unset.UNSET] = UNSET
     workspace_roots: tuple[str, ...] | Literal[Unset.UNSET] = UNSET
     """All folders of the client's workspace."""
     permission_profile: str | None = None
-    """Comes with a sandbox policy that was chosen by this name."""
+    """Name of the permission profile, given together with its sandbox policy."""
     mode: ModeSettings | Literal[Unset.UNSET] = UNSET
     model: str | Literal[Unset.UNSET] = UNSET
     effort: str | Literal[Unset.UNSET] | None = UNSET
@@ -66,7 +66,7 @@ UNCHANGED: Final = SettingsChange()
 
 
 def or_unset(value: T | None) -> T | Literal[Unset.UNSET]:
-    """Replace None by UNSET, for fields in which None means that nothing was given."""
+    """Replace None by UNSET, for parameters in which None means that no value was given."""
     return UNSET if value is None else value
 
 
@@ -75,23 +75,23 @@ def _chosen(given: T | Literal[Unset.UNSET], before: T) -> T:
 
 
 class Settings(Struct, frozen=True):
-    """Settings that the next turn starts from; a `user_turn` changes them for the turns after it too."""
+    """Settings of the next turn; a `user_turn` changes them for later turns, too."""
 
     cwd: str
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
     model: str
     effort: str | None
-    """Of `ReasoningEffort`, or another word that the provider is to understand."""
+    """A value of `ReasoningEffort`, or another word that the provider has to understand."""
     summary: ReasoningSummary | None
-    """None: as the model's row says."""
+    """Summary of the reasoning; that of the model's row if it is None."""
     granular: QuestionKinds | None = None
     permission_profile: str | None = None
     mode: ModeSettings = DEFAULT_MODE
     workspace_roots: tuple[str, ...] = ()
-    """Folders beside the working directory that the client named; a policy with writable roots has them too."""
+    """Folders besides the working directory that the client named; a policy with writable roots has them, too."""
     service_tier: str | None = None
-    """Speed or price class of requests, which the model has, or `default`; None if nobody chose one."""
+    """Speed or price class of requests, which the model has, or `default`; None if none was chosen."""
 
     def changed(self, change: SettingsChange) -> Settings:
         cwd = self.cwd if change.cwd is UNSET else normpath(join(self.cwd, change.cwd))

@@ -87,7 +87,7 @@ EventMsg = TypeAliasType("EventMsg", Annotated[_AnyEvent, Field(discriminator="t
 EVENTS: Final[Mapping[str, type[EventMsg]]] = {
     get_args(kind.__annotations__["type"])[0]: kind for kind in get_args(_AnyEvent)
 }
-"""Every event's class by its `type`."""
+"""Classes of all events by their `type`."""
 
 
 class Event(Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""The table of methods as files: a tool for building, which nothing imports at run time."""
+"""The tables of methods as files: a tool for building, which no module imports at run time."""

@@ -1,7 +1,7 @@
-"""How definitions of JSON Schema are made of classes, and which of them refer to which.
+"""Definitions of JSON Schema, made from classes, and the references between them.
 
-The generator marks in each definition the fields that are written whatever their value is. What is published has no
-marks; `app_server_protocol.export.written` reads them.
+The generator marks in each definition the fields that are always written, whatever their value is. Published
+definitions have no marks; `app_server_protocol.export.written` reads them.
 """
 
 import sys
@@ -18,7 +18,7 @@ from app_server_protocol.structs import Json
 REF: Final = "#/definitions/"
 
 WRITTEN: Final = "x-written"
-"""In a definition: the names of the fields that are always written."""
+"""Key of the mark in a definition: the names of the fields that are always written."""
 
 
 class MarkingGenerator(GenerateJsonSchema):
@@ -26,14 +26,14 @@ class MarkingGenerator(GenerateJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> dict[str, Json]:
         made = super().model_schema(schema)
-        # A union may have fields that all its members share: the members say which are written.
+        # A union may have fields that all its members share; the definitions of the members have the marks.
         if "oneOf" not in made and (fields := made.get("properties")):
             made[WRITTEN] = [name for name in fields if name in _written_fields(schema["cls"])]
         return made
 
 
 def _written_fields(model: type[BaseModel]) -> set[str]:
-    """Return the spelling of the fields that a model, or the struct for which it stands, always writes."""
+    """Return the names on the wire of the fields that a model, or the struct for which it stands, always writes."""
     kind = vars(sys.modules[model.__module__]).get(model.__name__, model)
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         fields = model.model_fields.items()
@@ -69,7 +69,7 @@ def references(schema: Json) -> Iterator[str]:
 
 
 def reachable(found: Mapping[str, Json], roots: Iterable[str]) -> set[str]:
-    """Return the names of these definitions and of all that they refer to."""
+    """Return the names of these definitions and of all definitions that they refer to, directly or not."""
     seen: set[str] = set()
     waiting = [name for name in roots if name in found]
     while waiting:

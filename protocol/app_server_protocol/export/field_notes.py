@@ -1,5 +1,5 @@
-"""Meanings of fields for reference pages: what is written under a field where it is declared, or else what the name
-means everywhere; and which fields are experimental.
+"""Meanings of fields for reference pages: the text under a field where it is declared, or else the meaning that its
+name has everywhere; and which fields are experimental.
 """
 
 import ast
@@ -54,11 +54,11 @@ EVERYWHERE: Final[Mapping[str, str]] = {
     "sortDirection": "`asc` or `desc`",
     "reason": "why, in words for the user",
 }
-"""Meanings of names that say the same in every shape."""
+"""Meanings of names that have the same meaning in every shape."""
 
 
 def meaning(model: type[Written], field: str) -> str:
-    """Return what a field means, on one line; "" where nothing says so. `field` is its name on the wire."""
+    """Return the meaning of a field, on one line; "" if there is no text about it. `field` is its name on the wire."""
     said = declared_meanings(model).get(field) or EVERYWHERE.get(field, "")
     first = said.partition("\n\n")[0]
     return " ".join(first.split()).removesuffix(".")
@@ -66,7 +66,7 @@ def meaning(model: type[Written], field: str) -> str:
 
 @cache
 def declared_meanings(model: type[Written]) -> Mapping[str, str]:
-    """Return the texts that stand under the fields of a class and its bases, by names on the wire and in Python."""
+    """Return the texts under the fields of a class and its bases, by their names on the wire and in Python."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):
         if not kind.__module__.startswith("app_server_protocol."):
@@ -86,20 +86,20 @@ def declared_meanings(model: type[Written]) -> Mapping[str, str]:
 
 @cache
 def _class_bodies(module: str) -> Mapping[str, list[ast.stmt]]:
-    """Return the bodies of the classes of a module by their names, but for classes that are made at run time."""
+    """Return the bodies of the classes of a module by their names, except classes that are made at run time."""
     parsed = ast.parse(inspect.getsource(modules[module]))
     return {node.name: node.body for node in parsed.body if isinstance(node, ast.ClassDef)}
 
 
 def is_experimental(stable: Mapping[str, Schema], name: str, field: str) -> bool:
-    """Return whether a definition has the field only for clients that opted in; those of a whole experimental shape
-    are not marked one by one.
+    """Return whether a definition has the field only for clients that opted in; the fields of an entirely experimental
+    shape are not marked one by one.
     """
     return name in stable and field not in stable[name].get("properties", {})
 
 
 def alternatives(definitions: Mapping[str, Schema], definition: Schema) -> list[Schema]:
-    """Return the members of a union of objects, references followed; an empty list for any other shape."""
+    """Return the members of a union of objects, with references resolved; an empty list for any other shape."""
     members = [*definition.get("oneOf", ()), *definition.get("anyOf", ())]
     found: list[Schema] = []
     for member in members:

@@ -1,4 +1,4 @@
-"""Each API as a page for the authors of clients: its table, and the events of conversations. Pages come as text."""
+"""A page about each API for the authors of clients: its table, and the events of conversations. Pages are texts."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def page(definitions: Mapping[str, Schema]) -> str:
 
 
 def thread_page(definitions: Mapping[str, Schema], stable: Mapping[str, Schema]) -> str:
-    """Return the page of the thread API, in Markdown. `stable`: the definitions without what is experimental."""
+    """Return the page of the thread API, in Markdown. `stable` are the definitions without experimental parts."""
     return _page(_thread_parts(definitions, stable))
 
 
@@ -117,7 +117,7 @@ def _events(definitions: Mapping[str, Schema]) -> Iterator[str]:
 
 
 def _types(definitions: Mapping[str, Schema], shown: Set[str]) -> Iterator[str]:
-    """Yield a part with every type that a field names and that has no place of its own above, as those `shown` have."""
+    """Yield a part with every type that a field names and that is not described above, as those in `shown` are."""
     yield "## Types\n\nWhat the fields above refer to.\n"
     fields = [inner for schema in definitions.values() for inner in _properties(schema).values()]
     named = {ref for field in fields for ref in references(field)} - shown
@@ -144,7 +144,9 @@ def _fields_list(
     title: str,
     noted: Callable[[str], str] = lambda field: "",
 ) -> str:
-    """Return the fields of a definition as a list; nothing for one without fields. `noted` says more of a field."""
+    """Return the fields of a definition as a list; "" for one without fields. `noted` returns a remark
+    about a field.
+    """
     definition = definitions.get(name, {})
     omitted = _omitted(model)
     required = definition.get("required", [])
@@ -158,7 +160,7 @@ def _fields_list(
 
 
 def _omitted(kind: type[Written]) -> Set[str]:
-    """Return the fields, as they are spelled on the wire, that are left out where they have no value."""
+    """Return the names on the wire of the fields that are left out if they have no value."""
     if issubclass(kind, Model):
         return {field.alias or name for name, field in kind.model_fields.items() if field.exclude_if}
     if issubclass(kind, Struct) and kind.__struct_config__.omit_defaults:
@@ -167,7 +169,7 @@ def _omitted(kind: type[Written]) -> Set[str]:
 
 
 def _properties(definition: Schema) -> dict[str, Schema]:
-    """Return all fields but the tag; those of every alternative where there are some."""
+    """Return all fields but the tag; of a union, those of every alternative."""
     found: dict[str, Schema] = {}
     for part in (definition, *definition.get("anyOf", ())):
         found |= part.get("properties", {})
@@ -215,7 +217,7 @@ _VALUES: Final[Mapping[str, Json]] = {
     "path": "/home/me/project/notes.md",
     "input": [{"type": "text", "text": "Does greet.sh work?"}],
 }
-"""Values of fields that would say nothing by their type."""
+"""Example values of fields for which their type alone would give none that is meaningful."""
 
 
 def _thread_parts(definitions: Mapping[str, Schema], stable: Mapping[str, Schema]) -> Iterator[str]:
@@ -253,7 +255,7 @@ def _noted_list(
     model: type[Written],
     title: str,
 ) -> str:
-    """Return the fields with what they mean, and the members of a union with theirs."""
+    """Return the fields with their meanings, and the members of a union with theirs."""
     definition = definitions.get(name, {})
 
     def noted(field: str) -> str:
@@ -274,7 +276,7 @@ def _resource(method: str) -> str:
 
 
 def _example(definitions: Mapping[str, Schema], row: AnyClientRequest) -> Json:
-    """Return parameters with what they need."""
+    """Return example parameters with all required fields."""
     return _value(definitions, definitions.get(params_name(row), {}), "")
 
 

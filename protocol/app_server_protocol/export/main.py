@@ -22,7 +22,7 @@ BUNDLE: Final = "app_server_protocol.schemas.json"
 EXPERIMENTAL_BUNDLE: Final = "app_server_protocol.experimental.schemas.json"
 SCHEMA_FOLDER: Final = Path("schema")
 THREADS: Final = "v2"
-"""The folder of the thread API, below that of the conversation API."""
+"""Folder of the thread API, inside that of the conversation API."""
 
 DOCUMENTATION: Final = Path("docs") / "protocol.md"
 THREADS_REFERENCE: Final = Path("docs") / "threads-reference.md"
@@ -31,12 +31,12 @@ _FILE_NAME: Final = re.compile(r"\w+")
 
 
 def schema_files() -> dict[str, str]:
-    """Return every schema file of the conversation API: its text by its name."""
+    """Return every schema file of the conversation API: texts by names."""
     return _files_of(schemas.bundle("AppServerProtocol", schemas.definitions()))
 
 
 def thread_schema_files(*, experimental: bool = False) -> dict[str, str]:
-    """Return every schema file of the thread API; what is experimental is in a bundle of its own, or everywhere."""
+    """Return every schema file of the thread API; experimental parts are in a bundle of their own, or in every file."""
     stable, whole = (
         schemas.bundle("AppServerThreadProtocol", schemas.thread_definitions(experimental=each))
         for each in (False, True)
@@ -56,13 +56,13 @@ def _files_of(whole: Schema) -> dict[str, str]:
 
 
 def write_schemas(folder: Path, *, experimental: bool = False) -> list[Path]:
-    """Write one JSON Schema per type and the bundle, for each API; return what was written."""
+    """Write one JSON Schema per type and the bundle, for each API; return the written files."""
     threads = thread_schema_files(experimental=experimental)
     return _write(folder, schema_files()) + _write(folder / THREADS, threads)
 
 
 def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
-    """Write one TypeScript file per type and an index, for each API; return what was written."""
+    """Write one TypeScript file per type and an index, for each API; return the written files."""
     conversations = written.as_written(schemas.definitions(marked=True), v1.table())
     threads = written.as_written(
         schemas.thread_definitions(experimental=experimental, marked=True), v2.table()
@@ -71,14 +71,14 @@ def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
 
 
 def documentation() -> dict[Path, str]:
-    """Return the pages about both APIs: their texts by their paths."""
+    """Return the pages about both APIs: texts by paths."""
     whole, stable = (schemas.thread_definitions(experimental=each) for each in (True, False))
     threads = guide.thread_page(whole, stable)
     return {DOCUMENTATION: guide.page(schemas.definitions()), THREADS_REFERENCE: threads}
 
 
 def generated_files() -> dict[Path, str]:
-    """Return every generated file of a checkout: its text by its path, relative to the checkout."""
+    """Return every generated file of a checkout: texts by paths relative to the checkout."""
     made = {SCHEMA_FOLDER / name: text for name, text in schema_files().items()}
     made |= {SCHEMA_FOLDER / THREADS / name: text for name, text in thread_schema_files().items()}
     return made | documentation()

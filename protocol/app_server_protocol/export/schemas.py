@@ -34,17 +34,17 @@ Schema = dict[str, Json]
 _FOLDER: Final = Path(__file__).parent
 
 UNSERVED: Final[Mapping[str, Json]] = json.loads((_FOLDER / "unserved.json").read_text("utf-8"))
-"""What is published and never sent: methods of the thread API in the schema of conversations, and shapes and
-notifications of the thread API itself.
+"""Parts of the published schemas that this server never sends: methods of the thread API in the schema of
+conversations, and shapes and notifications of the thread API itself.
 """
 
 ENVELOPES: Final[Mapping[str, dict[str, Schema]]] = json.loads(
     (_FOLDER / "envelopes.json").read_text("utf-8")
 )
-"""What every message is, whatever its method; and every event of a conversation."""
+"""Envelopes of messages, which are independent of the method; and the envelope of events of a conversation."""
 
 ORDER: Final[Mapping[str, Sequence[str]]] = json.loads((_FOLDER / "order.json").read_text("utf-8"))
-"""The methods of each published API in the order in which they are published."""
+"""Methods of each published API in the order in which they are published."""
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
@@ -57,13 +57,13 @@ _PUBLISHED_AS: Final = {
     "McpToolDefinition": "Tool",
     "ListedTool": "Tool",
 }
-"""Names that are spelled differently in the code."""
+"""Published names of types that have another name in the code."""
 
 _NOT_PUBLISHED: Final = frozenset({"NoParams"})
 
 _NAMED_FOR_ONE: Final = ("Params", "Response", "Notification")
-"""How the names of shapes end that belong to one method. A shape of another name, which many methods have, is published
-under a name of each method.
+"""Suffixes of shapes that belong to one method. A shape with another name is shared by several methods, and is
+published under a name for each of them.
 """
 
 _METHODS_NAMED: Final = {
@@ -72,7 +72,7 @@ _METHODS_NAMED: Final = {
     "removeConversationListener": "RemoveConversationSubscription",
     "thread/name/set": "ThreadSetName",
 }
-"""Methods that are spelled differently in the names of their shapes."""
+"""Names of shapes for methods whose own names are spelled differently."""
 
 _NAMED_SCALARS: Final[Mapping[str, Json]] = {"ConversationId": ConversationId, "GitSha": GitSha}
 
@@ -86,19 +86,19 @@ _EXTRA: Final[Mapping[str, Json]] = {
     "CompactedItem": CompactedItem,
     "TurnContextItem": TurnContextItem,
 }
-"""Types that no row of the table leads to, or that it leads to only by reference."""
+"""Types that no row of the table leads to, or only by reference."""
 
 
 @cache
 def definitions(*, marked: bool = False) -> Mapping[str, Schema]:
-    """Return every published type of the conversation API by name, in alphabetical order; `marked` where the marks of
-    fields that are always written are wanted.
+    """Return every published type of the conversation API by name, in alphabetical order; with the marks of fields that
+    are always written if `marked`.
     """
     table = v1.table()
     found = generated({**shapes_of(table), **_EXTRA})
     found |= {name: TypeAdapter(kind).json_schema() for name, kind in _NAMED_SCALARS.items()}
     found |= ENVELOPES["all"] | ENVELOPES["conversations"] | unions(table, *_unserved())
-    # The members overlap: an image and a sound have the same fields, and other content has any.
+    # The members overlap: an image and audio have the same fields, and other content has any.
     found["ContentBlock"]["anyOf"] = found["ContentBlock"].pop("oneOf")
     return {name: _with_mark(tidy(found[name]), found[name], marked) for name in sorted(found)}
 
@@ -106,7 +106,7 @@ def definitions(*, marked: bool = False) -> Mapping[str, Schema]:
 @cache
 def thread_definitions(*, experimental: bool, marked: bool = False) -> Mapping[str, Schema]:
     """Return every published type of the thread API by name, in alphabetical order. Without `experimental`, the methods
-    and fields that a client has to ask for are left out, and so is every type that only they lead to.
+    and fields that need an opt-in are left out, and so is every type that only they refer to.
     """
     whole = v2.table()
     requests = whole.client_requests.items()
@@ -135,7 +135,7 @@ def bundle(title: str, all_definitions: Mapping[str, Schema]) -> Schema:
 
 
 def alone(name: str, all_definitions: Mapping[str, Schema]) -> Schema:
-    """Return one definition as a document of its own, with all that it refers to."""
+    """Return one definition as a document of its own, with all definitions that it refers to."""
     document = {"$schema": DRAFT, "title": name, **all_definitions[name]}
     if needed := reachable(all_definitions, references(all_definitions[name])):
         document["definitions"] = {ref: all_definitions[ref] for ref in sorted(needed)}
@@ -143,7 +143,7 @@ def alone(name: str, all_definitions: Mapping[str, Schema]) -> Schema:
 
 
 def shapes_of(table: Table) -> dict[str, Json]:
-    """Return the parameters and results of all methods by the names under which they are published."""
+    """Return the parameters and results of all methods by their published names."""
     found = {params_name(row): row.params for row in table.server_notifications.values()}
     for row in chain[AnyClientRequest | AnyServerRequest](
         table.client_requests.values(), table.server_requests.values()
@@ -153,7 +153,7 @@ def shapes_of(table: Table) -> dict[str, Json]:
 
 
 def generated(shapes: Mapping[str, Json]) -> dict[str, Schema]:
-    """Return the definitions of these types and of all that they are made of, by their published names."""
+    """Return the definitions of these types and of all types that they refer to, by their published names."""
     adapters = {name: TypeAdapter(kind) for name, kind in shapes.items()}
     generator = MarkingGenerator(by_alias=True, ref_template=REF + "{model}")
     _, made = generator.generate_definitions(
@@ -182,7 +182,9 @@ def _unserved() -> tuple[dict[str, Schema], dict[str, Schema]]:
 def unions(
     table: Table, more_requests: Mapping[str, Schema], more_notifications: Mapping[str, Schema]
 ) -> dict[str, Schema]:
-    """Return the messages of an API by who sends them, with some by their method that are published only."""
+    """Return the unions of an API's messages by sender, including additional messages, by method, that are only
+    published.
+    """
     sent = table.server_notifications.values()
     calls: Mapping[str, Mapping[str, Schema]] = {
         "ClientRequest": {**_calls(table.client_requests), **more_requests},
@@ -212,7 +214,7 @@ def bare_call(method: str, doc: str) -> Schema:
 
 
 def call(method: str, params: str | None, doc: str, *, with_id: bool = True) -> Schema:
-    """Return a message with that method; parameters, named by their definition, may be anything if None."""
+    """Return a message with that method; `params` is the name of their definition, or None if they may be anything."""
     fields: Schema = {"id": {"$ref": f"{REF}RequestId"}} if with_id else {}
     fields["method"] = {"type": "string", "const": method}
     required = list(fields)
@@ -253,7 +255,7 @@ def _published(name: str) -> str:
 
 
 def tidy(schema: Json, *, properties: bool = False) -> Json:
-    """`schema` in draft 7 and without what only repeats the names of fields; a tag is always required."""
+    """Return `schema` in draft 7, without titles that only repeat the names of fields; a tag is always required."""
     match schema:
         case {"$ref": str(ref)}:
             return {"$ref": REF + _published(ref.removeprefix(ELSEWHERE).removeprefix(REF))}
@@ -279,12 +281,12 @@ def tidy(schema: Json, *, properties: bool = False) -> Json:
 
 
 def _with_mark(tidied: Schema, schema: Schema, marked: bool) -> Schema:
-    """Return a tidied definition, with the mark of the fields that are always written if it is wanted."""
+    """Return a tidied definition, with the mark of the fields that are always written if `marked`."""
     return {**tidied, WRITTEN: schema[WRITTEN]} if marked and WRITTEN in schema else tidied
 
 
 def _wanted_fields(schema: Json, experimental: bool) -> Json:
-    """`schema` without the marks of experimental fields, and without these fields unless they are wanted."""
+    """Return `schema` without the marks of experimental fields, and without these fields unless they are wanted."""
     match schema:
         case {"properties": dict(properties)}:
             kept = {

@@ -1,5 +1,5 @@
-"""The published definitions as TypeScript: one file per type and an index, in the places where codex has them.
-Pure, schemas in and text out.
+"""The published definitions as TypeScript: one file per type and an index, in the same folders as in codex. Pure,
+schemas in and text out.
 """
 
 import json
@@ -34,7 +34,7 @@ BESIDE_THREADS: Final = (
     *("SubAgentSource", "Tool", "Verbosity", "WebSearchContextSize", "WebSearchLocation", "WebSearchMode"),
     "WebSearchToolConfig",
 )
-"""Types of the thread API that clients of codex import from beside `v2`, where codex 0.171 has them."""
+"""Types of the thread API that clients of codex import from the folder above `v2`, in which codex 0.171 has them."""
 
 _SCALARS: Final = {
     "string": "string",
@@ -48,8 +48,8 @@ _SCALARS: Final = {
 def files(conversations: Mapping[str, Json], threads: Mapping[str, Json]) -> dict[str, str]:
     """Return every file's text by its name: the thread API in `v2`, all other types beside it.
 
-    As codex has it, the unions of messages beside `v2` hold the messages of both APIs, and types that concern more than
-    threads are there. In `v2` the unions hold the messages of the thread API alone.
+    As in codex, the unions of messages beside `v2` have the messages of both APIs, and types that concern more than
+    threads are there. In `v2` the unions have the messages of the thread API only.
     """
     here, there = _named(conversations), _named(threads)
     made = {f"{name}.ts": module(name, schema) for name, schema in here.items()}
@@ -71,7 +71,9 @@ def files(conversations: Mapping[str, Json], threads: Mapping[str, Json]) -> dic
 
 
 def module(name: str, schema: Json, *, up: str = "./") -> str:
-    """Return the file of a type whose references are beside it; `up` leads to the folder of all files."""
+    """Return the file of a type whose references are in the same folder; `up` is the path to the folder
+    of all files.
+    """
     return _module(name, schema, {ref: f"./{ref}" for ref in references(schema)}, up)
 
 
@@ -101,7 +103,7 @@ def _index(names: Iterable[str]) -> str:
 
 
 def _all_messages(older: Json, newer: Json) -> Json:
-    """Return the union of the messages of both APIs; a method that both have is the newer one's."""
+    """Return the union of the messages of both APIs; of a method that both have, it has the newer API's message."""
     options = {
         option["properties"]["method"]["const"]: option for option in (*older["oneOf"], *newer["oneOf"])
     }
@@ -109,7 +111,7 @@ def _all_messages(older: Json, newer: Json) -> Json:
 
 
 def _with_older_fields(older: Json, newer: Json) -> Json:
-    """Return a type of the thread API with the fields that the conversation API's of that name has beside its own."""
+    """Return a type of the thread API with the additional fields of the conversation API's type of that name."""
     fields: Mapping[str, Json] = older.get("properties", {})
     if not fields or "properties" not in newer:
         return newer
@@ -122,7 +124,7 @@ def _with_older_fields(older: Json, newer: Json) -> Json:
 
 
 def type_of(schema: Json, *, anything: str = "unknown") -> str:
-    """Return a schema as a type expression; `anything` is how a value of any kind is written."""
+    """Return a schema as a type expression; `anything` is the expression for a value of any kind."""
     inside = partial(type_of, anything=anything)
     match schema:
         case {"$ref": str(ref)}:

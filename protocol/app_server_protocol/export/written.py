@@ -1,8 +1,8 @@
-"""Which fields the server always writes, for readers that are told so: TypeScript types, and the tests of messages.
+"""The fields that the server always writes, for TypeScript types, and for the tests of messages.
 
-A published schema requires little, as codex' schemas do. The TypeScript types of codex require a field that is always
-written, and one that is left out where it has no value is never null there. A client that compiles with these types
-compiles with ours. Pure: definitions in, definitions out.
+A published schema requires few fields, as the schemas of codex do. The TypeScript types of codex require a field that
+is always written, and a field that is left out if it has no value is never null there. A client that compiles with
+these types compiles with those of this server. Pure: definitions in, definitions out.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ _NULL = {"type": "null"}
 
 
 def as_written(marked: Mapping[str, Json], table: Table) -> dict[str, Json]:
-    """Return definitions without marks. What the server sends requires the fields that it always writes. What clients
-    send, too, requires none that may be null, since clients may leave it out.
+    """Return definitions without marks. Shapes that only the server sends require the fields that it always writes.
+    Shapes that clients send, too, require no field that may be null, because clients may leave it out.
     """
     requests, questions = table.client_requests.values(), table.server_requests.values()
     results = [result_name(row) for row in requests]
@@ -47,7 +47,9 @@ def _may_be_null(field: Json) -> bool:
 
 
 def _without_null(field: Json) -> Json:
-    """Return the schema of a field that is left out where it has no value. A field of null alone stays what it is."""
+    """Return the schema of a field that is left out if it has no value. A field that can only be null is
+    not changed.
+    """
     left = [option for option in field.get("anyOf", ()) if option != _NULL]
     return {**field, "anyOf": left} if left else field
 

@@ -1,5 +1,5 @@
-"""What the server asks in a turn: may this command run, may this patch be applied, what does the user answer an MCP
-server. Loaded with the first question.
+"""Requests of the server in a turn: whether a command may run, whether a patch may be applied, and the user's answer to
+an MCP server. Loaded with the first question.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ Decision = Annotated[ReviewDecision, BeforeValidator(_either_vocabulary)]
 
 
 def parse_decision(result: Json) -> ReviewDecision | None:
-    """Return the decision in a client's answer, or None where there is no such word in the right place."""
+    """Return the decision in a client's answer; None if there is no valid word in the right place."""
     match result:
         case {"decision": str(word)}:
             return _DECISIONS.get(word)

@@ -1,4 +1,4 @@
-"""Conversations and their turns: begin, listen, say something, interrupt."""
+"""Conversations and their turns: begin, subscribe, send a message, interrupt."""
 
 from typing import Annotated, Final, Literal
 

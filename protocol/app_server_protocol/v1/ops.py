@@ -167,7 +167,7 @@ _AnyOp = (
 Op = TypeAliasType("Op", Annotated[_AnyOp, Field(discriminator="type")])
 
 OPERATIONS: Final[tuple[type[Op], ...]] = get_args(_AnyOp)
-"""Every operation's class."""
+"""Classes of all operations."""
 
 
 class Submission(EngineModel):

@@ -1,4 +1,4 @@
-"""What belongs to no conversation: the handshake, the account, the user's saved settings, the models that can be
+"""Methods that belong to no conversation: the handshake, the account, the user's saved settings, the models that can be
 chosen; files, git, and commands.
 """
 

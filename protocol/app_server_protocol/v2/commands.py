@@ -21,7 +21,7 @@ class CommandExecTerminalSize(WireModel):
 
 
 def _tagged(raw: Json) -> Json:
-    """Refuse other spellings of a policy, which are not guessed here: the command would run before anybody could
+    """Refuse other spellings of a policy, which are not guessed here: the command would run before the user could
     notice.
     """
     if isinstance(raw, Mapping) and raw.get("type") not in SANDBOX_TYPES:

@@ -1,6 +1,6 @@
-"""The configuration as it is in force, where each setting comes from, and writing to the user's file.
+"""The configuration in force, the source of each setting, and writing to the user's file.
 
-Settings are spelled as in that file, in snake_case; null where nothing is set.
+Settings are spelled as in that file, in snake_case; null if they are not set.
 """
 
 from typing import Annotated, Final, Literal

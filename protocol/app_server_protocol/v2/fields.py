@@ -1,7 +1,7 @@
-"""Kinds of fields that several resources of the thread API share, and the mark of an experimental one.
+"""Types of fields that several resources of the thread API share, and the mark of an experimental one.
 
-Paths and numbers that a client sends are checked here; those that the server sends are passed through, so that
-no stored oddity (a relative cwd, a file name that is no Unicode) keeps an answer from being written.
+Paths and numbers that a client sends are checked here; those that the server sends are passed through, so that an
+oddity in a stored value (a relative cwd, a file name that is not Unicode) does not keep a response from being written.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,11 +34,11 @@ SortDirection = TypeAliasType("SortDirection", Literal["asc", "desc"])
 
 
 EXPERIMENTAL: Final = "x-experimental"
-"""In a field's schema: only clients that asked for the experimental API know the field."""
+"""Key in a field's schema: only clients that asked for the experimental API know the field."""
 
 
 Experimental: Final = Field(json_schema_extra={EXPERIMENTAL: True})
-"""Marks a field of a struct as one of the experimental API."""
+"""Mark of a struct's field that belongs to the experimental API."""
 
 
 def experimental(default: Any = None) -> Any:
@@ -57,7 +57,7 @@ def experimental_fields(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 def experimental_fields_in_use(params: BaseModel) -> tuple[str, ...]:
-    """Return the experimental fields that a client gave a value, as they are spelled on the wire."""
+    """Return the experimental fields that a client gave a value, by their names on the wire."""
     values: Mapping[str, Json] = vars(params)
     return tuple(
         spelled

@@ -1,5 +1,5 @@
-"""What items are made of: words of the user (text, pictures, sounds, skills, mentions), and parts of commands,
-file changes and tool calls.
+"""Parts of items: the user's input (text, pictures, sounds, skills, mentions), and parts of commands, file changes and
+tool calls.
 """
 
 from enum import StrEnum

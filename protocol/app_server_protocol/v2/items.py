@@ -1,5 +1,5 @@
-"""Items of turns: what the user and the model said and did, and what is said about an item while it lives. What only
-other servers make is kept as it came.
+"""Items of turns: messages, calls and results of the user and the model, and the notifications about an item while it
+goes on. Items that only other servers make are passed through unchanged.
 """
 
 from enum import StrEnum

@@ -1,5 +1,5 @@
-"""What the server asks: whether a command may run, files change, or a turn do more than its sandbox permits; what an
-MCP server or the model wants to know of the user; and the tools that a client brings.
+"""Requests of the server: whether a command may run, files change, or a turn do more than its sandbox permits;
+questions of an MCP server or the model to the user; and calls of the tools that a client brings.
 """
 
 from enum import StrEnum

@@ -1,5 +1,5 @@
-"""The server and its client: the handshake (who the client is, what it can take, which notifications it does not
-want), errors, and warnings about settings.
+"""The server and its client: the handshake (the client's name, its capabilities, the notifications that it opts out
+of), errors, and warnings about settings.
 """
 
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""What the next turns of a thread work with: what the agent may do (when it asks, in which sandbox it works, who
-reviews), its personality and the modes in which it can work.
+"""The settings of a thread's next turns: the agent's permissions (when it asks, its sandbox, who reviews), its
+personality and the modes in which it can work.
 
-Other spellings of policies that clients send (kebab-case names) are understood when read and never written.
+Other spellings of policies that clients send (kebab-case names) are accepted and never written.
 """
 
 from collections.abc import Mapping
@@ -122,8 +122,8 @@ SANDBOX_TYPES: Final = tuple(str(kind.model_fields["type"].default) for kind in 
 
 
 def _usual_spelling(raw: Json) -> Json:
-    """Return a policy as some client wrote it, with its type and its fields as this API spells them. One that has the
-    tag of the conversation API is none: a policy that is not understood grants nothing.
+    """Return a policy in any client's spelling with its type and its fields in the spelling of this API. A policy with
+    the tag of the conversation API is invalid: a policy that is not understood grants nothing.
     """
     if not isinstance(raw, Mapping):
         return raw

@@ -1,7 +1,6 @@
-"""What a server can be extended with. Skills there are; hooks, apps and plugins of other servers there are none
-of here.
+"""Extensions of a server. This server has skills, but none of the hooks, apps and plugins of other servers.
 
-Their lists are there for clients that ask for them when they start. All of them are empty.
+Their lists exist for clients that request them at their start, and are always empty.
 """
 
 from typing import Annotated, Final, Literal

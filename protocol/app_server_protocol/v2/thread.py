@@ -1,6 +1,4 @@
-"""How a thread looks: where it came from, in what state it is, what it has used; and what clients are told about
-it as a whole.
-"""
+"""The shape of a thread: its origin, its status, its usage; and the notifications about it as a whole."""
 
 from enum import StrEnum
 from typing import Annotated, Final, Literal

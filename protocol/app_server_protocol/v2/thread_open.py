@@ -1,4 +1,4 @@
-"""Threads: start a new one, resume a stored one or join one that is open, fork, let go."""
+"""Threads: start a new one, resume a stored one or join one that is open, fork, unsubscribe."""
 
 from typing import Annotated, Final, Literal
 
@@ -61,7 +61,7 @@ class NamespaceDynamicToolSpec(WireModel):
 
 
 def _with_type(raw: Json) -> Json:
-    """Make a tool without a type a function."""
+    """Return a tool without a type as a function."""
     return {"type": "function", **raw} if isinstance(raw, dict) else raw
 
 
@@ -127,7 +127,7 @@ class ThreadStartParams(ThreadOptions):
     @model_validator(mode="before")
     @classmethod
     def _refuse_id(cls, raw: Json) -> Json:
-        """Refuse an id: a client that chose the id would look for its thread under that in vain."""
+        """Refuse an id: a client that chose the id would not find its thread under it."""
         if isinstance(raw, dict) and raw.get("threadId") is not None:
             raise ValueError("a new thread gets its own id: leave `threadId` out, or use thread/resume")
         return raw

@@ -1,5 +1,5 @@
 """Stored threads: lists, searches, pages of their turns and items; and changes: archive, delete, name, metadata,
-cutting the end off.
+reverting to an earlier turn.
 """
 
 from typing import Final, Literal

@@ -1,4 +1,4 @@
-"""What a thread can be busy with besides turns of the user: compaction, a shell command, goals, terminals."""
+"""Work of a thread besides turns of the user: compaction, a shell command, goals, terminals."""
 
 from typing import Final, Literal
 

@@ -1,5 +1,5 @@
-"""Turns: start one, steer it, interrupt it, and how a turn looks. A review, for which the model looks at changes
-and reports what it finds, is a turn too.
+"""Turns: start one, steer it, interrupt it, and the shape of a turn. A review, for which the model inspects changes and
+reports its findings, is a turn, too.
 """
 
 from enum import StrEnum

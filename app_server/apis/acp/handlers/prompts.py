@@ -1,4 +1,4 @@
-"""Prompts: what the user says, slash commands included."""
+"""Prompts: the user's input, slash commands included."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def status_text(session: AcpSession) -> str:
 
 
 def servers_text(answer: McpListToolsResponseEvent) -> str:
-    """List the servers that answered, with their tools; one that did not start has none."""
+    """Return the list of the servers that answered, with their tools; a server that did not start has none."""
     servers: dict[str, list[str]] = {name: [] for name in answer.auth_statuses}
     for qualified, tool in answer.tools.items():
         parts = qualified.split("__")
@@ -81,7 +81,7 @@ async def prompt(services: AcpServices, params: PromptRequest) -> PromptResponse
         except CoreError:
             if not session.live.session.ended.is_set():
                 raise
-            return PromptResponse(stop_reason=StopReason.CANCELLED)  # closed while the words were prepared
+            return PromptResponse(stop_reason=StopReason.CANCELLED)  # closed while the input was prepared
 
 
 async def steering(services: AcpServices, params: PromptRequest) -> SteeringResponse:
@@ -96,7 +96,7 @@ async def steering(services: AcpServices, params: PromptRequest) -> SteeringResp
 def _blocks(
     command: BuiltinCommand | PromptCommand | None, blocks: tuple[ContentBlock, ...]
 ) -> tuple[ContentBlock, ...]:
-    """Return what is said: the text that a command stands for in its place."""
+    """Return the user's input: a command is replaced by the text that it stands for."""
     match command:
         case BuiltinCommand():
             return (TextBlock(text=INIT_PROMPT), *blocks[1:])
@@ -125,7 +125,7 @@ async def _served(
 
 
 async def _read_prompts(services: AcpServices, session: AcpSession) -> None:
-    """Read the user's prompts, which may have changed since the session began."""
+    """Read the user's prompts again, because they may have changed since the session began."""
     prompts = await services.server.host.prompts()
     if prompts != session.commands.prompts:
         session.commands = replace(session.commands, prompts=prompts)
@@ -172,7 +172,9 @@ async def _operate(session: AcpSession, ticket: Ticket, command: Command) -> Sto
 
 
 async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
-    """Send the servers with their tools. Waits for slow ones, unless the prompt is cancelled or the session ends."""
+    """Send the list of servers with their tools. Waits for slow servers, unless the prompt is cancelled or the session
+    ends.
+    """
     async with anyio.create_task_group() as group:
 
         async def tell() -> None:

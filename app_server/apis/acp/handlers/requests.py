@@ -1,5 +1,5 @@
-"""What a client asks besides new sessions and prompts: the handshake, logins; going on with a stored session, lists,
-ends, modes and options. Loaded with the first such request.
+"""Handlers of all requests but new sessions and prompts: the handshake, logins, loading and listing stored sessions,
+closing and deleting sessions, modes and options. Loaded with the first such request.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def initialize(services: AcpServices, params: AgentInitializeRequest) -> A
 
 
 async def authenticate(services: AcpServices, params: AuthenticateRequest) -> None:
-    """Answer once the login is done; at once where nothing is missing."""
+    """Answer once the login is complete; at once if the provider needs no login."""
     offered = [method["id"] for method in auth_methods(services.server.config.environment, needs_login=True)]
     if params.method_id not in offered:
         raise invalid_params(f"unknown method of authentication: {params.method_id[:100]}", "methodId")
@@ -101,24 +101,24 @@ async def _browser_login(accounts: Accounts) -> None:
 
 
 AT_ONCE = 64
-"""Lines of a replay that are queued before the client has to have read some."""
+"""Number of lines of a replay that are queued before the server waits for the client to read some."""
 REPLAY_SECONDS = 30
-"""After that the rest is queued at once."""
+"""Time after which the rest of a replay is queued at once, in seconds."""
 
 
 async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
-    """Go on with a stored session. The replay comes before the response."""
+    """Load a stored session. The replay is sent before the response."""
     session, stored = await _reopen(services, params)
     joined = session.live.subscriptions.primed(session.api)
     client, lines = services.server.client, replayed(stored, session.id, services.sessions.client)
     try:
-        with anyio.move_on_after(REPLAY_SECONDS):  # others may have requests about this conversation
+        with anyio.move_on_after(REPLAY_SECONDS):  # other requests about this conversation wait for it
             for number, line in enumerate(lines, 1):
                 client.send((line,))
                 if number % AT_ONCE == 0:
                     await client.outgoing.wait_for_capacity()
         client.send(lines)
-    except anyio.get_cancelled_exc_class():  # the client does not want it any more
+    except anyio.get_cancelled_exc_class():  # the client has cancelled the request
         services.server.background.start_soon(_end, session, name=f"end session {session.id}")
         raise
     if session.title is not None:
@@ -135,14 +135,14 @@ async def resume_session(services: AcpServices, params: StoredSessionRequest) ->
 
 
 async def close_session(services: AcpServices, params: OfSession) -> None:
-    """End a session. The turn that runs is cancelled; its prompt is answered before this request."""
+    """End a session. The running turn is cancelled; its prompt is answered before this request."""
     session = services.sessions.get(params.session_id)
     if not services.sessions.leave(session):
         await _end(session)
 
 
 async def delete_session(services: AcpServices, params: OfSession) -> None:
-    """Move a session to the archive, from where it can be brought back. One that is not there is deleted already."""
+    """Move a session to the archive, from where it can be restored. A session that does not exist counts as deleted."""
     id = parse_conversation_id(params.session_id)
     if id is None:
         raise session_not_found(params.session_id)
@@ -157,7 +157,7 @@ async def delete_session(services: AcpServices, params: OfSession) -> None:
 
 
 async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[AcpSession, StoredItems]:
-    """Open a stored session, and read what a client is shown of it. Raises RpcError and RolloutUnreadable."""
+    """Open a stored session, and read the items that its client is shown. Raises RpcError and RolloutUnreadable."""
     id = parse_conversation_id(params.session_id)
     if id is None:
         raise session_not_found(params.session_id)
@@ -186,8 +186,9 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
 
 
 def _as_joined(stored: StoredItems, ended: ItemIds) -> StoredItems:
-    """Return the items as they were when the client joined, when those with these ids had ended: of all others it is
-    told as of what happens. A call of the history alone, without an output, is about to be such an item.
+    """Return the items as they were when the client joined. `ended` are the ids of the items that had ended then; the
+    client is sent all other items as live events. A call that only the history has, without an output, is about to
+    become such an item.
     """
     items = (each for each in stored.items if each.item.id in ended or not (each.started_ms or each.cut))
     return replace(stored, items=tuple(items))
@@ -200,7 +201,7 @@ async def _end(session: AcpSession) -> None:
 
 PAGE = 50
 SOURCES = frozenset(SessionOrigin)
-"""A part of another session, as the one of a sub-agent, is none of its own."""
+"""Origins of sessions that are listed. A part of another session, such as that of a sub-agent, is not listed."""
 
 
 async def list_sessions(services: AcpServices, params: ListSessionsRequest) -> ListSessionsResponse:

@@ -1,4 +1,4 @@
-"""Opening sessions, new ones and on behalf of `requests` stored ones; whether they need a login."""
+"""Opening of sessions, new ones and, for the module `requests`, stored ones; whether they need a login."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AcpServices(Struct, frozen=True):
     sessions: Sessions
 
     async def require_login(self) -> None:
-        """Require a login. Raises RpcError where the configured provider needs one and there is none."""
+        """Require a login. Raises RpcError if the configured provider needs a login and there is none."""
         if await self.lacks_login():
             raise login_needed(LOGIN_NEEDED)
 
@@ -58,24 +58,24 @@ class AcpServices(Struct, frozen=True):
         try:
             needs_login = self.server.accounts.needs_login()
         except ConfigError:
-            needs_login = False  # a session says what is wrong with the settings
+            needs_login = False  # the session reports the error in the settings
         return auth_methods(self.server.config.environment, needs_login=needs_login)
 
     def accept(self, params: Mapping[str, Json]) -> None:
-        """Adopt what the client announced. Raises RpcError where it has done so before."""
+        """Store the capabilities that the client announced. Raises RpcError if it has done so before."""
         client = parse_client(params)
         self.server.handshake.accept(client.name, client.version, {"elicitation": client.forms})
         self.sessions.client = client
 
 
 class ClientEditor(Struct, frozen=True):
-    """The editor that a client is: it has the text of a file with what is not saved, and writes it."""
+    """The client as an editor: it reads the text of a file with unsaved changes, and writes files."""
 
     session_id: str
     outgoing: Outgoing
 
     async def read(self, path: str) -> str | None:
-        """Return the editor's text of a file; None for an error and for an answer that is none."""
+        """Return the editor's text of a file; None if the client answers with an error or an invalid answer."""
         request = ReadTextFileRequest(session_id=self.session_id, path=path)
         reply = await self.outgoing.request(READ_TEXT_FILE.method, request.to_json())
         match reply.error, reply.result:
@@ -85,7 +85,7 @@ class ClientEditor(Struct, frozen=True):
                 return None
 
     async def write(self, path: str, text: str) -> bool:
-        """Put a text into the editor, and save it; return whether the client did so."""
+        """Write a text through the editor, which saves it; return whether the client did so."""
         request = WriteTextFileRequest(session_id=self.session_id, path=path, content=text)
         reply = await self.outgoing.request(WRITE_TEXT_FILE.method, request.to_json())
         return reply.error is None
@@ -112,7 +112,9 @@ async def new_session(services: AcpServices, params: NewSessionRequest) -> Async
 def planned(
     source: UserSettings, request: NewSessionRequest, stored: TurnContextItem | None = None
 ) -> SessionPlan:
-    """Return what a session begins with, and the client's MCP servers. Raises RpcError and ConfigError."""
+    """Return the settings with which a session begins, and the client's MCP servers. Raises RpcError and
+    ConfigError.
+    """
     plan = plan_session(source, request.cwd, request.additional_directories or (), stored)
     if request.mcp_servers and plan.config.fence is not None:
         raise BeyondClientRights(NO_SERVERS)
@@ -121,14 +123,14 @@ def planned(
 
 
 async def settled(services: AcpServices, plan: SessionPlan) -> SessionPlan:
-    """Return what a session begins with, with a model chosen and those that can be. Raises ConfigError."""
+    """Return the plan of a session with a model chosen, and with the models that can be chosen. Raises ConfigError."""
     engine, caller = services.server.engine, services.server.client.caller
     config = await engine.with_model(plan.config, caller)
     return SessionPlan(config, plan.options.of(engine.known_models(config, caller), config.model.name))
 
 
 async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin) -> AcpSession:
-    """Open a session, of which the client is told nothing yet."""
+    """Open a session, without sending the client anything about it yet."""
     plan = await settled(services, plan)
     prompts = await services.server.host.prompts()
     live, _ = await services.server.conversations.open(services.server.client, plan.config, origin)
@@ -136,7 +138,7 @@ async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin)
 
 
 async def join_session(services: AcpServices, plan: SessionPlan, live: LiveConversation) -> AcpSession:
-    """Join a conversation in which other clients are; what happens in it is held until `follow`."""
+    """Join a conversation that other clients have open; its events are queued until `follow`."""
     plan = await settled(services, plan)
     prompts = await services.server.host.prompts()
     session = _opened(services, plan, live, prompts)
@@ -150,7 +152,7 @@ def _opened(
     live: LiveConversation,
     prompts: tuple[CustomPrompt, ...],
 ) -> AcpSession:
-    session = services.sessions.add(live, plan.options)  # from here on nothing is waited for
+    session = services.sessions.add(live, plan.options)  # nothing is awaited from here on
     client = services.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
         live.session.use_editor(ClientEditor(live.id, services.server.client.outgoing))
@@ -162,7 +164,9 @@ def _opened(
 
 
 async def follow(services: AcpServices, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
-    """Tell the client what happens in a session whose id it knows: first what goes on in one that it has joined."""
+    """Send the client the events of a session whose id it knows; first `joined`, the current state of a session that it
+    has joined.
+    """
     session.send("available_commands_update", availableCommands=session.commands.shown())
     services.sessions.follow(session, joined)
     if session.lists_models is not None:
@@ -170,11 +174,11 @@ async def follow(services: AcpServices, session: AcpSession, joined: Sequence[Cl
 
 
 async def _offer_models(services: AcpServices, session: AcpSession, config: Config) -> None:
-    """Ask a server of models on the user's machine which it has; nobody waits for it."""
+    """Ask a server of models on the user's machine for its models, in the background."""
     try:
         facts = await services.server.engine.models(config, services.server.client.caller)
         session.choose(session.options.of(facts, session.options.model))
     except CoreError:
         pass  # the server of models does not answer, or the session has ended
-    except Exception:  # it costs these models, and no session
+    except Exception:  # an error costs the session these models, and nothing else
         log.exception("listing models of %s", config.provider.id)

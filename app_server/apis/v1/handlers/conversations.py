@@ -41,7 +41,7 @@ async def new_conversation(
 
 
 JOINING = "joining"
-"""The subscription of a client that has joined a conversation and listens to it with its next request."""
+"""Subscription of a client that has joined a conversation, and subscribes to it by its next request."""
 
 
 def overrides(params: wire.NewConversationParams) -> RequestOverrides:
@@ -90,7 +90,7 @@ TURNS: Final = commands.TurnWishes(
     checks_pictures=False,
     refuses_silent_tools=False,
 )
-"""Turns are as codex 0.58 has them, whose clients know no turns by their ids."""
+"""Turns as codex 0.58 has them: its clients do not address turns by their ids."""
 
 
 async def send_user_message(services: ServerServices, params: wire.SendUserMessageParams) -> None:
@@ -107,7 +107,7 @@ async def send_user_turn(services: ServerServices, params: wire.SendUserTurnPara
 async def interrupt_conversation(
     services: ServerServices, params: wire.InConversation
 ) -> wire.InterruptConversationResponse:
-    """Responds once what runs has ended; at once where nothing does."""
+    """Respond once the running operation has ended; at once if none runs."""
     session = services.conversations.get(params.conversation_id).session
     session.do(commands.Interrupt())
     await session.settled()
@@ -121,7 +121,7 @@ async def say(
     change: SettingsChange | None = None,
     output_schema: Json = None,
 ) -> str:
-    """Begin a turn, or add to the one that runs; returns the id that its events carry. Raises BeyondClientRights."""
+    """Begin a turn, or add to the running turn; return the id that its events carry. Raises BeyondClientRights."""
     kept = UNCHANGED if change is None else session.facts.permitted(change)
     words = await session.words(items, change=kept, wishes=TURNS) if items else None
     return session.start_turn(words, kept, output_schema, TURNS, caller=caller).operation
@@ -140,7 +140,9 @@ def _input(item: wire.InputItem) -> UserInput:
 def settings(
     given: UserTurnOp | OverrideTurnContextOp | wire.SendUserTurnParams, *, names_effort: bool = True
 ) -> SettingsChange:
-    """Return the settings that are given; null is the model's own effort, where the client names one."""
+    """Return the settings that the parameters name; a null effort is the model's own effort, if
+    `names_effort` is True.
+    """
     return SettingsChange(
         cwd=or_unset(given.cwd),
         approval_policy=or_unset(given.approval_policy),

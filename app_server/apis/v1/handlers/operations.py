@@ -1,4 +1,4 @@
-"""The extension that submits any operation: operations become commands of the engine."""
+"""The extension that submits any operation. Operations are converted into commands of the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def submit(services: ServerServices, params: ops.SubmitParams) -> ops.Subm
 async def _submit(  # noqa: C901 - one case for each operation
     session: SessionHandle, caller: Caller, op: ops.Op
 ) -> str:
-    """Do what the operation says; returns the id that its events carry. Raises BeyondClientRights."""
+    """Execute the operation; return the id that its events carry. Raises BeyondClientRights."""
     command: commands.Command
     match op:
         case ops.UserInputOp():
@@ -64,7 +64,7 @@ async def _submit(  # noqa: C901 - one case for each operation
 
 
 def overriding(op: ops.OverrideTurnContextOp) -> SettingsChange:
-    """Return the settings that are given; of the effort also null, where it is named."""
+    """Return the settings that the operation names; the effort may be named as null."""
     return settings(op, names_effort="effort" in op.model_fields_set)
 
 

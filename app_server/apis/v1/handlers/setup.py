@@ -1,5 +1,5 @@
-"""What belongs to no conversation: the handshake, login and logout, the account, the user's saved settings; searches,
-diffs, and commands in the requested sandbox.
+"""Handlers of methods that belong to no conversation: the handshake, login and logout, the account, the user's saved
+settings; searches, diffs, and commands in the requested sandbox.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ async def set_default_model(services: ServerServices, params: wire.SetDefaultMod
 async def fuzzy_file_search(
     services: ServerServices, params: wire.FuzzyFileSearchParams
 ) -> wire.FuzzyFileSearchResponse:
-    """Search for files; a second search with the same token cancels the first, which then returns none."""
+    """Search for files; a second search with the same token cancels the first, which then returns no files."""
     roots = [Path(root) for root in params.roots]
     hits = await services.host.search.get().search(params.query, roots, params.cancellation_token)
     return wire.FuzzyFileSearchResponse(files=tuple(alike(wire.FuzzyFileSearchResult, hit) for hit in hits))

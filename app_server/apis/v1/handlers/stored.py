@@ -25,7 +25,9 @@ from app_server_protocol.v1 import stored as wire
 from app_server_protocol.v1.conversation import NewConversationParams
 
 LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
-"""Interactive conversations; those of scripts and sub-agents are available by path or id only."""
+"""Origins of conversations that are listed: interactive ones. Conversations of scripts and sub-agents are available by
+path or id only.
+"""
 
 
 async def resume_conversation(
@@ -55,7 +57,7 @@ async def _join(
     config: Config,
     given: NewConversationParams | None,
 ) -> tuple[EventMsg, ...]:
-    """Join a conversation in which other clients are; return what was said in it. What is given holds from the next
+    """Join a conversation that other clients have open; return its messages. The given settings apply from the next
     turn on.
     """
     session, subscriptions = live.session, live.subscriptions

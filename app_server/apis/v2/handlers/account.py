@@ -1,8 +1,8 @@
-"""Who is logged in, how much of the account is used up, and logging in and out. Each login ends with
-`account/login/completed`; where it changed who is logged in, `account/updated` follows.
+"""The login and the usage of the account. Each login ends with `account/login/completed`; if it changed the account,
+`account/updated` follows.
 
-Methods that clients call although only the provider's own service could serve them are refused here. They are in
-no table: what is not listed here is refused as any unknown method is.
+Some methods could be served by the provider's own service only, and clients call them nevertheless. They are refused
+here. They are in no table; any method that is not listed here is refused as an unknown method.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 async def account_read(services: ThreadServices, params: wire.GetAccountParams) -> wire.GetAccountResponse:
-    """Show the account; there is none where the configured provider needs no login, whatever is stored."""
+    """Return the account; none if the configured provider needs no login, even if a login is stored."""
     accounts = services.server.accounts
     status = await accounts.status(refresh=params.refresh_token)
     return wire.GetAccountResponse(
@@ -48,8 +48,8 @@ async def account_read(services: ThreadServices, params: wire.GetAccountParams) 
 async def account_rate_limits_read(
     services: ThreadServices, params: wire.GetAccountRateLimitsParams
 ) -> wire.GetAccountRateLimitsResponse:
-    """Show the limits of the account. Where its service cannot be asked, those that came with the last answer of the
-    provider are shown, if there are any.
+    """Return the limits of the account. If its service cannot be asked, return the limits that came with the provider's
+    last response, if there are any.
     """
     accounts = services.server.accounts
     method = accounts.method()
@@ -74,7 +74,7 @@ async def account_rate_limits_read(
 
 
 def _limits(usage: AccountUsage) -> dict[str, RateLimitSnapshot]:
-    """Return the limits by their ids, those of the usual models first, as they are shown."""
+    """Return the limits by their ids, those of the usual models first, in the shape for clients."""
     plan = plan_type(usage.plan) if usage.plan else None
     return {
         limit.id: RateLimitSnapshot(
@@ -115,7 +115,7 @@ def _account(accounts: Accounts, method: AuthMethod | None) -> wire.Account | No
 
 
 def plan_type(word: str | None) -> PlanType:
-    """Return the plan that the login names; plans come and go."""
+    """Return the plan that the login names; a plan that is not known here counts as unknown."""
     try:
         return PlanType((word or "").lower())
     except ValueError:
@@ -132,7 +132,7 @@ class LoginContext(Struct, frozen=True):
     accounts: Accounts
     notifier: ThreadNotifier
     everybody: Callable[[], ThreadNotifier]
-    """Tells all clients of this API."""
+    """Function that returns the notifier for all clients of this API."""
 
     def completed(self, outcome: LoginOutcome, method: AuthMethod, login_id: str | None = None) -> None:
         self.notifier.notify(
@@ -148,7 +148,7 @@ class LoginContext(Struct, frozen=True):
         )
 
     def updated(self, method: AuthMethod | None) -> None:
-        """Tell everybody how the user is logged in now."""
+        """Notify all clients of the user's current login."""
         claims = self.accounts.identity() if method is AuthMethod.CHATGPT else None
         self.everybody().notify(
             wire.ACCOUNT_UPDATED,
@@ -171,7 +171,7 @@ async def account_login_start(
 async def _begun(
     context: LoginContext, params: wire.LoginAccountParams
 ) -> tuple[wire.LoginAccountStarted, Callable[[], None]]:
-    """Begin a login; return the answer, and what follows it."""
+    """Begin a login; return the response, and the function that is called after it was sent."""
     match params.root:
         case wire.ApiKeyLoginAccountParams(api_key=key):
             context.accounts.store_api_key(key)
@@ -193,7 +193,7 @@ async def _begun(
 async def account_login_cancel(
     context: LoginContext, params: wire.CancelLoginAccountParams
 ) -> wire.CancelLoginAccountResponse:
-    """`account/login/completed` follows from the login itself."""
+    """Cancel a login. The notification `account/login/completed` is sent by the login itself."""
     try:
         UUID(params.login_id)
     except ValueError:
@@ -209,7 +209,9 @@ async def account_logout(context: LoginContext, params: NoParams) -> AsyncIterat
 
 
 NO_SUCH_METHOD: Final = -32601
-"""Of JSON-RPC. A client that imports takes it, and no other code, for a server that cannot."""
+"""JSON-RPC's error code for a missing method. A client that imports takes this code, and no other, for a server without
+the method.
+"""
 
 REFUSED: Final = {
     "account/usage/read": "read token usage",
@@ -217,8 +219,8 @@ REFUSED: Final = {
     "account/sendAddCreditsNudgeEmail": "notify workspace owner",
     "externalAgentConfig/import": None,
 }
-"""What only the provider's own service knows, which is not asked here whoever is logged in, by what that is for; and
-what no server of this kind has.
+"""Refused methods, with their purposes: those that only the provider's own service could serve, which this server never
+asks; and those that no server of this kind has.
 """
 
 

@@ -1,7 +1,7 @@
 """`command/exec`: commands of the client, outside of any thread, in the sandbox that it names or the configured one.
 
-The response comes when the command has ended, after all its output. It ends with the connection, and nothing that it
-started outlives it.
+The response is sent when the command has ended, after all its output. A command ends with its connection, and no
+process that it started outlives it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from app_server_protocol.events.commands import ExecOutputStream
 from app_server_protocol.v2 import commands as wire
 
 MOST = 512
-"""Commands of one client at the same time."""
+"""Maximum number of commands of one client that run at the same time."""
 DEFAULT_CAP = 1 << 20
-"""Bytes of each stream."""
+"""Maximum size of each output stream in a response if the request names none, in bytes."""
 MOST_KEPT = 32 << 20
-"""Bytes of each stream that an answer has at most, whatever cap was asked for."""
+"""Maximum size of each output stream in a response, whatever cap was requested, in bytes."""
 MOST_QUOTED = 200
-"""Characters of a name in an error."""
+"""Maximum length of a name that an error quotes, in characters."""
 
 _STREAMS: Final[Mapping[ExecOutputStream, wire.CommandExecOutputStream]] = {
     ExecOutputStream.STDOUT: "stdout",
@@ -61,20 +61,20 @@ class ClientProcess(Struct):
     stdin: bool
     terminal: bool
     command: Process | None = None
-    """None until it has started, and where it never does."""
+    """Process of the command; None before it has started, and if it could not be started."""
     opened: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    """Set when it has started, and when it will not."""
+    """Set when the command has started, or could not be started."""
 
 
 class ClientProcesses(Struct):
-    """All of one client. Those without a name count."""
+    """All commands of one client. Commands without a name count towards the maximum, too."""
 
     _named: dict[str, ClientProcess] = msgspec.field(default_factory=dict)
     _running: int = 0
 
     @contextmanager
     def counted(self, id: str | None, process: ClientProcess) -> Iterator[None]:
-        """Count a command as long as the block runs. Raises RpcError."""
+        """Count a command until the block ends. Raises RpcError."""
         if id in self._named:
             raise invalid_request(
                 f"duplicate active command/exec process id: {_quoted(id)}", "duplicate_process"
@@ -99,7 +99,7 @@ class ClientProcesses(Struct):
         return process
 
     async def started(self, id: str) -> Process:
-        """Return a command once it has started. Raises RpcError where there is no such command, or it could not be
+        """Return a command once it has started. Raises RpcError if there is no such command, or if it could not be
         started.
         """
         process = self.get(id)
@@ -118,7 +118,7 @@ def _quoted(id: str | None) -> str:
 
 
 class KeptOutput:
-    """The first bytes of each stream, for the answer."""
+    """The first bytes of each output stream, for the response."""
 
     def __init__(self, cap: int | None) -> None:
         self._cap = MOST_KEPT if cap is None else min(cap, MOST_KEPT)
@@ -133,13 +133,13 @@ class KeptOutput:
             self._cut.add(stream)
 
     def text(self, stream: ExecOutputStream) -> str:
-        """Return what was kept, without a character that the cap cut in two."""
+        """Return the output that was kept, without a character that the cap cut in two."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return decoder.decode(bytes(self._kept[stream]), final=stream not in self._cut)
 
 
 class StreamedOutput:
-    """Output as notifications, no faster than the client reads. After the cap the rest is dropped."""
+    """Output as notifications, no faster than the client reads. Output beyond the cap is dropped."""
 
     def __init__(self, id: str, cap: int | None, notifier: ThreadNotifier) -> None:
         self._id, self._notifier = id, notifier
@@ -168,7 +168,7 @@ class StreamedOutput:
 
 DEFAULT_TIMEOUT_MS = 10_000
 NO_PROGRAM = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.ENOEXEC: 126}
-"""Exit codes of shells for what is no program, by the system's error number."""
+"""Exit codes of shells for a file that is not a program, by the system's error number."""
 
 
 class ClientCommandContext(Struct, frozen=True):
@@ -181,7 +181,7 @@ class ClientCommandContext(Struct, frozen=True):
 async def command_exec(
     context: ClientCommandContext, params: wire.CommandExecParams
 ) -> wire.CommandExecResponse:
-    """Take the name before anything is awaited, so that requests that follow find the command."""
+    """Run a command. Its name is registered before anything is awaited, so that later requests find the command."""
     _check(params)
     require_folder(context.client, params.cwd)
     process = ClientProcess(stdin=params.stream_stdin or params.tty, terminal=params.tty)
@@ -219,7 +219,7 @@ async def command_exec_resize(context: ClientCommandContext, params: wire.Comman
 
 
 async def command_exec_terminate(context: ClientCommandContext, params: wire.OfCommand) -> None:
-    """`command/exec` answers when all of it has ended."""
+    """Terminate a command. `command/exec` responds once all its processes have ended."""
     (await context.processes.started(params.process_id)).kill()
 
 
@@ -251,7 +251,7 @@ async def _run(
         code = NO_PROGRAM.get(error.code or 0, 0)
         if not code or spec.sandbox is None or not os.access(spec.cwd, os.X_OK):
             raise
-        # Inside a sandbox, starting the program is a part of the command: a result, as a shell would have it.
+        # Inside a sandbox, a failure to start the program is a result of the command, as in a shell.
         told = f"{spec.argv[0]}: {os.strerror(error.code or 0)}\n"
         await take(
             ExecOutputStream.STDOUT if process.terminal else ExecOutputStream.STDERR, os.fsencode(told)
@@ -305,7 +305,7 @@ def _size(size: wire.CommandExecTerminalSize) -> tuple[int, int]:
 
 
 def _not_spawned(error: LaunchError) -> RpcError:
-    """Return the error in the words of the system that clients know, where it said anything."""
+    """Return the error, with the operating system's text, which clients know, if its error code is known."""
     known = error.code is not None and error.code not in SHORTAGES
     reason = f"{os.strerror(error.code or 0)} (os error {error.code})" if known else str(error)
     return internal_error(f"failed to spawn command: {reason}", "exec")

@@ -1,8 +1,8 @@
-"""Files for the client, with the rights of the user and outside of any sandbox: `fs/*`, and `fuzzyFileSearch`,
-once or in a session whose query changes.
+"""Files for the client, with the rights of the user and outside of any sandbox: `fs/*`, and `fuzzyFileSearch`, which
+searches once or in a session whose query changes.
 
-The user's configuration can switch all of `fs/*` off. Blocking work is done in threads; what is read goes to the
-client only as fast as the client reads.
+The user's configuration can switch all of `fs/*` off. Blocking work is done in threads; file contents are sent only as
+fast as the client reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from app_server_protocol.structs import Json, alike
 from app_server_protocol.v2 import files as wire
 
 READERS = 4
-"""Files and directories that are read at once: one may take 200 MB until it is written."""
+"""Maximum number of files and directories that are read at once: one may take 200 MB of memory until it is sent."""
 
 T = TypeVar("T")
 
@@ -108,13 +108,13 @@ async def fs_watch(
 
 
 async def fs_unwatch(context: ClientFileContext, params: wire.OfWatch) -> None:
-    """End a watch; one that is not there is no error."""
+    """End a watch; a watch that does not exist is no error."""
     context.watcher.unwatch(params.watch_id)
 
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Raise errors of the system in the words that clients of this API know."""
+    """Convert errors of the operating system into errors with texts that clients of this API know."""
     try:
         yield
     except FileRefused as error:
@@ -139,20 +139,20 @@ def _decoded(text: str) -> bytes:
 
 
 MOST = 64
-"""Sessions of one client."""
+"""Maximum number of search sessions of one client."""
 
 Found = Callable[[str, str, Sequence[FileMatch]], Awaitable[None]]
-"""Notifies the client: the session, its query, and what was found."""
+"""Function that notifies the client of the session, its query, and the files found."""
 
 
 class SearchSession(Struct):
     roots: tuple[str, ...]
     running: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
-    """Of the search for the latest query."""
+    """Cancel scope of the search for the latest query."""
 
 
 class SearchSessions(Struct):
-    """All of one client, by the client's own names."""
+    """All search sessions of one client, by the client's own names."""
 
     search: FileSearch
     tasks: TaskGroup
@@ -160,7 +160,7 @@ class SearchSessions(Struct):
     _sessions: dict[str, SearchSession] = msgspec.field(default_factory=dict)
 
     def start(self, id: str, roots: tuple[str, ...]) -> SearchSession:
-        """Begin a session, in place of one of the same name. Raises RpcError."""
+        """Begin a session; it replaces one of the same name. Raises RpcError."""
         self.stop(id)
         if len(self._sessions) >= MOST:
             raise invalid_request(f"no more than {MOST} file searches can be open", "too_many_sessions")
@@ -175,7 +175,7 @@ class SearchSessions(Struct):
         return session
 
     def look_for(self, id: str, session: SearchSession, query: str) -> None:
-        """Begin to search, unless the session has ended meanwhile; what was begun before is not sent any more."""
+        """Begin a search, unless the session has ended meanwhile; results of the search before are no longer sent."""
         session.running.cancel()
         if self._sessions.get(id) is session:
             session.running = anyio.CancelScope()
@@ -226,7 +226,7 @@ async def session_update(
 
 
 async def session_stop(sessions: SearchSessions, params: wire.OfSearch) -> None:
-    """End a session; one that is not there is no error."""
+    """End a session; a session that does not exist is no error."""
     sessions.stop(params.session_id)
 
 
@@ -259,7 +259,7 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
 
 
 def _guarded(route: Route, config: UserSettings) -> Route:
-    """Return the route, for clients that have the user's rights."""
+    """Return the route, restricted to clients that have the user's rights."""
 
     async def handle(params: Json) -> RpcReply:
         require_client_rights(config, route.method)

@@ -1,5 +1,5 @@
-"""The configuration as clients see it, what can be chosen by name, and writing settings into the user's file,
-whose refusals clients distinguish by a code.
+"""The configuration as clients see it, the permission profiles that can be chosen, and writing settings into the user's
+file; clients distinguish refused writes by a code.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ MODES = choices.CollaborationModeListResponse(
     )
 )
 NO_REQUIREMENTS = wire.ConfigRequirementsReadResponse(requirements=None)
-"""This server reads no administrator's file."""
+"""Response of `configRequirements/read`: this server reads no file of an administrator."""
 
 
 async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wire.ConfigReadResponse:
-    """Show the settings; those that no thread could begin with are an error here, too. Raises ConfigError."""
+    """Return the settings; settings with which no thread could begin are an error here, too. Raises ConfigError."""
     source.load(RequestOverrides(cwd=params.cwd))
     found = source.file.shown()
     layers = tuple(
@@ -60,8 +60,8 @@ async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wi
 async def permission_profile_list(
     source: UserSettings, params: choices.PermissionProfileListParams
 ) -> choices.PermissionProfileListResponse:
-    """List the built-in profiles and the user's. One is not allowed that cannot be chosen: it has a mistake, or gives
-    more than the user leaves to clients. Raises ConfigError.
+    """List the built-in profiles and the user's. A profile is shown as not allowed if it has a mistake, or gives more
+    rights than the user lets clients have. Raises ConfigError.
     """
     config = _with_any_profile(source, params.cwd)
     profiles = [
@@ -75,7 +75,7 @@ async def permission_profile_list(
 
 
 def _with_any_profile(source: UserSettings, cwd: str | None) -> Config:
-    """Return the configuration, with a built-in profile where the configured one cannot be chosen."""
+    """Return the configuration, with a built-in profile if the configured one cannot be chosen."""
     try:
         return source.load(RequestOverrides(cwd=cwd))
     except ProfileError:
@@ -94,8 +94,8 @@ def _is_allowed(source: UserSettings, config: Config, profile: ListedProfile) ->
 
 
 def shown_config(settings: Mapping[str, Json]) -> wire.ShownConfig:
-    """Return the settings in the shape that clients know. What has another shape there, as `tools.web_search` which is
-    a switch here, is left out.
+    """Return the settings in the shape that clients know. A setting of another shape is left out, such as
+    `tools.web_search`, which is a switch here.
     """
     fitting: dict[str, Json] = deepcopy({**settings})
     while True:
@@ -107,7 +107,7 @@ def shown_config(settings: Mapping[str, Json]) -> wire.ShownConfig:
 
 
 def _leave_out(table: dict[str, Json], path: list[str]) -> None:
-    """Remove the innermost setting that this path leads to."""
+    """Remove the innermost setting on this path that exists."""
     parent, key = table, path[0]
     for part in path[1:]:
         inner = parent.get(key)
@@ -134,7 +134,7 @@ async def config_value_write(
 async def config_batch_write(
     source: UserSettings, params: wire.ConfigBatchWriteParams
 ) -> wire.ConfigWriteResponse:
-    """`reloadUserConfig` changes nothing: threads keep the settings with which they began."""
+    """Write several settings. `reloadUserConfig` has no effect: threads keep the settings with which they began."""
     return await _write(source, params.edits, params.file_path, params.expected_version)
 
 

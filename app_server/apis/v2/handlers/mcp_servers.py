@@ -1,7 +1,7 @@
-"""MCP servers for clients: what they offer, calls of tools, resources, starting them anew, logins.
+"""MCP servers for clients: their tools and resources, calls of tools, restarts, logins.
 
-A request that names a thread uses the thread's servers; one that names none starts those of the configuration
-for as long as it takes. A login goes through the user's browser and ends with `mcpServer/oauthLogin/completed`.
+A request that names a thread uses the thread's servers; any other request starts those of the configuration for as long
+as it runs. A login goes through the user's browser and ends with `mcpServer/oauthLogin/completed`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ STATES: Final[Mapping[ConnectionState, wire.McpServerConnectionStatus]] = {
 
 
 def shown_server(status: ServerStatus, *, of_thread: bool) -> wire.McpServerStatus:
-    """Show a server; a connection that was only made to look has no state of its own."""
+    """Return a server as clients are shown it; a connection that was made for this request only has no state of its
+    own.
+    """
     transport = status.config.transport
     return wire.McpServerStatus(
         name=status.config.name,
@@ -84,7 +86,7 @@ def _info(raw: Json) -> wire.McpServerInfo | None:
 async def _servers(
     services: ServerServices, thread_id: str | None, names: Sequence[str]
 ) -> AsyncIterator[McpRequests]:
-    """Yield the servers of the thread, or else these of the configuration."""
+    """Yield the servers of the thread, or else the named servers of the configuration."""
     if thread_id is not None:
         yield loaded(services.conversations, thread_id).session.mcp
         return
@@ -121,7 +123,7 @@ async def mcp_server_status_list(
 async def mcp_server_tool_call(
     services: ServerServices, params: wire.McpServerToolCallParams
 ) -> wire.McpServerToolCallResponse:
-    """Call a tool without a question: the client is who would be asked."""
+    """Call a tool without asking for approval, because the client itself would be asked."""
     servers = loaded(services.conversations, params.thread_id).session.mcp
     return shown_result(
         await servers.call_directly(params.server, params.tool, params.arguments, params.meta)
@@ -139,7 +141,7 @@ async def mcp_server_resource_read(
 
 
 async def config_mcp_server_reload(services: ServerServices, params: NoParams) -> None:
-    """Reload the servers of all threads or, where the settings of one cannot be read any more, none. Raises
+    """Reload the servers of all threads; of none if the settings of one thread cannot be read any more. Raises
     ConfigError.
     """
     live = services.conversations.all()
@@ -157,7 +159,7 @@ _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 async def mcp_server_oauth_login(
     services: ThreadServices, params: wire.McpServerOauthLoginParams
 ) -> AsyncIterator[wire.McpServerOauthLoginResponse]:
-    """Begin a login, and cancel a pending one at the same server; `account/login/cancel` cancels this one by its
+    """Begin a login, which cancels a pending login at the same server; `account/login/cancel` cancels it by its
     `loginId`.
     """
     transport = _transport(services.server, params)

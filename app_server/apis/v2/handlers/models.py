@@ -1,5 +1,5 @@
-"""Models and providers that threads can be given, and the switches of the configuration, set for as long as this
-server runs. `model/list` holds all that the conversation API has in its answer to this method.
+"""Models and providers that threads can use, and the feature switches, which are set for as long as this server runs.
+The response of `model/list` includes all fields that the conversation API has for this method.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STAGES: Final[Mapping[FeatureStage, wire.ExperimentalFeatureStage]] = {
 async def experimental_feature_list(
     services: ServerServices, params: wire.ExperimentalFeatureListParams
 ) -> wire.ExperimentalFeatureListResponse:
-    """List the features of a thread, or those with which one would begin now."""
+    """List the features of a thread, or of a thread that would begin now."""
     if params.thread_id is None:
         on = services.config.load().features
     else:
@@ -47,8 +47,8 @@ async def experimental_feature_list(
 async def experimental_feature_enablement_set(
     services: ServerServices, params: wire.ExperimentalFeatureEnablementSetParams
 ) -> wire.ExperimentalFeatureEnablementSetResponse:
-    """Switch features for threads that begin from now on, where the settings say nothing of a feature. Unknown ones are
-    passed over.
+    """Switch features for threads that begin from now on, unless the settings switch the feature. Unknown features are
+    ignored.
     """
     known = {canonical_feature(name): on for name, on in params.enablement.items()}
     accepted = {name: on for name, on in known.items() if name is not None}
@@ -66,7 +66,7 @@ def _shown(feature: Feature, on: Features) -> wire.ExperimentalFeature:
 
 
 async def model_provider_list(services: ServerServices, params: NoFields) -> wire.ModelProviderListResponse:
-    """List the providers; they are changed with the other settings, so none can be edited by a method of its own."""
+    """List the providers. None can be edited by a method of its own: they are changed like other settings."""
     config = services.config.load()
     return wire.ModelProviderListResponse(
         data=tuple(_summary(config.providers[id]) for id in sorted(config.providers)),
@@ -78,13 +78,15 @@ async def model_provider_list(services: ServerServices, params: NoFields) -> wir
 async def model_provider_capabilities_read(
     services: ServerServices, params: NoFields
 ) -> wire.ModelProviderCapabilitiesReadResponse:
-    """Show what the provider can do: searches of its own are a tool of one of the two APIs; pictures are never made."""
+    """Return the capabilities of the provider: searches of its own are a tool of one of the two APIs; it never makes
+    images.
+    """
     responses = services.config.load().provider.wire_api is WireApi.RESPONSES
     return wire.ModelProviderCapabilitiesReadResponse(image_generation=False, web_search=responses)
 
 
 def _summary(provider: ProviderConfig) -> wire.ModelProviderSummary:
-    """Show a provider, without an address that has a credential in it."""
+    """Return a summary of a provider, without its address if that contains a credential."""
     url = provider.base_url
     return wire.ModelProviderSummary(
         id=provider.id,
@@ -98,7 +100,7 @@ def _summary(provider: ProviderConfig) -> wire.ModelProviderSummary:
 
 
 def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
-    """Return how requests to the provider are authenticated, without any secret."""
+    """Return the way in which requests to the provider are authenticated, without any secret."""
     if provider.env_key is not None:
         return wire.EnvironmentVariableGatewayAuth(env_key=provider.env_key)
     elsewhere = (
@@ -111,8 +113,8 @@ def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
 
 
 async def _offered(services: ServerServices, provider: str | None) -> ModelFacts:
-    """Return what is known of the models of a provider, or else of the configured one. A configured model belongs to
-    the configured provider only. Raises RpcError where the named provider is none, and ConfigError.
+    """Return the facts about the models of a provider, or else of the configured one. A configured model belongs to the
+    configured provider only. Raises RpcError if there is no such provider, and ConfigError.
     """
     config = services.config.load()
     if provider is not None and provider != config.provider.id:
@@ -170,7 +172,7 @@ def _effort(model: ModelRow, effort: str) -> wire.ReasoningEffortOption:
 
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
-    """Return the routes. That of `model/list` serves clients of the conversation API too."""
+    """Return the routes. The one of `model/list` serves clients of the conversation API too."""
     server = services.server
     return (
         route(wire.MODEL_LIST, model_list, server),

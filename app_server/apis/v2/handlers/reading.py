@@ -1,5 +1,5 @@
-"""Threads as they are stored and run: lists and searches by pages, one of them, its turns and items by pages, and which
-are loaded.
+"""Stored and loaded threads: lists and searches by pages, one thread, its turns and items by pages, and the list of
+loaded threads.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def thread_items_list(
 
 
 async def thread_loaded_list(context: ReadingContext, params: ByPages) -> wire.ThreadLoadedListResponse:
-    """List loaded threads by pages; a cursor is the last id of the page before."""
+    """List loaded threads by pages; the cursor is the last id of the page before."""
     ids = context.live.loaded()
     start = 0
     if params.cursor is not None:
@@ -85,7 +85,7 @@ async def thread_loaded_list(context: ReadingContext, params: ByPages) -> wire.T
 
 
 def _require_turns(thread: FoundThread, asked: str) -> None:
-    """Refuse an ephemeral thread, of which nothing is stored. Raises RpcError."""
+    """Check that the thread stores its turns. Raises RpcError for an ephemeral thread."""
     if thread.loaded is not None and thread.loaded.ephemeral:
         raise invalid_request(f"ephemeral threads do not support {asked}", "ephemeral")
 
@@ -114,7 +114,7 @@ def _entries(row: ItemRow, *, newest_first: bool) -> tuple[wire.ThreadItemEntry,
 
 
 INTERACTIVE = ("cli", "vscode")
-"""What is listed where the request names no kinds."""
+"""Kinds of threads that are listed if the request names none."""
 
 SOURCES = {
     "cli": ("cli",),
@@ -128,10 +128,10 @@ SOURCES = {
     "subAgentOther": ("subagent_other",),
     "unknown": ("unknown",),
 }
-"""The stored sources of each kind."""
+"""Stored sources of the threads of each kind."""
 
 MOST_LISTED = 100
-"""Threads that one request includes or excludes by their ids."""
+"""Maximum number of ids by which one request includes or excludes threads."""
 
 
 async def thread_list(
@@ -142,7 +142,7 @@ async def thread_list(
     if params.originators:
         raise invalid_params("originator filtering is not supported: leave `originators` out", "originators")
     if params.parent_thread_id is not None or params.ancestor_thread_id is not None:
-        yield wire.ThreadListResponse(data=())  # no thread here begins others
+        yield wire.ThreadListResponse(data=())  # no thread here begins other threads
         return
     included = _included(params)
     if included is not None and not included:
@@ -169,7 +169,7 @@ async def thread_list(
 
 
 def list_sources(kinds: tuple[wire.ThreadSourceKind, ...] | None) -> frozenset[str]:
-    """Return the stored sources of these kinds, or of the usual ones."""
+    """Return the stored sources of these kinds; of the interactive kinds if none are named."""
     return frozenset(source for kind in kinds or INTERACTIVE for source in SOURCES[kind])
 
 
@@ -189,7 +189,7 @@ def _request(params: wire.ThreadListParams | wire.ThreadSearchParams, wanted: Th
 
 
 async def _cwds(context: ReadingContext, params: wire.ThreadListParams) -> frozenset[str] | None:
-    """Return the directories as threads may have them: as they are named, and without links."""
+    """Return the directories in both forms that threads may have: as named, and with symbolic links resolved."""
     if params.cwd is None:
         return None
     named = (params.cwd,) if isinstance(params.cwd, str) else params.cwd
@@ -211,7 +211,7 @@ def _excluded(params: wire.ThreadListParams) -> frozenset[str]:
 
 
 def _thread_ids(ids: Sequence[str], field: str, what: str) -> frozenset[str]:
-    """Return the ids in a list of them. Raises RpcError with the code that clients expect of a list."""
+    """Return the thread ids in a list. Raises RpcError with the code that clients expect of a list."""
     if len(ids) > MOST_LISTED:
         raise invalid_params(f"{field} accepts at most {MOST_LISTED} entries", field)
     parsed = {each: parse_conversation_id(each) for each in ids}

@@ -1,5 +1,5 @@
-"""What threads are extended with: skills, switched and from folders of the client's too. Hooks, apps and plugins
-this server has none of; their lists are empty.
+"""Extensions of threads: skills, which can be switched and may come from the client's folders. This server has no
+hooks, apps and plugins, so their lists are empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app_server_protocol.structs import alike
 from app_server_protocol.v2 import skills as wire
 
 MAX_DIRECTORIES = 100
-"""In one request."""
+"""Maximum number of directories in one request."""
 
 _SCOPES: Final[Mapping[SkillOwner, wire.SkillScope]] = {
     SkillOwner.REPOSITORY: "repo",
@@ -40,7 +40,7 @@ class SkillsContext(Struct, frozen=True):
 
 
 async def skills_list(context: SkillsContext, params: wire.SkillsListParams) -> wire.SkillsListResponse:
-    """Read from the disk each time, so there is nothing for `forceReload` to do."""
+    """List skills. They are read from the disk each time, so `forceReload` has no effect."""
     cwds = params.cwds or (str(context.config.cwd),)
     if len(cwds) > MAX_DIRECTORIES:
         raise invalid_field(f"at most {MAX_DIRECTORIES} directories at once", "cwds")

@@ -1,8 +1,8 @@
-"""Changes to stored threads: archive, unarchive, delete, name, metadata; one that begins as a copy of another, and
-one that is taken back to an earlier turn.
+"""Changes to stored threads: archive, unarchive, delete, name, metadata; forking a thread, and reverting one to an
+earlier turn.
 
-A thread that is open here is ended before its file is moved or deleted: its turn first, then the thread, then the
-response, then the notification of what happened to it.
+A thread that is open here is ended before its file is moved or deleted: first its turn ends, then the thread, then the
+response is sent, then the notification of the change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.thread_open import THREAD_FORK, ThreadForkParams, ThreadForkResponse
 
 MOST_NAME = 4096
-"""Characters of a name, or of a field of metadata: every list shows them."""
+"""Maximum length of a name, or of a field of metadata, in characters: every list shows them."""
 
 GIT_FIELDS = {"sha": "commit_hash", "branch": "branch", "origin_url": "repository_url"}
 
@@ -113,7 +113,7 @@ def _is_ephemeral(context: ThreadContext, id: ConversationId) -> bool:
 
 
 async def _end(context: ThreadContext, id: ConversationId, rollout: Path, heard: ThreadNotifier) -> None:
-    """End the thread if it is open here. Raises RolloutBusy if it is open in another server."""
+    """End the thread if it is open here. Raises RolloutBusy if another server has it open."""
     if context.conversations.find(id) is None:
         await context.reading.stored.require_unused(rollout)
     elif await context.conversations.shut_down(id):
@@ -150,7 +150,9 @@ def _require_stored(context: ThreadContext, id: ConversationId) -> None:
 
 
 async def _stored(context: ThreadContext, id: ConversationId, *, archived: bool = False) -> Path:
-    """Return where the thread is stored; one in the archive only if that is asked for too. Raises RpcError."""
+    """Return the path where the thread is stored; a thread in the archive only if `archived` is True.
+    Raises RpcError.
+    """
     try:
         return await context.reading.stored.find(id, archived=archived)
     except RolloutNotFound:
@@ -159,7 +161,7 @@ async def _stored(context: ThreadContext, id: ConversationId, *, archived: bool 
 
 @contextmanager
 def _failures(id: ConversationId, verb: str) -> Iterator[None]:
-    """Raise what the file system refuses as errors of this API."""
+    """Convert errors of the file system into errors of this API."""
     try:
         yield
     except RolloutBusy:
@@ -174,7 +176,7 @@ log = logging.getLogger(__name__)
 
 
 async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> AsyncIterator[ThreadForkResponse]:
-    """Copy a thread with its name, and its turns under their ids; one that runs is interrupted there."""
+    """Copy a thread with its name, and its turns under their ids; a running turn is interrupted in the copy."""
     if params.before_turn_id is not None and params.last_turn_id is not None:
         raise invalid_field("`beforeTurnId` cannot be combined with `lastTurnId`")
     if params.ephemeral and not params.exclude_turns:
@@ -207,7 +209,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
 async def thread_revert(
     context: ThreadContext, params: wire.ThreadRevertParams
 ) -> AsyncIterator[wire.ThreadRevertResponse]:
-    """End the thread and load it again without the turn and what came behind it; files stay as they are."""
+    """End the thread, and load it again without the turn and all later ones; changed files are not restored."""
     before = context.loaded(params.thread_id)
     path = before.rollout_path
     if path is None:
@@ -223,9 +225,9 @@ async def thread_revert(
         origin = StoredRollout(
             path, Revert(cut.keeps, cut.turns, facts.settings), turns=True, keeps_usage=True
         )
-        # It is opened for who opened it before: tools stay with the client that brought them.
+        # The thread is opened on behalf of its former owner: tools stay with the client that brought them.
         live, _ = await context.conversations.open(before.opened_by, facts.config, origin)
-        # At once: others may begin an operation before it is opened.
+        # This is done at once: another client may begin an operation before the thread is opened.
         live.session.goes_on_from(before.session)
         async with live.opened():
             live.unloads = True
@@ -242,7 +244,7 @@ async def thread_revert(
 
 
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:
-    """Return the id and the file of what is copied."""
+    """Return the id and the file of the thread that is copied."""
     if params.path is not None:
         path = context.config.home / params.path
         name = parse_rollout_name(path.name)
@@ -258,7 +260,7 @@ async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str
 
 
 async def _copy_name(context: ThreadContext, source: str, copy: LiveConversation) -> None:
-    """Give the copy the name; where it cannot be written, the copy goes on without one."""
+    """Give the copy the name; if the name cannot be written, the copy has none."""
     name = await context.reading.stored.name(source)
     if name is None:
         return
@@ -272,7 +274,7 @@ async def _copy_name(context: ThreadContext, source: str, copy: LiveConversation
 
 
 async def _kept_lines(context: ThreadContext, params: ThreadForkParams, id: str, path: Path) -> int | None:
-    """Return how many lines of the file the copy has; None for all."""
+    """Return the number of lines of the file that the copy has; None for all lines."""
     if params.before_turn_id is not None:
         return (await _cut(context, id, path, params.before_turn_id)).keeps
     if params.last_turn_id is None:

@@ -1,8 +1,8 @@
-"""Work on an open thread that no words of the user begin: compaction, reviews, the user's commands, items for
-the history, settings, goals, and commands that run between the model's calls.
+"""Work on an open thread that no user message begins: compaction, reviews, the user's commands, items for the history,
+settings, goals, and commands that run between the model's calls.
 
-What such commands print and how they end is sent as it comes, whoever ends them. Turns that are begun for a goal
-are announced like any other.
+Output and ends of such commands are sent as they happen, whichever client ends the commands. Turns that are begun for a
+goal are announced like any other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app_server_protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 
 async def thread_compact_start(context: ThreadContext, params: InThread) -> None:
-    """Begin a turn that compacts; it ends the one that runs."""
+    """Begin a turn that compacts; it interrupts the running turn."""
     live = context.loaded(params.thread_id)
     live.subscriptions.prefer(context.client, context.api)
     live.session.do(Compact(), context.client.caller)
@@ -57,7 +57,7 @@ async def thread_shell_command(context: ThreadContext, params: wire.ThreadShellC
 
 
 async def thread_settings_update(context: ThreadContext, params: ThreadSettingsUpdateParams) -> None:
-    """Change settings from the next turn on; `thread/settings/updated` says what is in force where something
+    """Change settings from the next turn on; `thread/settings/updated` reports the settings in force if any has
     changed.
     """
     require_existing_folder(context.client, params.cwd)
@@ -68,7 +68,7 @@ async def thread_settings_update(context: ThreadContext, params: ThreadSettingsU
 
 
 async def review_start(context: ThreadContext, params: ReviewStartParams) -> ReviewStartResponse:
-    """Begin a turn that reviews; it ends the one that runs."""
+    """Begin a turn that reviews; it interrupts the running turn."""
     live = context.loaded(params.thread_id)
     request = await _review_request(context, params.target, live.session.facts.settings.cwd)
     live.subscriptions.prefer(context.client, context.api)
@@ -105,7 +105,9 @@ MOST_DIGITS = 18
 async def terminals_list(
     context: ThreadContext, params: wire.ThreadBackgroundTerminalsListParams
 ) -> wire.ThreadBackgroundTerminalsListResponse:
-    """List terminals by number, all of them unless a limit is given; the cursor is the number of the last one."""
+    """List terminals by number, all of them unless a limit is given; the cursor is the number of the last terminal of
+    the page.
+    """
     live = context.loaded(params.thread_id)
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
     rest = [each for each in live.session.terminals() if each.number > after]
@@ -157,7 +159,7 @@ async def thread_goal_set(
         status=goal_status(params.status),
         token_budget="none" if takes_budget_away else params.token_budget,
     )
-    live.subscriptions.prefer(context.client, context.api)  # what its turns ask is asked in this API
+    live.subscriptions.prefer(context.client, context.api)  # questions of its turns are asked in this API
     try:
         goal = live.session.goal.set(change)
     except GoalRefused as error:
@@ -169,7 +171,7 @@ async def thread_goal_set(
 
 
 async def thread_goal_get(context: ThreadContext, params: InThread) -> wire.ThreadGoalGetResponse:
-    """Show the goal of a thread, also of one that is stored only."""
+    """Return the goal of a thread, which may be stored without being open."""
     thread_id = parse_thread_id(params.thread_id)
     live = context.conversations.find(thread_id)
     if live is not None:
@@ -186,13 +188,15 @@ async def thread_goal_get(context: ThreadContext, params: InThread) -> wire.Thre
 async def thread_goal_clear(
     context: ThreadContext, params: wire.ThreadGoalClearParams
 ) -> wire.ThreadGoalClearResponse:
-    """Remove the goal; a turn that runs for it goes on to its end."""
+    """Remove the goal; a running turn for it goes on to its end."""
     live = _with_goals(context.loaded(params.thread_id))
     return wire.ThreadGoalClearResponse(cleared=live.session.goal.clear())
 
 
 def _with_goals(live: LiveConversation) -> LiveConversation:
-    """Return the thread, if it can have a goal: an ephemeral one ends with its process. Raises RpcError."""
+    """Return the thread, if it can have a goal. Raises RpcError for an ephemeral thread, which ends with
+    its process.
+    """
     if live.rollout_path is None:
         raise invalid_request(f"ephemeral thread does not support goals: {live.id}", "ephemeral")
     return live

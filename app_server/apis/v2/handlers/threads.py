@@ -1,4 +1,4 @@
-"""Opening threads: a new one, a stored one, or joining one that is open; and letting go of it."""
+"""Opening threads: a new one, a stored one, or joining one that is open; and unsubscribing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def thread_start(
 async def thread_resume(
     context: ThreadContext, params: thread_open.ThreadResumeParams
 ) -> AsyncIterator[thread_open.ThreadResumeResponse]:
-    # The name of a file has the id of its thread, which counts more than the one that is named.
+    # The file name has the thread's id, which takes precedence over the id in the request.
     id = parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
     require_existing_folder(context.client, params.cwd)
     live, stored = await context.conversations.find_lasting(id), None
@@ -94,9 +94,9 @@ async def thread_resume(
             turns = _as_joined(turns, running, joining.begun)
         tell_usage = await usage_so_far(context, live, stored)
         thread = await shown_thread(context, live, turns)
-        if joining.begun is not None:  # what has changed since is sent behind the answer
+        if joining.begun is not None:  # later changes are sent after the response
             thread = replace(thread, status=thread_status(status))
-        # A client without turns reads the items of a paginated thread from their end.
+        # A client that does not request turns reads the items of a paginated thread from their end.
         places = await newest_places(context, live) if params.exclude_turns else (None, None)
         page = await first_page(context, live, params.initial_turns_page)
         yield thread_open.ThreadResumeResponse(
@@ -108,14 +108,14 @@ async def thread_resume(
             **in_force(live.session.facts),
         )
         tell_usage()
-        # What is open is asked again, and whatever happens from here on is sent.
+        # Open questions are asked again, and all later events are sent.
         joining.enter(told)
     if (goal := live.session.facts.goal) is not None:
         context.notifier.notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
 
 
 async def newest_places(context: ThreadContext, live: LiveConversation) -> tuple[str | None, str | None]:
-    """Return cursors from which a client goes back through the turns and the items; None if nothing is stored."""
+    """Return cursors from which a client pages back through the turns and the items; None if nothing is stored."""
     if live.rollout_path is None:
         return None, None
     newest = PageRequest(limit=1, newest_first=True)
@@ -131,8 +131,8 @@ async def first_page(
     live: LiveConversation,
     wanted: thread_open.ThreadResumeInitialTurnsPageParams | None,
 ) -> thread_open.TurnsPage | None:
-    """Return the page of stored turns that the client wants with the answer; None if it wants none, or if nothing is
-    stored.
+    """Return the page of stored turns that the client requests with the response; None if it requests none, or if
+    nothing is stored.
     """
     if wanted is None or live.rollout_path is None:
         return None
@@ -160,7 +160,9 @@ async def thread_unsubscribe(
 def _require_joinable(
     context: ThreadContext, live: LiveConversation, params: thread_open.ThreadResumeParams
 ) -> None:
-    """Refuse to join a thread that is not stored, or with another history: it goes on with what it has."""
+    """Check that a thread can be joined. Raises RpcError if it is not stored, or if the request gives another history:
+    the thread goes on with the history that it has.
+    """
     if live.rollout_path is None:
         raise rollout_not_found(live.id)
     if params.history is not None:
@@ -175,7 +177,9 @@ def _require_joinable(
 def _change_settings(
     context: ThreadContext, live: LiveConversation, params: thread_open.ThreadResumeParams
 ) -> None:
-    """Let what the request names hold from the next turn on, in a thread that is or was another client's, too."""
+    """Apply the settings that the request names from the next turn on, also in a thread that another client has or had
+    open.
+    """
     if live.opened_by is context.client and not live.shared_with_others(context.client):
         return
     with settings_errors():
@@ -194,9 +198,7 @@ def _change_settings(
 async def _reopen(
     context: ThreadContext, id: ConversationId, params: thread_open.ThreadResumeParams
 ) -> tuple[LiveConversation, tuple[TurnRecord, ...]]:
-    """Open a thread; return it with the turns that are stored. A thread that begins with the given history is a new
-    one.
-    """
+    """Open a thread; return it with its stored turns. A thread that begins with the given history is a new one."""
     given = overrides_of(params)
     with settings_errors():
         if params.history is not None:
@@ -218,7 +220,7 @@ async def _reopen(
 
 @contextmanager
 def settings_errors() -> Iterator[None]:
-    """Convert errors of settings into one whose beginning clients know."""
+    """Convert errors of settings into an error whose beginning clients know."""
     try:
         yield
     except BeyondClientRights:
@@ -250,8 +252,9 @@ def in_force(facts: SessionFacts) -> dict[str, Json]:
 async def usage_so_far(
     context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None
 ) -> Callable[[], None]:
-    """Return what tells the client how much a thread that was there before has used, under its last turn, where that
-    is known and no more was used since: that is news. `stored`: the turns, where they were read already.
+    """Return the function that notifies the client of the usage of a thread that was stored or open before, under its
+    last turn. It sends nothing if the usage is not known, or if tokens were used since: that usage is sent anyway.
+    `stored` are the turns, if they were read already.
     """
     usage = live.session.facts.usage
     turns: Sequence[TurnRecord] = ()
@@ -284,8 +287,8 @@ async def shown_thread(
 async def all_turns(
     context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None = None
 ) -> tuple[Turn, ...]:
-    """Return all turns, oldest first; one that runs is the last, with the items that go on. `stored`: what was read
-    already.
+    """Return all turns, oldest first; a running turn is the last, with the items that go on. `stored` are the turns
+    that were read already, if they were.
     """
     if stored is None:
         thread = await context.reading.find(live.id)
@@ -299,7 +302,7 @@ async def all_turns(
 
 
 def _as_joined(turns: tuple[Turn, ...], running: Turn | None, begun: Collection[str]) -> tuple[Turn, ...]:
-    """Return the turns as they were when the client joined; of what has happened since it is told."""
+    """Return the turns as they were when the client joined; later events are sent as notifications."""
     before = tuple(
         turn for turn in turns if turn.id not in begun and (running is None or turn.id != running.id)
     )
@@ -331,7 +334,7 @@ class SharedThreads(Struct, frozen=True):
 
 
 def thread_context(services: ServerServices, notifier: ThreadNotifier) -> ThreadContext:
-    """Build what handlers need for threads."""
+    """Return the services of the handlers for threads."""
     config, conversations, client = services.config, services.conversations, services.client
     shared = services.shared.get(SharedThreads, lambda: _shared_threads(services, notifier))
     client.speaks.add(shared.api.id)
@@ -349,7 +352,9 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier) -> Thread
 
 
 def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> SharedThreads:
-    """Build what the first client of threads finds missing, and begin to unload threads that nobody uses."""
+    """Make the state that clients of the thread API share, for the first such client, and begin to unload
+    idle threads.
+    """
     conversations, machine = services.conversations, services.machine
     limits = services.shared.get(AccountLimits, AccountLimits)
 

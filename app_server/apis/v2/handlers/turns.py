@@ -1,4 +1,4 @@
-"""Turns: begin one or join the one that runs, steer it, end it."""
+"""Turns: begin one or join the running one, steer it, interrupt it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from app_server_protocol.v2.item_parts import TextUserInput, UserInput
 KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 MOST_ENTRIES: Final = 64
 MOST_CONTEXT_BYTES: Final = 64 * 1024
-"""Of one value that a client adds."""
+"""Maximum size of one context value that a client adds, in bytes."""
 
 MAX_INPUT_CHARACTERS = 1_048_576
-"""The reference's bound on the text of one input."""
+"""Maximum length of the text of one input, in characters: the bound of the reference implementation."""
 
 
 async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wire.TurnStartResponse:
@@ -47,7 +47,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
     if items or context_entries:
         id = params.client_user_message_id
         words = await session.words(items, id, change=change, context=context_entries)
-        session.facts.permitted(change)  # other settings may have changed meanwhile
+        session.facts.permitted(change)  # the settings may have changed meanwhile
     live.subscriptions.prefer(context.client, context.api)
     try:
         started = session.start_turn(words, change, params.output_schema, caller=context.client.caller)
@@ -72,8 +72,8 @@ async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wi
 
 
 async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParams) -> None:
-    """Interrupt a turn, and answer at once: `turn/completed` reports its end. An empty id asks for the thread to rest,
-    also where it does already.
+    """Interrupt a turn, and respond at once: `turn/completed` reports its end. An empty turn id asks for the thread to
+    become idle, and is accepted if it is idle already.
     """
     live = context.loaded(params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
@@ -85,7 +85,7 @@ async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParam
 
 
 def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
-    """Return the thread that runs the turn, for clients that name no thread."""
+    """Return the thread that runs the turn, for clients that do not name the thread."""
     parse_thread_id(turn_id)
     for live in context.conversations.all():
         if live.session.current_turn == turn_id:
@@ -94,7 +94,9 @@ def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
 
 
 def _entries(given: Mapping[str, wire.AdditionalContextEntry] | None) -> tuple[ContextEntry, ...]:
-    """Return the context that a client adds. Raises RpcError for a key that is no name, and for what is too long."""
+    """Return the context that a client adds. Raises RpcError for a key that is not a valid name, and for a value that
+    is too long.
+    """
     entries = tuple(
         ContextEntry(key, entry.value, trusted=entry.kind == "application")
         for key, entry in (given or {}).items()
@@ -127,7 +129,7 @@ def _check_length(items: tuple[UserInput, ...]) -> None:
 
 
 def _refused(error: CoreError) -> RpcError:
-    """Return the refusal of a turn; clients match these texts."""
+    """Return the error for a refused turn; clients match these texts."""
 
     match error:
         case NoActiveTurn():
