@@ -60,9 +60,7 @@ SWITCHES = "Switches"
 """Title of the switches of features, under all their names. Their descriptions are in `features`."""
 
 OF_OTHERS = "Of others"
-"""Title of settings of terminals, later versions and other programs that share the file. They are known, but have no
-effect here.
-"""
+"""Title of known settings without effect here: of terminals, later versions, other programs that share the file."""
 
 
 SWITCH = Setting(FLAG, to=None)

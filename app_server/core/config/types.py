@@ -309,9 +309,7 @@ class Config(Discreet, frozen=True, kw_only=True):
     """Overrides of the request that began the conversation, for reading the settings again."""
 
     def credential_variables(self) -> frozenset[str]:
-        """Return the environment variables that hold credentials of providers and MCP servers. No command inherits
-        them.
-        """
+        """Return the environment variables with credentials of providers and MCP servers. No command inherits them."""
         names = {provider.env_key for provider in self.providers.values()}
         names.update(
             name for provider in self.providers.values() for name in provider.env_http_headers.values()

@@ -1,5 +1,4 @@
-"""Appends a conversation to its rollout, line by line, and reports every loss. For conversations that are not stored,
-`NoRollout` is used instead.
+"""Appends a conversation to its rollout, line by line, and reports every loss. `NoRollout` stores nothing.
 
 Steps of an append: encode, add to the backlog, write the backlog in one call, truncate a partial write. After an error,
 lines stay in the bounded backlog until the next append or flush. Only one process writes a rollout: the kernel releases
@@ -42,9 +41,7 @@ from app_server_protocol.responses import OtherItem, ResponseItem
 from app_server_protocol.rollout import RolloutItem, numbered, stored_line, utc_timestamp
 
 MAX_PIECES_BYTES = 1024 * 1024
-"""Approximate maximum of text that waits for a journal that cannot be written, in bytes. Later text is not stored
-before its item ends.
-"""
+"""Approximate maximum of text that waits for the journal, in bytes; later text is stored when its item ends."""
 
 
 class RolloutJournal:
@@ -71,9 +68,7 @@ class RolloutJournal:
     def hold(
         self, items: Sequence[ResponseItem], rollout_size: Callable[[], int], now: Callable[[], datetime]
     ) -> None:
-        """Write these items, and the text that was taken, to the file, unless it contains them already. Raises
-        `OSError`.
-        """
+        """Write to the file the items, and the text that was taken, that it lacks. Raises `OSError`."""
         if not items and not self._growing:
             self._pieces = []
         new = [item for item in items if id(item) not in self._held]
@@ -210,9 +205,7 @@ class RolloutWriter:
         *,
         paginated: str | None = None,
     ) -> RolloutWriter:
-        """Start a rollout with these lines. Does not raise on disk errors: see `problem`. `paginated`: the id of the
-        thread, if the file gets the paginated form; else None.
-        """
+        """Start a rollout; disk errors are in `problem`. `paginated`: thread id if the file has that form, else None."""
         writer = cls(path, now, disk, create=True)
         writer.form = LineForm(paginated)
         writer.append(items)
@@ -352,9 +345,7 @@ class RolloutWriter:
             self._forget(start, done)
 
     def _whole_end(self, fd: int) -> int:
-        """Return the file's size after repairs: trailing NUL bytes are removed, and an incomplete line gets a line
-        end.
-        """
+        """Return the file's size after repairs: no NUL bytes at the end, and a line end."""
         status = os.fstat(fd)
         size = status.st_size
         if not status.st_nlink:
