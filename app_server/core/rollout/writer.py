@@ -205,7 +205,7 @@ class RolloutWriter:
         *,
         paginated: str | None = None,
     ) -> RolloutWriter:
-        """Start a rollout; disk errors are in `problem`. `paginated`: thread id if the file has that form, else None."""
+        """Start a rollout; disk errors are in `problem`. `paginated`: the thread, if the file has that form."""
         writer = cls(path, now, disk, create=True)
         writer.form = LineForm(paginated)
         writer.append(items)
