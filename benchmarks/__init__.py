@@ -1,1 +1,1 @@
-"""What is fast and what it costs, side by side with a reference binary where there is one."""
+"""Benchmarks of speed and cost, side by side with a reference binary if there is one."""

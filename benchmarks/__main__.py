@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: what to measure, and where the results go."""
+"""`python -m benchmarks`: selects what is measured, and where the results are written."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _show(args: argparse.Namespace, name: str, table: Table, note: str) -> None:
 
 
 def say(*words: str) -> None:
-    """Progress, apart from the results."""
+    """Print the progress, apart from the results."""
     sys.stderr.write(f"{' '.join(words)}\n")
 
 

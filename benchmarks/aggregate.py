@@ -1,6 +1,6 @@
-"""A profile, summed up: self time by part of ours and by library.
+"""Aggregation of a profile: self time by part of this project and by library.
 
-What built-in functions take is counted for whoever called them; waiting for sockets is left out.
+The time of built-in functions counts for their callers; waiting for sockets is left out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ CORE_DEPTH, DEPTH = 3, 2
 
 Function = tuple[str, int, str]
 Timings = tuple[int, int, float, float]
-"""Calls without recursion, calls, self time, time with callees; as `pstats` keeps them."""
+"""Values of `pstats`: calls without recursion, calls, self time, time with callees. Times are in seconds."""
 
 
 Shares = Sequence[tuple[str, float]]
-"""Parts of the whole by name, largest first; they sum to at most 1."""
+"""Shares of the whole by name, largest first. They add up to at most 1."""
 
 
 def shares(profiler: cProfile.Profile) -> Shares:
@@ -52,7 +52,7 @@ def _waits(built_in: str) -> bool:
 
 
 def part_of(file: str) -> str:
-    """A folder of ours, or a library."""
+    """Return the name of a folder of this project, or of a library."""
     path = Path(file)
     if path.is_relative_to(ROOT) and "site-packages" not in path.parts:
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -65,7 +65,7 @@ def part_of(file: str) -> str:
 
 
 def parts_table(found: Shares, whole: float, least: float = 0.01) -> Table:
-    """Seconds are shares of `whole`; what is below `least` of it is summed up."""
+    """Return a table of the shares and of their parts of `whole`, in seconds. Shares below `least` are combined."""
     shown = [(name, share) for name, share in found if share >= least]
     rest = 1 - sum(share for _, share in shown)
     rows = [*shown, ("everything else", rest)]

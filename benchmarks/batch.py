@@ -1,6 +1,8 @@
-"""What a task of `app-server batch` costs, beside one process a task: `exec` of this program and of the reference under
-`xargs -P`. Processor time counts, of the program and of everything that it starts; a machine that does other things
-changes the wall time alone.
+"""The cost of a task of `app-server batch`, beside one process a task: `exec` of this program and of the reference
+under `xargs -P`.
+
+Processor time counts, of the program and of everything that it starts. Other load of the machine changes only the wall
+time.
 """
 
 from __future__ import annotations
@@ -31,28 +33,28 @@ from benchmarks.report import Table
 
 PR_SET_CHILD_SUBREAPER = 36
 AT_ONCE = 4
-"""Tasks at once; on all sides."""
+"""Number of tasks that run at once, on all sides."""
 OF_EXEC = 40
-"""Tasks of sides that take a process for each."""
+"""Number of tasks on sides that need a process for each."""
 FILES = 2000
-"""Of the repository that is checked out."""
+"""Number of files of the repository that is checked out."""
 WAITING = 100
 FINISHED = 100_000
 
 
 @dataclass(slots=True)
 class Cost:
-    """What a run took."""
+    """Cost of one run. Times are in seconds, memory in MiB."""
 
     tasks: int
     cpu: float = 0.0
     wall: float = 0.0
     of_parent: float = 0.0
-    """Processor seconds of the process that was started."""
+    """Processor time of the process that was started, in seconds."""
     memory: float = 0.0
-    """The most MiB that it held."""
+    """Maximum memory of that process, in MiB."""
     others: float = 0.0
-    """The most MiB that another process held."""
+    """Maximum memory of any other process, in MiB."""
 
     def row(self, name: str) -> tuple[str, ...]:
         return (
@@ -78,7 +80,7 @@ HEAD = (
 
 
 async def table(tasks: int, say: Say) -> Table:
-    """Measure all sides that there are."""
+    """Measure all available sides."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what is orphaned is counted, too
     script = str(Path(sys.executable).with_name("app-server"))
     rows = []
@@ -122,7 +124,7 @@ async def processes(place: Place, script: str, say: Say) -> list[tuple[str, ...]
 
 
 async def waiting(place: Place, model: PreparedModel) -> Cost:
-    """Have many tasks wait for a slow model at once, in one worker."""
+    """Run many tasks at once that wait for a slow model, in one worker."""
     count = written_tasks(place, WAITING)
     model.otherwise = lambda: Paced((HELLO[: len(HELLO) // 2], HELLO[len(HELLO) // 2 :]), 10.0)
     script = str(Path(sys.executable).with_name("app-server"))
@@ -134,7 +136,7 @@ async def waiting(place: Place, model: PreparedModel) -> Cost:
 
 
 async def restart(place: Place, script: str) -> Cost:
-    """Go on with a batch that has a hundred thousand results, and a journal of as many attempts."""
+    """Resume a batch that has a hundred thousand results, and a journal of as many attempts."""
     out = place.workspace / "plain"
     first = (out / "results.jsonl").read_text().splitlines()[0]
     id = json.loads(first)["id"]
@@ -155,7 +157,7 @@ async def restart(place: Place, script: str) -> Cost:
 async def measured(
     place: Place, command: Sequence[str], tasks: int, out: str = "", words: bytes = b""
 ) -> Cost:
-    """Run a command to its end."""
+    """Run a command to its end; return its cost."""
     line = [*command, "-o", out] if out else list(command)
     return await anyio.to_thread.run_sync(_measured, place, line, tasks, words)
 
@@ -186,13 +188,13 @@ def _measured(place: Place, line: Sequence[str], tasks: int, words: bytes) -> Co
 
 @contextmanager
 def _watched(pid: int, cost: Cost) -> Iterator[None]:
-    """Look at the memory of a process, and of those below it, until the block ends."""
+    """Sample the memory of a process, and of its descendants, until the block ends."""
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(0.1):
             own = own_cpu_seconds(pid)
-            if own == own:  # it is there still
+            if own == own:  # not NAN: it still exists
                 cost.of_parent = max(cost.of_parent, own)
             cost.memory = max(cost.memory, most_rss(pid))
             cost.others = max([cost.others, *map(most_rss, descendants(pid))])
@@ -207,7 +209,7 @@ def _watched(pid: int, cost: Cost) -> Iterator[None]:
 
 
 def _reap_orphans() -> None:
-    """Wait for what the command has left to end by itself."""
+    """Wait until the processes that the command has left end by themselves."""
     while True:
         try:
             os.waitpid(-1, 0)
@@ -216,14 +218,14 @@ def _reap_orphans() -> None:
 
 
 def written_tasks(place: Place, count: int, **more: object) -> int:
-    """Write a file of tasks; return how many."""
+    """Write a file of tasks; return their number."""
     lines = (json.dumps({"id": f"t{n}", "prompt": f"task {n}", **more}) for n in range(count))
     (place.workspace / "tasks.jsonl").write_text("\n".join(lines))
     return count
 
 
 def repository(place: Place) -> Path:
-    """Make a repository with many files, packed as most are."""
+    """Make a repository with many files, packed like most repositories."""
     folder = place.root / "repository"
     for n in range(FILES):
         path = folder / f"d{n % 40}" / f"s{n % 7}" / f"f{n}.py"

@@ -1,4 +1,4 @@
-"""What a benchmark is: a name, and one run of it on one server, with what it measured."""
+"""The shape of a benchmark: a name, and a run on one server, with its measured values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.server import Server, running
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One server in one place, and the model that it asks."""
+    """One server in one place, and its model."""
 
     command: Sequence[str]
     place: Place
@@ -34,7 +34,7 @@ class Benchmark:
 
 @dataclass(slots=True)
 class Watch:
-    """How long each block took."""
+    """Durations of timed blocks, in seconds."""
 
     seconds: list[float] = field(default_factory=list)
 

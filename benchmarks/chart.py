@@ -1,6 +1,7 @@
-"""The comparison as a picture: a bar for each figure, how much of the reference's time or memory ours takes.
+"""The comparison as a picture: a bar for each figure, the share of the reference's time or memory that this project
+needs.
 
-Plain SVG, on a logarithmic axis: bars begin at the line of equality, half and double are equally long.
+Plain SVG, on a logarithmic axis: bars begin at the line of equality; half and double are equally long.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ text { font: 12px system-ui, sans-serif; fill: #333 } .title { font-size: 15px; 
 
 
 def svg(rows: Sequence[Row]) -> str:
-    """Figures without a reference are left out, and so are mere counts."""
+    """Draw the figures. Figures without a reference and mere counts are left out."""
     shown = [row for row in rows if not math.isnan(row.ratio) and row.figure.unit is not Unit.COUNT]
     height = TOP + STEP * len(shown) + 16
     parts = [

@@ -1,4 +1,4 @@
-"""Commands that the model runs: many small ones, with and without the sandbox, and one that prints a lot."""
+"""Commands that the model runs: many small ones, with and without the sandbox, and one with a large output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks import replies
 from benchmarks.bench import Benchmark, Run, Watch
 
 COMMANDS = 60
-"""In one turn; each costs a request to the model, too, which answers at once."""
+"""Number of commands in one turn. Each also costs a request to the model, which answers at once."""
 
 NOTHING = ("/bin/sh", "-c", ":")
 MUCH = ("/bin/sh", "-c", "yes 0123456789abcdef | head -c 67108864")
@@ -36,7 +36,7 @@ async def output(run: Run) -> Mapping[str, float]:
 
 
 async def _seconds_each(run: Run, sandbox: str) -> tuple[float, float]:
-    """Of the clock and of the processors, helpers and commands included."""
+    """Return wall time and processor time of one command in seconds, helpers and commands included."""
     watch = Watch()
     async with run.server(sandbox) as server:
         conversation = await server.open()

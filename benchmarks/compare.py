@@ -1,6 +1,6 @@
-"""Each benchmark some rounds on each side, the sides alternating, so that what else the machine does hits both.
+"""Each benchmark is run for some rounds on each side. The sides alternate, so that other load of the machine hits both.
 
-What counts is the ratio ours / reference of a round; of those the median.
+The result is the median of the rounds' ratios ours / reference.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ REFERENCE_VARIABLE = "REFERENCE_CODEX"
 Say = Callable[[str], None]
 Sides = Mapping[str, Sequence[str]]
 Samples = dict[str, dict[str, list[float]]]
-"""By figure, then by side: one value for each round."""
+"""Values by figure, then by side: one for each round."""
 
 
 def sides() -> Sides:
-    """The commands to measure. The reference is a binary, or a whole command where the variable has several words."""
+    """Return the commands to measure. The reference is a binary, or a whole command if the variable has several
+    words.
+    """
     script = Path(sys.executable).with_name("app-server")
     ours = (str(script),) if script.exists() else (sys.executable, "-P", "-m", "app_server", "app-server")
     named = shlex.split(os.environ.get(REFERENCE_VARIABLE, ""))
@@ -65,14 +67,14 @@ async def measure(benchmarks: Sequence[Benchmark], sides: Sides, rounds: int, sa
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of the table; NAN where a side was not measured."""
+    """One figure of the table; NAN if a side was not measured."""
 
     figure: Figure
     ours: float
     reference: float
     ratio: float
     spread: tuple[float, float]
-    """The smallest and the largest ratio of a round."""
+    """Smallest and largest ratio of a round."""
 
 
 def rows(samples: Samples) -> list[Row]:

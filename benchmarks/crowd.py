@@ -1,5 +1,7 @@
-"""What many clients of one shared server wait for: watchers of one thread, one that does not read beside one that does,
-and a hundred with a turn each. Clients are sockets of this process, without proxies, so that the server's part shows.
+"""Waiting times of many clients of one shared server: watchers of one thread, a client that does not read beside one
+that does, and a hundred with a turn each.
+
+Clients are sockets of this process, without proxies, so that the server's part shows.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ DELTA = b'"item/agentMessage/delta"'
 
 @dataclass
 class Peer:
-    """A client that writes lines to the socket, and looks at what comes as bytes."""
+    """Client that writes lines to the socket, and searches the received bytes."""
 
     socket: socket.socket
     received: int = 0
     deltas: int = 0
     ends: int = 0
     times: list[float] = field(default_factory=list)
-    """When each turn had ended."""
+    """Times at which the turns ended, in seconds."""
     _rest: bytes = b""
     _last_id: int = 0
 
@@ -73,7 +75,7 @@ class Peer:
         return line
 
     def read(self) -> None:
-        """Take what has come."""
+        """Read the bytes that have arrived."""
         data = self.socket.recv(READ_SIZE)
         if not data:
             raise EOFError("the server has closed the connection")
@@ -104,7 +106,7 @@ def begin_turn(peer: Peer, thread: str) -> None:
 
 
 def read_until_ended(peers: Sequence[Peer]) -> None:
-    """Read for all peers until each has been told of one more end of a turn."""
+    """Read for all peers until each has received the end of one more turn."""
     with selectors.DefaultSelector() as selector:
         for peer in peers:
             peer.ends = 0
@@ -116,7 +118,7 @@ def read_until_ended(peers: Sequence[Peer]) -> None:
 
 @contextmanager
 def server(command: Sequence[str], deltas: int) -> Iterator[tuple[Place, int]]:
-    """A warm shared server; gives its place and its pid."""
+    """Run a warm shared server; yield its place and its process id."""
     said = f"reply(*counted({deltas}))" if deltas else "HELLO"
     with model_process(said) as url, temporary_place() as place:
         place.configure(url, "danger-full-access")
@@ -126,12 +128,12 @@ def server(command: Sequence[str], deltas: int) -> Iterator[tuple[Place, int]]:
 
 @dataclass
 class Watched:
-    """One turn of many deltas, with so many clients that watch it."""
+    """Cost of one turn of many deltas, for the number of clients that watch it."""
 
     seconds: float
     cpu: float
     memory: float
-    """MiB, at the end."""
+    """Memory at the end, in MiB."""
 
 
 def watch(command: Sequence[str], watchers: int, rounds: int) -> Watched:
@@ -153,7 +155,7 @@ def watch(command: Sequence[str], watchers: int, rounds: int) -> Watched:
 
 
 def beside_one_that_does_not_read(command: Sequence[str], rounds: int) -> tuple[float, float]:
-    """Return the seconds of one who reads a long turn alone, and beside one who does not read."""
+    """Return the times of a client that reads a long turn alone, and beside one that does not read, in seconds."""
     alone, beside = [], []
     with server(command, DELTAS) as (place, _):
         reader, other = connect(place), connect(place)
@@ -177,9 +179,9 @@ class Hundred:
     seconds: float
     p95: float
     memory: float
-    """MiB, at the end."""
+    """Memory at the end, in MiB."""
     per_client: float
-    """KiB of a client that has connected and done nothing else."""
+    """Memory of a client that has connected and done nothing else, in KiB."""
 
 
 def hundred(command: Sequence[str]) -> Hundred:

@@ -1,4 +1,4 @@
-"""What is read from disk: stored conversations, and the files of a workspace."""
+"""Reads from the disk: stored conversations, and the files of a workspace."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from benchmarks.stored import store, store_one
 STORED = 5_000
 LISTED = 1_000
 EXCHANGES = 5_000
-"""Four lines each."""
+"""Number of exchanges of the long conversation. Each has four lines."""
 
 FOLDERS, FILES = 200, 100
 QUERIES = ("m1f2", "module19file", "pkg3a", "zzzz", "file99")
 
 
 async def stored(run: Run) -> Mapping[str, float]:
-    """The first page comes right after the greeting, as editors ask for it; once more, it is no longer the first."""
+    """Measure lists and a resume. The first page is requested right after the handshake, as editors do; the second
+    request finds caches.
+    """
     store(run.place.home, STORED)
     long = store_one(run.place.home, EXCHANGES)
     first, again, rest, resumed = Watch(), Watch(), Watch(), Watch()
@@ -45,7 +47,7 @@ async def stored(run: Run) -> Mapping[str, float]:
 
 
 async def file_search(run: Run) -> Mapping[str, float]:
-    """Median of several queries; the first finds nothing prepared."""
+    """Measure several queries and return the median; the first finds no index."""
     _plant(run.place.workspace)
     watch = Watch()
     async with run.server() as server:

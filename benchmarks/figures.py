@@ -1,4 +1,4 @@
-"""What is measured: every figure with its name, what it means and its unit; how values are written."""
+"""All measured figures: name, meaning and unit of each, and the format of values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FIGURES = (
 
 
 def written(value: float, unit: Unit) -> str:
-    """Three digits that matter, in the unit that fits."""
+    """Return a value with three significant digits, in a suitable unit."""
     if math.isnan(value):
         return "–"
     if unit is Unit.COUNT:

@@ -1,7 +1,7 @@
-"""What gets slower or bigger as there is more of something: a longer conversation, more of them open or stored.
+"""Values that grow with a number: a longer conversation, or more open or stored ones.
 
-Each table says what one more costs between two sizes; where that number climbs with the size, something grows
-faster than its input.
+Each table shows the cost of one more between two sizes. If that cost rises with the size, it grows faster than its
+input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TURNS = 9
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """At one size: seconds or MiB by what they are of."""
+    """Values at one size, in seconds or MiB, by name."""
 
     size: int
     values: dict[str, float]
@@ -35,15 +35,15 @@ class Growth:
     name: str
     title: str
     of: str
-    """What there is more and more of, in the singular."""
+    """Name of the thing whose number grows, in the singular."""
     sizes: Sequence[int]
     at: Callable[[Run, int], Awaitable[dict[str, float]]]
     memory: Sequence[str] = ()
-    """Which of the values are MiB; the others are seconds."""
+    """Names of the values in MiB; the others are in seconds."""
 
 
 async def conversation_length(run: Run, items: int) -> dict[str, float]:
-    """A conversation of so many items is resumed, then talked to. The model is sent all of it each time."""
+    """Resume a conversation of `items` items, then run turns in it. The model is sent all of it each time."""
     path = store_one(run.place.home, items // 2)
     resumed, took = Watch(), Watch()
     async with run.server() as server:
@@ -62,7 +62,9 @@ async def conversation_length(run: Run, items: int) -> dict[str, float]:
 
 
 async def open_conversations(run: Run, count: int) -> dict[str, float]:
-    """So many are opened at once; each then has a turn, at once again; then one of them another, alone."""
+    """Open `count` conversations at once; run a turn in each, at once again; then one more turn in one of them,
+    alone.
+    """
     opening, talking, alone = Watch(), Watch(), Watch()
     conversations: list[str] = []
     async with run.server() as server:
@@ -95,7 +97,7 @@ async def open_conversations(run: Run, count: int) -> dict[str, float]:
 
 
 async def stored_conversations(run: Run, count: int) -> dict[str, float]:
-    """So many lie on disk; the first page is read, then all pages, then a turn taken."""
+    """Store `count` conversations on disk; read the first page, then all pages, then run a turn."""
     store(run.place.home, count)
     first, everything, took = Watch(), Watch(), Watch()
     async with run.server() as server:
@@ -155,7 +157,7 @@ async def _at(growth: Growth, size: int, command: Sequence[str]) -> Mapping[str,
 
 
 def table(growth: Growth, points: Sequence[Point]) -> Table:
-    """A row for each size; in parentheses what each one more has cost since the size before."""
+    """Return a row for each size; in parentheses the cost of each one more since the size before."""
     names = list(points[0].values)
     rows = [(f"{growth.of}s", *names)]
     for n, point in enumerate(points):

@@ -23,18 +23,18 @@ from benchmarks.server import running
 
 OURS = (str(Path(sys.executable).with_name("app-server")), "app-server")
 TICKS = 20
-"""Writes of a stream per second; each holds the deltas of that time."""
+"""Number of writes of a stream per second. Each holds the deltas of that time."""
 DELTA = re.compile(rb'"agent_message_delta","delta":"([^"]*)"')
 CONVERSATION = re.compile(rb'"conversationId":"([^"]+)"')
 LATEST = 60
-"""Seconds beyond the streams' own time after which what is missing counts as lost."""
+"""Time after the end of the streams until missing deltas count as lost, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     conversations: int = 100
     rate: int = 200
-    """Deltas per second of each."""
+    """Number of deltas per second of each stream."""
     seconds: int = 60
 
     @property
@@ -45,10 +45,10 @@ class Shape:
 # --- the client
 @dataclass(slots=True)
 class Heard:
-    """What one server said."""
+    """Deltas that one server has sent."""
 
     next: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
-    """The number that comes next, by conversation."""
+    """Next expected number, by conversation."""
     lines: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -77,7 +77,7 @@ class Result:
 
 
 async def play(name: str, command: Sequence[str], shape: Shape) -> Result:
-    """Numbers are counted aloud at a steady pace, whatever is asked."""
+    """Run the load on one server. The model counts at a steady pace, whatever the request."""
     said = f"paced(*counted({shape.deltas}, ''), gap={1 / TICKS}, together={shape.rate // TICKS})"
     with model_process(said) as url, temporary_place() as place:
         place.configure(url, "danger-full-access")
@@ -92,7 +92,7 @@ async def play(name: str, command: Sequence[str], shape: Shape) -> Result:
                         group.start_soon(server.turn, id, name="turn")
             seconds, cpu = time.monotonic() - began, server.cpu() - cpu
             peak = most_rss(server.process.pid)
-            server.process.kill()  # it may have much to say still
+            server.process.kill()  # it may still have much to send
     lost = shape.deltas * shape.conversations - sum(heard.next.values())
     return Result(name, seconds, cpu, peak, heard.lines, lost, tuple(heard.wrong))
 

@@ -1,4 +1,4 @@
-"""The server in this process, over the transport in memory, and a client."""
+"""The server and a client in this process, over the transport in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.place import Place
 
 
 class InnerClient:
-    """As little as it takes to know when a turn is over. One thing at a time."""
+    """Minimal client that knows when a turn is over. It does one thing at a time."""
 
     def __init__(self, end: MemoryTransport, place: Place) -> None:
         self._end, self._place = end, place

@@ -1,7 +1,8 @@
-"""What `app-server inspect` costs a stream: the same turn with and without it, alternately, as a ratio of wall times.
+"""The cost of `app-server inspect` for a stream: the same turn with and without it, alternately, as a ratio of wall
+times.
 
-`saturated` is a stream as fast as the server writes it, `paced` one as a fast model writes it. Each is measured with a
-page that nobody has open, and with a recording.
+`saturated` is a stream as fast as the server writes it, `paced` one as fast as a fast model writes it. Each is measured
+with a page that no browser has open, and with a recording.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from benchmarks.report import Table
 SATURATED = 20_000
 PACED = 400
 GAP = 0.0025
-"""Seconds between two deltas: 400 a second, more than models write."""
+"""Pause between two deltas in seconds: 400 deltas a second, more than models write."""
 TURNS = 3
-"""Of one server; the fastest counts, as what else the machine does only makes them slower."""
+"""Number of turns of one server. The fastest counts, because other load of the machine only makes them slower."""
 
 
 STREAMS: Mapping[str, Callable[[], Reply]] = {
@@ -36,7 +37,7 @@ STREAMS: Mapping[str, Callable[[], Reply]] = {
 
 
 async def seconds(command: Sequence[str], reply: Reply) -> float:
-    """Of the fastest of some turns."""
+    """Return the time of the fastest of some turns, in seconds."""
     watch, model = Watch(), PreparedModel()
     with temporary_place() as place:
         async with model.serving() as url, Run(command, place, model, url).server() as server:
@@ -50,9 +51,10 @@ async def seconds(command: Sequence[str], reply: Reply) -> float:
 
 
 async def table(only: str, rounds: int, say: Say) -> Table:
-    """For the streams with `only` in their names, and each way to inspect: seconds without, with, and their ratio.
+    """Return the times without and with inspection in seconds, and their ratio, for the streams with `only` in their
+    names, and for each way to inspect.
 
-    Medians of the rounds.
+    The values are medians of the rounds.
     """
     bare = sides()[OURS]
     script = str(Path(sys.executable).with_name("app-server"))

@@ -1,4 +1,4 @@
-"""Where a run was made, in the words that belong beside its numbers."""
+"""The machine of a run, in the words that belong beside its numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from subprocess import DEVNULL, run
 
 
 def surroundings(reference: Sequence[str] | None) -> Mapping[str, str]:
-    """Names no path: results are for others to read."""
+    """Return facts about the machine. They contain no path, because results are published."""
     found = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "machine": f"{_processor()}, {os.cpu_count()} CPUs, {platform.system()} {platform.release()}",
@@ -36,7 +36,7 @@ def _processor() -> str:
 
 
 def _version(command: Sequence[str]) -> str:
-    """What the binary says of itself."""
+    """Return the version that the binary prints."""
     try:
         done = run((command[0], "--version"), stdin=DEVNULL, capture_output=True, text=True, timeout=20)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""A model that costs next to nothing: it answers each request with finished bytes, over loopback.
+"""A model of negligible cost: it answers each request with prepared bytes, over loopback.
 
-Requests are counted and measured, not parsed. asyncio's own protocol class is used, because whatever the model
-costs is added to every figure.
+Requests are counted and measured, not parsed. asyncio's own protocol class is used, because the cost of the model is
+added to every figure.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ NOTHING_HERE = b"HTTP/1.1 404 None\r\ncontent-length: 0\r\n\r\n"
 
 @dataclass(slots=True)
 class PreparedModel:
-    """`async with model.serving() as url` answers with `replies` in order, then with what `otherwise` gives."""
+    """Model that answers with `replies` in order, then with those of `otherwise`. `async with model.serving() as url`
+    serves it.
+    """
 
     otherwise: Callable[[], Reply] = lambda: HELLO
     replies: deque[Reply] = field(default_factory=deque)
     requests: int = 0
     received: int = 0
-    """Bytes of the requests' bodies."""
+    """Total size of the requests' bodies, in bytes."""
     sent_at: list[float] = field(default_factory=list)
-    """When each piece of the paced replies was written."""
+    """Time at which each piece of the paced replies was written, in seconds."""
 
     def next(self, size: int) -> Reply:
         self.requests += 1
@@ -65,7 +67,7 @@ class _Connection(asyncio.Protocol):
             pass
 
     def _serve_one(self) -> bool:
-        """False: there is no whole request yet."""
+        """Answer the next request; return False if no whole request has arrived yet."""
         end = self._received.find(b"\r\n\r\n")
         if end < 0:
             return False
@@ -98,18 +100,20 @@ async def _serve_alone(replies: tuple[Reply, ...]) -> None:
     async with PreparedModel(cycle(replies).__next__).serving() as url:
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
-        # Whoever started this process ends it by closing its stdin.
+        # The process that started this one ends it by closing its stdin.
         await anyio.to_thread.run_sync(sys.stdin.read)
 
 
 def serve_alone(*replies: Reply) -> None:
-    """Give these replies in turn, without end."""
+    """Serve these replies in turn, without end."""
     anyio.run(_serve_alone, replies)
 
 
 @contextmanager
 def model_process(said: str) -> Iterator[str]:
-    """Run a model of its own process that gives these replies (code, in words of `replies`) in turn; yield its URL."""
+    """Run a model in a process of its own that sends these replies (code with the names of `replies`) in turn; yield
+    its URL.
+    """
     code = f"from benchmarks.model import serve_alone; from benchmarks.replies import *; serve_alone({said})"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     pipe = subprocess.PIPE

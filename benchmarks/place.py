@@ -1,4 +1,6 @@
-"""Where a server is measured: a temporary folder with a home, a workspace and a configuration. Gone afterwards."""
+"""The place of a measured server: a temporary folder with a home, a workspace and a configuration. It is removed
+afterwards.
+"""
 
 from __future__ import annotations
 

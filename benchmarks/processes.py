@@ -1,6 +1,6 @@
-"""What the kernel says about a process and those below it: memory, time, descriptors, threads.
+"""Facts of the kernel about a process and its descendants: memory, time, descriptors, threads.
 
-Linux only (`/proc`); elsewhere there is no answer, NAN, and tables leave such figures out.
+They are available only on Linux (`/proc`). Elsewhere they are NAN, and tables leave such figures out.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ NAN = math.nan
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a process holds at one moment."""
+    """Resources of a process at one moment."""
 
     rss: float
-    """MiB of memory of the process itself."""
+    """Memory of the process itself, in MiB."""
     tree: float
-    """MiB of it and of every process below it; what they share is counted once."""
+    """Memory of the process and its descendants, in MiB. Shared memory is counted once."""
     descriptors: int
     threads: int
     processes: int
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of the process, and of those below it that have ended."""
+    """Return the processor time of the process and of its ended descendants, in seconds."""
     try:
         fields = _stat(pid)
     except OSError:
@@ -38,7 +38,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def own_cpu_seconds(pid: int) -> float:
-    """Of the process alone."""
+    """Return the processor time of the process alone, in seconds."""
     try:
         fields = _stat(pid)
     except OSError:
@@ -47,7 +47,9 @@ def own_cpu_seconds(pid: int) -> float:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """Of the process and of everything below it; what has ended counts once it was waited for."""
+    """Return the processor time of the process and all descendants, in seconds. An ended process counts once it was
+    waited for.
+    """
     return sum(cpu_seconds(each) for each in (pid, *descendants(pid)))
 
 
@@ -56,7 +58,7 @@ def rss(pid: int) -> float:
 
 
 def most_rss(pid: int) -> float:
-    """The most that the process has held; 0 where it has ended."""
+    """Return the peak memory of the process in MiB; 0 if it has ended."""
     return _status(pid).get("VmHWM", 0.0)
 
 
@@ -77,20 +79,20 @@ def descendants(pid: int) -> list[int]:
         try:
             parents[int(entry.name)] = int(_stat(int(entry.name))[1])
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended meanwhile
     found = [pid]
-    for each in found:  # grows while it is walked
+    for each in found:  # the list grows during the loop
         found.extend(child for child, parent in parents.items() if parent == each)
     return found[1:]
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of `stat` from the third on: the second may contain anything."""
+    """Return the fields of `stat` from the third on. The second may contain any characters."""
     return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def _status(pid: int) -> dict[str, float]:
-    """The sizes that `status` names, in MiB."""
+    """Return the sizes in `status`, in MiB."""
     try:
         lines = (PROC / str(pid) / "status").read_text(errors="replace").splitlines()
     except OSError:

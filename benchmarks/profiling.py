@@ -1,7 +1,7 @@
-"""Where the time of one turn, one command or one delta goes.
+"""Profile of the time of one turn, one command or one delta.
 
-Only the event loop's thread is profiled; what worker threads take is the difference between the process's CPU
-time and that thread's. Times come from runs without the profile and are shared out by it; a profile makes small
+Only the event loop's thread is profiled. The time of worker threads is the difference between the process's CPU time
+and that thread's. Times come from runs without the profile and are divided by it, because a profile makes small
 functions look slower than they are. Conversations stay short, so that their length does not count.
 """
 
@@ -16,21 +16,21 @@ from benchmarks.model import model_process
 from benchmarks.place import temporary_place
 
 CONVERSATIONS = 10
-"""With and without the profile by turns, that many of each."""
+"""Number of conversations with the profile, and as many without. They alternate."""
 
 DELTAS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is profiled."""
+    """Subject of a profile."""
 
     turns: int
-    """Of each conversation."""
+    """Number of turns of each conversation."""
     each: int
-    """How many of them are in a turn."""
+    """Number of measured units in a turn."""
     replies: str
-    """What the model says again and again, as code."""
+    """Replies that the model repeats, as code."""
 
 
 SUBJECTS = {
@@ -42,18 +42,18 @@ SUBJECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Seconds of one of them."""
+    """Time of one unit, in seconds."""
 
     wall: float
     loop: float
-    """CPU time of the event loop's thread, the client of this measurement included."""
+    """CPU time of the event loop's thread in seconds, the client of this measurement included."""
     threads: float
-    """CPU time of all other threads."""
+    """CPU time of all other threads, in seconds."""
     profiler: cProfile.Profile = field(repr=False)
 
 
 async def profile(what: str) -> Spent:
-    """One of `SUBJECTS`."""
+    """Profile one of `SUBJECTS`."""
     subject = SUBJECTS[what]
     profiler = cProfile.Profile()
     spent = [0.0, 0.0, 0.0]
@@ -68,7 +68,7 @@ async def profile(what: str) -> Spent:
 
 
 async def _timed(client: InnerClient, subject: Subject) -> list[float]:
-    """Seconds of the clock, of this thread, of this process."""
+    """Return the times of the clock, of this thread, and of this process, in seconds."""
     conversation = await client.open()
     await client.turn(conversation)
     before = (time.perf_counter(), time.thread_time(), time.process_time())

@@ -1,6 +1,6 @@
-"""What the model says, as finished bytes of HTTP: a head, then server-sent events in chunks.
+"""Replies of the model as prepared bytes of HTTP: a head, then server-sent events in chunks.
 
-Made once per measurement, so that while the clock runs the model only writes.
+They are made once per measurement, so that the model only writes while the clock runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """A reply whose pieces come one by one, with so many seconds between them."""
+    """Reply whose pieces are sent one by one, with a pause between them in seconds."""
 
     pieces: tuple[bytes, ...]
     gap: float
@@ -36,7 +36,7 @@ Reply = bytes | Paced
 
 
 def reply(*events: Json) -> bytes:
-    """Return a whole answer, for one write."""
+    """Return a whole answer as one write."""
     framed = scripted_model.reply(*events).events
     body = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in framed).encode()
     cuts = range(0, len(body), PIECE)
@@ -44,14 +44,14 @@ def reply(*events: Json) -> bytes:
 
 
 def paced(*events: Json, gap: float, together: int = 1) -> Paced:
-    """Return an answer of which so many events are a piece; its first and its last event are pieces of their own."""
+    """Return a paced answer. `together` events form a piece; the first and the last event are pieces of their own."""
     created, *said, completed = map(event_chunk, scripted_model.reply(*events).events)
     pieces = (b"".join(said[at : at + together]) for at in range(0, len(said), together))
     return Paced((HEAD + created, *pieces, completed + LAST_CHUNK), gap)
 
 
 def counted(deltas: int, word: str = "token") -> tuple[Json, ...]:
-    """Return one message of so many deltas: the word, each time with its number."""
+    """Return one message of `deltas` deltas: the word, each time with its number."""
     return says(" ".join(f"{word}{n}" for n in range(deltas)))
 
 

@@ -1,6 +1,6 @@
-"""Results as text: for the terminal, for a page of documentation.
+"""Results as text: for the terminal, and for a page of documentation.
 
-A page has places for results between `<!-- begin NAME -->` and `<!-- end NAME -->`; what is outside stays.
+A page has places for results between `<!-- begin NAME -->` and `<!-- end NAME -->`; the text outside stays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _spread(row: Row) -> str:
 
 
 def plain(table: Table) -> str:
-    """For a terminal: the first column to the left, the others to the right."""
+    """Format a table for a terminal: the first column aligned left, the others right."""
     widths = [max(len(row[n]) for row in table) for n in range(len(table[0]))]
     lines = []
     for first, *others in table:
@@ -54,7 +54,7 @@ def markdown(table: Table) -> str:
 
 
 def insert(page: Path, name: str, text: str) -> None:
-    """Put a result in its place on the page; without the place, the page becomes the result."""
+    """Write a result into its place on the page. A page without the place becomes the result."""
     old = page.read_text(encoding="utf-8") if page.exists() else ""
     place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
     new, found = place.subn(lambda match: f"{match[1]}\n{text}\n{match[2]}", old)

@@ -1,7 +1,7 @@
 """A server under load, as a process of its own, and the client that loads it.
 
-Lines are told apart by their first bytes and only answers are parsed, so that the client takes as little of the
-time as it can. An error event is an error here: nobody wants the speed of a failing turn.
+Lines are told apart by their first bytes and only answers are parsed, so that the client takes as little time as
+possible. An error event is an error here: the speed of a failing turn means nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READ_SIZE = 1 << 18
 
 ANSWER = b'{"id":'
 REFUSAL = b'{"error":'
-"""How an answer begins where the members have another order."""
+"""Beginning of an error answer if its members have another order."""
 COMPLETE = b'"codex/event/task_complete"'
 FAILED = b'"codex/event/error"'
 DELTA = b'"codex/event/agent_message_delta"'
@@ -47,18 +47,18 @@ class Server:
     process: Process
     place: Place
     start_seconds: float = 0.0
-    """From spawning it to its answer to `initialize`."""
+    """Time from its spawning to its answer to `initialize`, in seconds."""
     delta_at: list[float] = field(default_factory=list)
-    """When each text delta came."""
+    """Time of arrival of each text delta, in seconds."""
     hear: Callable[[bytes], None] = lambda line: None
-    """Is given each line."""
+    """Function that gets each line."""
     _answers: dict[int, _Wait] = field(default_factory=dict)
     _turns: dict[str, _Wait] = field(default_factory=dict)
     _last_id: int = 0
 
-    # --- saying
+    # --- sending
     async def ask(self, method: str, params: Json) -> bytes:
-        """The answer as it came."""
+        """Send a request; return the answer's bytes."""
         assert self.process.stdin is not None
         self._last_id += 1
         id, wait = self._last_id, _Wait()
@@ -76,7 +76,7 @@ class Server:
         return json.loads(await self.ask(method, params))["result"]
 
     async def open(self, **params: Json) -> str:
-        """A new conversation that is listened to."""
+        """Open a conversation and subscribe to its events; return its id."""
         made = await self.call("newConversation", {"cwd": str(self.place.workspace), **params})
         return await self.listen(made["conversationId"])
 
@@ -86,7 +86,7 @@ class Server:
         return conversation
 
     async def turn(self, conversation: str) -> None:
-        """Say something, and wait until the turn is complete."""
+        """Send a message, and wait until the turn is complete."""
         wait = self._turns[conversation] = _Wait()
         items = [{"type": "text", "data": {"text": "hi"}}]
         await self.ask("sendUserMessage", {"conversationId": conversation, "items": items})
@@ -95,7 +95,7 @@ class Server:
         if COMPLETE not in wait.line[:100]:
             raise ServerFailed(f"a turn: {wait.line[:300].decode(errors='replace') or 'the server left'}")
 
-    # --- looking at it
+    # --- resources
     def cpu(self) -> float:
         return cpu_seconds(self.process.pid)
 
@@ -108,7 +108,7 @@ class Server:
     def footprint(self) -> Footprint:
         return footprint(self.process.pid)
 
-    # --- listening
+    # --- receiving
     async def read(self) -> None:
         assert self.process.stdout is not None
         unfinished: list[bytes] = []
@@ -146,7 +146,7 @@ class Server:
 
 @asynccontextmanager
 async def running(command: Sequence[str], place: Place) -> AsyncIterator[Server]:
-    """The server that this command starts, greeted. It has to leave by itself when the block is left."""
+    """Start the server of this command and initialize it. It has to leave by itself at the end of the block."""
     begin = time.perf_counter()
     process = await anyio.open_process(
         command, stderr=subprocess.DEVNULL, cwd=place.workspace, env=place.environment

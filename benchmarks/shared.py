@@ -1,6 +1,7 @@
-"""What a client of a shared server waits for, through a proxy, beside the reference's warm server through its own.
+"""Waiting times of a client of a shared server, through a proxy, beside the reference's warm server through its own
+proxy.
 
-The reference's proxy passes WebSocket bytes, so its client speaks that over the same pipes.
+The reference's proxy passes WebSocket bytes, so its client uses WebSocket over the same pipes.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class WebSocket:
 
 
 class Client:
-    """One client, from the spawning of its proxy or its server on."""
+    """Client, measured from the spawning of its proxy or its server on."""
 
     def __init__(
         self, command: Sequence[str], place: Place, wire: Callable[[subprocess.Popen[bytes]], Wire]
@@ -163,7 +164,7 @@ class Client:
 
 @contextmanager
 def listening(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen[bytes]]:
-    """A shared server of the place, once its socket is there."""
+    """Run a shared server at the place; yield it once its socket exists."""
     folder = place.home / "app-server-control"
     with subprocess.Popen(
         (*command, "--listen", "unix://"),
@@ -182,7 +183,7 @@ def listening(command: Sequence[str], place: Place) -> Iterator[subprocess.Popen
 
 
 def is_loaded(command: Sequence[str], place: Place) -> bool:
-    """Tell whether a server has loaded all that it does not need at once; the reference's always has."""
+    """Return whether a server has loaded everything that it does not need at once. The reference's always has."""
     asked = subprocess.run(
         (*command, "daemon", "status", "--json"), env=place.environment, capture_output=True
     )
@@ -205,7 +206,7 @@ def measure(side: str, command: Sequence[str], url: str, rounds: int) -> Iterato
         with listening(command, place) as server:
             for number in range(rounds + 1):
                 found = one_client((*command, "proxy"), place, wire)
-                if number:  # the first one warms it up
+                if number:  # the first client warms it up
                     found["server_pss"] = footprint(server.pid).tree
                     yield found
 
@@ -231,7 +232,7 @@ def one_client(
 
 
 def cold(command: Sequence[str], url: str) -> float:
-    """Return the seconds until the first turn of a client has ended whose proxy starts the server."""
+    """Return the time in seconds until the first turn has ended of a client whose proxy starts the server."""
     with temporary_place() as place:
         place.configure(url, "danger-full-access")
         seconds = one_client((*command, "proxy"), place, Lines)["turn"]
@@ -240,7 +241,7 @@ def cold(command: Sequence[str], url: str) -> float:
 
 
 def own(command: Sequence[str], url: str) -> float:
-    """Return the seconds until the first turn of a client has ended whose server is its own."""
+    """Return the time in seconds until the first turn has ended of a client with a server of its own."""
     with temporary_place() as place:
         place.configure(url, "danger-full-access")
         return one_client(command, place, Lines)["turn"]
@@ -253,7 +254,7 @@ def stop(command: Sequence[str], place: Place) -> None:
 
 
 def relay(command: Sequence[str]) -> float:
-    """Return the bytes a second that a proxy passes on, in lines of 1 KiB, from a server that only writes."""
+    """Return the throughput of a proxy in bytes per second, with lines of 1 KiB, from a server that only writes."""
     with temporary_place() as place:
         folder = place.home / "app-server-control"
         folder.mkdir(mode=0o700)
@@ -287,7 +288,7 @@ def relay(command: Sequence[str]) -> float:
 
 
 def at_once(command: Sequence[str], url: str) -> float:
-    """Return the seconds until a hundred proxies, for which no server ran, have an answer each."""
+    """Return the time in seconds until a hundred proxies, which start without a server, have an answer each."""
     with temporary_place() as place:
         place.configure(url, "danger-full-access")
         begin = time.perf_counter()
@@ -302,7 +303,7 @@ def at_once(command: Sequence[str], url: str) -> float:
 
 
 def tables(rounds: int, say: Say) -> tuple[Table, str]:
-    """Return the medians of all rounds, and what was measured of ours alone."""
+    """Return the medians of all rounds, and the figures of this project alone."""
     both = sides()
     samples: dict[str, dict[str, list[float]]] = {}
     with model_process("HELLO") as url:

@@ -1,7 +1,7 @@
-"""Many turns of one server: what it holds must not climb.
+"""Many turns of one server, whose resources must not grow.
 
-Conversations come and go: each has some turns, the first with a command, and is archived before the next one is
-opened, so that nothing of it has a reason to stay.
+Each conversation has some turns, the first with a command, and is archived before the next one is opened, so that
+nothing of it has a reason to stay.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from benchmarks.server import Server
 EVERY = 1_000
 TURNS_EACH = 20
 WARM_UP = 100
-"""Turns before the first mark: until then modules are loaded and helpers started."""
+"""Number of turns before the first mark, in which modules are loaded and helpers started."""
 NOTHING = ("/bin/sh", "-c", ":")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """After so many turns."""
+    """Measurement after a number of turns."""
 
     turns: int
     seconds_each: float
-    """Since the mark before, openings and archivings included."""
+    """Time of a turn since the last mark in seconds, openings and archivings included."""
     held: Footprint
 
 

@@ -1,4 +1,4 @@
-"""Conversations as earlier sessions left them on disk, written without a server."""
+"""Stored conversations of earlier sessions, written without a server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WHEN = "2025-10-20T10:00:00.000Z"
 
 
 def store(home: Path, conversations: int, exchanges: int = 1) -> Path:
-    """So many rollouts, spread over the days of a year; the path of the last."""
+    """Write `conversations` rollouts, spread over the days of a year; return the path of the last."""
     path = home
     for n in range(conversations):
         month, day = 1 + n % 12, 1 + n % 28
@@ -25,7 +25,7 @@ def store(home: Path, conversations: int, exchanges: int = 1) -> Path:
 
 
 def store_one(home: Path, exchanges: int) -> Path:
-    """One rollout, newer than those of `store`."""
+    """Write one rollout that is newer than those of `store`."""
     folder = home / "sessions" / "2026" / "01" / "01"
     folder.mkdir(parents=True, exist_ok=True)
     id = f"0199f0a0-0000-7000-8000-{10**11 + exchanges:012d}"
@@ -35,7 +35,7 @@ def store_one(home: Path, exchanges: int) -> Path:
 
 
 def write_rollout(path: Path, id: str, exchanges: int) -> None:
-    """A question and its answer make four lines, two of them items that the model sees again."""
+    """Write a rollout. A question and its answer make four lines, two of them items that the model sees again."""
     meta = {
         "id": id,
         "timestamp": WHEN,

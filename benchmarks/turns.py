@@ -1,4 +1,4 @@
-"""Starting, opening, saying something and hearing it stream; alone and a hundred at once."""
+"""Starting a server, opening conversations, running turns and streaming; alone and a hundred at once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ CONVERSATIONS = 100
 DELTAS = 20_000
 PACED_DELTAS = 200
 GAP = 0.003
-"""Between two deltas whose way is timed; longer than the way, so that each goes alone."""
+"""Pause between two deltas whose delay is measured, in seconds. It is longer than the delay, so that each delta is
+alone.
+"""
 
 
 async def start(run: Run) -> Mapping[str, float]:
-    """Until `initialize` is answered, and until there is a conversation: what is loaded later counts too."""
+    """Measure the time until `initialize` is answered, and until there is a conversation: modules that are loaded later
+    count too.
+    """
     begin = time.perf_counter()
     async with run.server() as server:
         measured = {"start_s": server.start_seconds}
         try:
             await server.open()
         except ServerFailed:
-            return measured  # a later reference, which speaks another API
+            return measured  # a later reference has another API
         return measured | {"ready_s": time.perf_counter() - begin, "idle_rss_mb": server.rss()}
 
 
@@ -52,7 +56,7 @@ async def turn(run: Run) -> Mapping[str, float]:
 
 
 async def stream(run: Run) -> Mapping[str, float]:
-    """As fast as the server takes them."""
+    """Measure a stream that is sent as fast as the server accepts it."""
     watch, body = Watch(), replies.reply(*replies.counted(DELTAS))
     async with run.server() as server:
         conversation = await server.open()
@@ -69,7 +73,7 @@ async def stream(run: Run) -> Mapping[str, float]:
 
 
 async def delta(run: Run) -> Mapping[str, float]:
-    """One at a time: from the model's write to the client's line, median."""
+    """Measure deltas one at a time, from the model's write to the client's line; return the median."""
     async with run.server() as server:
         conversation = await server.open()
         await server.turn(conversation)

@@ -1,8 +1,8 @@
-"""Draws the sequence diagrams of the documentation as SVG, for the site: a page needs no script, and nothing of another
-server, to show one.
+"""Draws the sequence diagrams of the documentation as SVG for the site. A page needs no script, and no resource of
+another server, to show one.
 
-It knows the part of Mermaid's notation that recorded diagrams use: participants, and messages with `->>`, `-->>` and
-`-)`.
+The module supports the part of Mermaid's notation that recorded diagrams use: participants, and messages with `->>`,
+`-->>` and `-)`.
 """
 
 import re
@@ -13,11 +13,11 @@ PARTICIPANT = re.compile(r"participant (\w+) as (.+)")
 MESSAGE = re.compile(r"(\w+)(->>|-->>|-\))(\w+): (.+)")
 
 LANE = 460
-"""Pixels between two participants."""
+"""Distance between two participants, in pixels."""
 MARGIN = 90
 ROW = 30
 HEAD = 50
-"""Height of the names above the first message, and of what is below the last."""
+"""Height of the names above the first message, and of the space below the last, in pixels."""
 
 STYLE = (
     ".sequence{max-width:100%;height:auto;font:13px sans-serif;color:inherit}"
@@ -36,7 +36,7 @@ class Message:
 
 
 def drawn(diagram: str) -> str:
-    """Return a diagram as an SVG element. Raises ValueError for a line that it does not know."""
+    """Return a diagram as an SVG element. Raises ValueError for an unknown line."""
     participants: dict[str, str] = {}
     messages: list[Message] = []
     kind, *lines = (line.strip() for line in diagram.strip().splitlines())
@@ -67,7 +67,7 @@ def _participant(name: str, x: int, bottom: int) -> str:
 
 
 def _message(message: Message, places: dict[str, int], y: int) -> str:
-    """Draw an arrow with its text above it: dashed for an answer, with an open head where no answer is awaited."""
+    """Draw an arrow with its text above it: dashed for an answer, with an open head if no answer is expected."""
     start, end = places[message.sender], places[message.receiver]
     back = -9 if end > start else 9
     line = "answer" if message.arrow == "-->>" else "request"

@@ -1,8 +1,8 @@
-"""Puts the pages of this repository on the site, with the links that they have here.
+"""Adds the pages of this repository to the site, with working links.
 
-The site's root is docs/. What its pages link to outside of it (CONTRIBUTING.md, examples, schemas) joins the site under
-its own path; a folder becomes a list of its files. Every link is then made anew for where its page stands on the site,
-and every diagram is drawn.
+The site's root is docs/. Files that its pages link to outside of it (CONTRIBUTING.md, examples, schemas) join the site
+under their own path; a folder becomes a list of its files. Every link is then rewritten for the location of its page on
+the site, and every diagram is drawn.
 """
 
 import os
@@ -24,7 +24,7 @@ NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what pages link to outside of docs/, and what those pages link to."""
+    """Add the files outside of docs/ that pages link to, and the files that those link to."""
     waiting = sorted(DOCS.rglob("*.md"))
     met: set[Path] = set()
     while waiting:
@@ -37,11 +37,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make the links of a page anew, and draw its diagrams."""
+    """Rewrite the links of a page, and draw its diagrams."""
     markdown = DIAGRAM.sub(lambda found: f"<div>{drawn(found[1])}</div>", markdown)
     source = page.file.abs_src_path
     if source is None:
-        return markdown  # a list of files; they are beside it
+        return markdown  # the files of such a list are beside it
     there = os.path.dirname(page.file.src_uri)
 
     def moved(link: re.Match[str]) -> str:
@@ -78,7 +78,7 @@ def _file(path: Path, config: MkDocsConfig) -> File:
 
 
 def _place(path: Path) -> str:
-    """Name the place of a file on the site, of a folder that of its page."""
+    """Return the place of a file on the site, or of a folder's page."""
     if path.is_dir():
         path /= "README.md" if (path / "README.md").exists() else LIST
     return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings and fixtures for all tests."""
 
 import ast
 import gc
@@ -20,14 +20,14 @@ from tests.support.world import MakeWorld, worlds_in
 
 pytest_plugins = ("tests.support.browser",)
 
-# How fast a machine is, and what else it has to do, is nothing that a test may fail on.
+# No test may fail because the machine is slow or busy.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-# `make mutants`: that a test fails is all that counts, so nobody looks for a shorter example.
+# `make mutants` only needs to know that a test fails, so hypothesis does not shrink the example.
 settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate], database=None)
 
 PROCESSES = {"process", "faults", "surroundings"}
-"""Folders of tests that drive the real server as a subprocess."""
+"""Folders of tests that run the real server as a subprocess."""
 
 if sys.version_info < (3, 12, 3):
     # The garbage collector may run inside `ast.parse`. If a destructor fails then, its traceback is made with
@@ -43,7 +43,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means. Tests wait for other processes a third of their time, in which another worker can run."""
+    """Return the number of workers for `-n auto`. Tests wait for other processes a third of their time, in which
+    another worker can run.
+    """
     return (os.cpu_count() or 1) + 1
 
 
@@ -86,20 +88,22 @@ def world(tmp_path: Path) -> MakeWorld:
 
 @pytest.fixture
 def library(tmp_path: Path) -> MakeLibraryWorld:
-    """For scenarios that are about the agent, and not about the messages of an API."""
+    """Return a factory of worlds for scenarios about the agent, and not about the messages of an API."""
     return library_worlds(tmp_path, "in_process")
 
 
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
-    """An empty directory whose path is short, and as long in each run: it is shown in lines of a certain width."""
+    """Yield an empty directory. Its path is short and has the same length in each run, because it is shown in lines of
+    a certain width.
+    """
     with tempfile.TemporaryDirectory(prefix="t-") as folder:
         yield Path(folder)
 
 
 @pytest.fixture
 def unversioned(tmp_path: Path) -> Iterator[Path]:
-    """An empty directory that no git repository contains. `tmp_path` is one as a rule, but not where a directory above
+    """Yield an empty directory that no git repository contains. `tmp_path` usually is one, but not if a directory above
     it, such as /tmp, has a `.git`.
     """
     if not _in_repository(tmp_path):

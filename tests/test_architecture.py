@@ -1,4 +1,4 @@
-"""Who may import whom. ARCHITECTURE.md says why; docs/adr/0002-layers.md says how it was decided.
+"""The import rules between modules. ARCHITECTURE.md has the reasons; docs/adr/0002-layers.md has the decision.
 
 Every import counts, also one inside a function or under TYPE_CHECKING.
 """
@@ -176,8 +176,8 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.places.private_folder",
     },
 )
-"""Each level imports what is below it. Those that share a level do not import one another. A module belongs to the
-longest name here that it has or is inside of.
+"""Levels of the layers. Each level imports the levels below it. Parts of one level do not import one another. A module
+belongs to the longest name here that is its own or contains it.
 """
 
 FRONTENDS = {
@@ -187,18 +187,18 @@ FRONTENDS = {
     "app_server.errands",
     "app_server.headless",
 }
-"""What uses the client library; each is loaded for its own subcommand only."""
+"""Users of the client library. Each is loaded for its own subcommand only."""
 
 APIS = ("v1", "v2", "acp")
 APIS_FOLDER = "app_server.apis"
-"""Each has a folder there and one in `app_server_protocol`, once it is there."""
+"""Package of the APIs. Each API has a folder there and one in `app_server_protocol`, once it exists."""
 
 WIRE = (
     *(f"app_server_protocol.{api}" for api in APIS),
     "app_server_protocol.jsonrpc",
     "app_server_protocol.table",
 )
-"""What goes over the wire and how, which the engine does not know."""
+"""Modules of the wire format, which the engine does not know."""
 
 EFFECTS = {"anyio", "asyncio", "httpcore2", "httpx2", "socket", "subprocess"}
 
@@ -317,7 +317,7 @@ PURE = (
     "app_server.transport.framing",
     "app_server_protocol",
 )
-"""Modules and folders that decide and never act; nor does anything that they import."""
+"""Modules and folders that decide and never act. The same holds for everything that they import."""
 
 LATE_IMPORTS = {
     "app_server.core.model.chat_reader": "of one of the APIs of models",
@@ -423,7 +423,7 @@ LATE_IMPORTS = {
     "app_server.core.tools.mcp_settings": "reads and writes the user's file, with the first approval of an MCP tool",
     "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
 }
-"""What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""
+"""Imports inside functions, and why they are not at the top. All other imports are at the top of their module."""
 
 START = (
     *(
@@ -435,7 +435,7 @@ START = (
     ),
     "app_server.server",
 )
-"""Where the process starts: these decide themselves what is loaded when."""
+"""Modules in which the process starts. They decide themselves when others are loaded."""
 
 NOT_LAZY = {
     "app_server.core.config.safe_file": "a module of the standard library, which its own cache loads once",
@@ -451,7 +451,9 @@ NOT_LAZY = {
 """Modules that import late without `Lazy`, and why."""
 
 MOST_FIELDS = 12
-"""That a constructor takes: whatever needs more does more than one thing, or passes on what it does not need."""
+"""Maximum number of arguments of a constructor. A class that needs more does more than one thing, or passes on what it
+does not need.
+"""
 
 LARGE = {
     "Config": "every setting",
@@ -467,14 +469,16 @@ LARGE = {
 
 
 MOST_LINES, FEW_LINES, MOST_SMALL = 400, 60, 90
-"""Of a module that holds one idea; and how many may be smaller, which nearly always belong to their one user."""
+"""Maximum number of lines of a module, which holds one idea; number of lines below which a module is small; and maximum
+number of small modules, which nearly always belong to their one user.
+"""
 
 PRIVATE = {"app_server.core.telemetry": "OpenTelemetry's logs have no public names yet"}
 """Modules that use names of libraries that begin with an underscore, and why."""
 
 
 LONGEST_CLASS = 200
-"""Lines: whatever needs more does more than one thing."""
+"""Maximum number of lines of a class. A class that needs more does more than one thing."""
 
 LONG_CLASSES = {
     "Beneath": "each name of a path is opened by the one before, so that none of its steps is of use alone",
@@ -490,7 +494,7 @@ FACES = {
     "app_server.core.rollout.stored_conversations",
     "app_server.core.session.handle",
 }
-"""What APIs do things with in the engine: a conversation, how one is opened, models, and a class each for stored
+"""Interfaces of the engine for the APIs: a conversation, how one is opened, models, and a class each for stored
 conversations, settings, accounts and the machine.
 """
 
@@ -498,7 +502,7 @@ DISK = {
     *("stat", "lstat", "listdir", "scandir", "readlink", "realpath", "exists", "isfile", "isdir", "islink"),
     *("is_file", "is_dir", "samestat", "mkdir", "makedirs", "unlink", "rename", "rmtree", "symlink"),
 }
-"""What reads or changes the disk, besides opening a file."""
+"""Functions that read or change the disk, besides opening a file."""
 
 OPENS_FILES = {
     "app_server.beneath": "the opener",
@@ -536,7 +540,7 @@ OPENS_FILES = {
     "app_server.descriptors": "stdout and stderr, once more",
 }
 """Modules that open files by other means than `app_server.beneath`, and why that is safe: a name in a workspace may
-mean another file each time it is used.
+refer to another file each time it is used.
 """
 
 READS_FOR_THE_MODEL = {
@@ -545,8 +549,8 @@ READS_FOR_THE_MODEL = {
     "app_server.core.git.snapshot": "so are files of a snapshot, which commands can read in the repository",
     "app_server.core.patch.disk_files": "patches are judged by the plan; their program in scripts runs confined",
 }
-"""Modules of the engine that open files of a workspace in the name of the model, and how the rules of a permission
-profile hold there. Tools that read run in the sandbox: `tests/scenario/test_scenario_profiles.py` lists these.
+"""Modules of the engine that open files of a workspace for the model, and how the rules of a permission profile hold
+there. Tools that read run in the sandbox: `tests/scenario/test_scenario_profiles.py` lists these.
 """
 
 READS_FOR_OTHERS = {
@@ -563,7 +567,7 @@ READS_FOR_OTHERS = {
     "app_server.core.sandbox": "pointers to repositories, for plans",
     "app_server.core.session.user_input": "pictures that the client names, with the rights of the user",
 }
-"""Other modules of the engine that use the opener, and what they open."""
+"""Other modules of the engine that use the opener, and the files that they open."""
 
 
 SAME_NAME = {
@@ -577,7 +581,7 @@ SAME_NAME = {
     "TurnError": "why a turn failed",
     "TurnStatus": "how a turn ended",
 }
-"""Classes of the engine whose name the wire prescribes for a class of an API, and what both are."""
+"""Classes of the engine whose name the wire prescribes for a class of an API, and the meaning of both."""
 
 
 @cache
@@ -592,13 +596,13 @@ def modules() -> Mapping[str, Path]:
 
 @cache
 def nodes(module: str) -> tuple[ast.AST, ...]:
-    """The nodes of a module's syntax tree."""
+    """Return the nodes of a module's syntax tree."""
     return tuple(ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))))
 
 
 @cache
 def imports(module: str) -> frozenset[str]:
-    """What a module imports, as modules: `from package import module` means the module."""
+    """Return the modules that a module imports: `from package import module` means the module."""
     return frozenset(imported(nodes(module)))
 
 
@@ -631,7 +635,7 @@ def late_imports(module: str) -> Set[str]:
 
 
 def loads_late_by_itself(module: str) -> bool:
-    """Whether a function imports something and is not one that a `Lazy` of the module calls."""
+    """Return whether a function imports something and is not one that a `Lazy` of the module calls."""
     loaders = {
         node.args[0].id
         for node in nodes(module)
@@ -655,7 +659,7 @@ def loads_late_by_itself(module: str) -> bool:
 
 
 def constructors(module: str) -> Iterator[tuple[str, int]]:
-    """Each class with a constructor of its own, a dataclass or a struct, and how much it takes."""
+    """Yield each class with a constructor of its own, a dataclass or a struct, and the number of its arguments."""
     for node in nodes(module):
         if not isinstance(node, ast.ClassDef):
             continue
@@ -669,7 +673,7 @@ def constructors(module: str) -> Iterator[tuple[str, int]]:
 
 
 def is_made_inside(annotated: ast.AnnAssign) -> bool:
-    """Whether a field is the state of its class, which nobody passes in."""
+    """Return whether a field is the state of its class, which no caller passes in."""
     match annotated:
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(keywords=keywords)):
             inits = {each.arg: ast.unparse(each.value) for each in keywords}
@@ -681,7 +685,7 @@ def is_made_inside(annotated: ast.AnnAssign) -> bool:
 
 
 def cycles(graph: Mapping[str, Set[str]]) -> list[set[str]]:
-    """Groups of nodes, each of which leads to every other of its group."""
+    """Return groups of nodes, each of which leads to every other of its group."""
     reached = {node: reachable(graph, node) for node in graph}
     groups = {
         frozenset({other for other in reached[node] if node in reached[other]} | {node}) for node in graph
@@ -705,14 +709,14 @@ def inside(module: str, package: str) -> bool:
 
 
 def edges(package: str) -> Iterator[tuple[str, str]]:
-    """Every import of a module inside the package."""
+    """Yield every import of a module inside the package."""
     for module in modules():
         if inside(module, package):
             yield from ((module, imported) for imported in sorted(imports(module)))
 
 
 def part_of(module: str) -> str | None:
-    """Return the longest name in LEVELS that a module has or is inside of."""
+    """Return the longest name in LEVELS that a module has or is inside of; None if there is none."""
     names = [each for level in LEVELS for each in level if inside(module, each)]
     return max(names, key=len, default=None)
 
@@ -738,7 +742,7 @@ def test_the_engine_knows_nothing_of_the_wire() -> None:
 
 
 def test_an_api_is_known_in_its_own_folder_only() -> None:
-    """Neither another API nor what all of them share names one; the composition root knows which there are."""
+    """Neither another API nor the shared part names one; the composition root knows all of them."""
     wrong = []
     for module, imported in [
         *edges("app_server.apis"),
@@ -789,13 +793,13 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
 @pytest.mark.parametrize(
     ("package", "known"),
     [
-        # They meet the server where an editor does, on the wire, in a process of its own or in this one.
+        # They reach the server as an editor does, on the wire, in a process of its own or in this one.
         (
             "app_server.demo",
             ("app_server.client", "app_server.places.home", "app_server.places.private_folders"),
         ),
         ("app_server.client", ("app_server.rpc", "app_server.transport")),
-        # It shows any server, and holds this one against the protocol.
+        # It shows any server, and checks this one against the protocol.
         (
             "app_server.inspector",
             (
@@ -836,7 +840,7 @@ def test_imports_are_at_the_top_but_for_what_is_loaded_late() -> None:
 
 
 def test_what_is_loaded_late_is_loaded_in_one_way() -> None:
-    """By `Lazy`, but where the process starts."""
+    """They use `Lazy`, except where the process starts."""
     found = {
         module
         for module in modules()
@@ -862,7 +866,7 @@ def test_modules_have_a_good_size() -> None:
 
 
 def private_names(module: str) -> Iterator[str]:
-    """The names of other libraries than the standard one that are not meant for others."""
+    """Yield the private names that a module uses of third-party libraries."""
     foreign = {name for name in imports(module) if name.split(".")[0] not in sys.stdlib_module_names}
     foreign = {name for name in foreign if name.split(".")[0] not in PACKAGES}
     tops = {name.split(".")[0] for name in foreign}
@@ -902,7 +906,7 @@ def lines_of(node: ast.ClassDef) -> int:
 
 @cache
 def acts(module: str) -> bool:
-    """Whether a module does more than compute: it waits, has tasks, threads or processes, or uses the disk."""
+    """Return whether a module does more than compute: it waits, has tasks, threads or processes, or uses the disk."""
     touched = {node.attr for node in nodes(module) if isinstance(node, ast.Attribute)} & DISK
     effects = {each for each in imports(module) if each.split(".")[0] in EFFECTS}
     return bool(touched or effects) or opens_files(module)
@@ -914,13 +918,13 @@ def reached(module: str) -> set[str]:
 
 
 def is_value_module(module: str) -> bool:
-    """Whether a module has only values and what is computed of them: nothing that it reaches acts."""
+    """Return whether a module has only values and computations of them: no module that it reaches acts."""
     return not any(acts(each) for each in reached(module))
 
 
 def names_in_signatures(module: str) -> Iterator[str]:
-    """The names in the annotations of what is public in the classes of a module: their fields, what their methods
-    take and return.
+    """Yield the names in the annotations of the public parts of a module's classes: their fields, and the parameters
+    and results of their methods.
     """
     for owner in (node for node in nodes(module) if isinstance(node, ast.ClassDef)):
         for member in owner.body:
@@ -946,7 +950,7 @@ def test_what_acts_is_no_value() -> None:
 
 
 def taken_from_the_engine(module: str) -> Iterator[tuple[str, str]]:
-    """What a module imports of `core`: the module where it is, and its name."""
+    """Yield what a module imports from `core`: the module that has it, and its name."""
     for node in nodes(module):
         if isinstance(node, ast.ImportFrom) and node.module and inside(node.module, "app_server.core"):
             for alias in node.names:
@@ -955,7 +959,9 @@ def taken_from_the_engine(module: str) -> Iterator[tuple[str, str]]:
 
 
 def test_apis_use_the_engine_by_its_faces() -> None:
-    """They import its faces with what their signatures name, errors, and value modules. Nothing else of it."""
+    """They import the interfaces with the names of their signatures, errors, and value modules. Nothing else of the
+    engine.
+    """
     named = {name for face in FACES for name in names_in_signatures(face)}
     wrong = [
         f"{module} imports {name} of {source}"
@@ -968,7 +974,7 @@ def test_apis_use_the_engine_by_its_faces() -> None:
 
 
 def test_a_class_name_stands_for_one_thing() -> None:
-    """Each API has its own names, which the wire prescribes; besides them a name is taken once."""
+    """Each API has its own names, which the wire prescribes; apart from them a name is used once."""
     homes: dict[str, set[str]] = {}
     for module in modules():
         api = next((api for api in APIS if f".{api}." in f"{module}."), "shared")
@@ -980,7 +986,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
 
 
 POINTING = {"As", "How", "Of", "That", "Those", "These", "What", "Whether", "Where", "Who"}
-"""Words with which a docstring describes a result instead of an action, or a part of what is said elsewhere."""
+"""Words with which a docstring describes a result instead of an action, or continues a text that stands elsewhere."""
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
@@ -1041,14 +1047,14 @@ def test_pure_modules_do_nothing(name: str) -> None:
     reached = [module for module in modules() if inside(module, name)]
     assert reached, f"there is no {name}"
     acting = set()
-    for module in reached:  # grows while it is walked
+    for module in reached:  # the list grows during the loop
         acting |= {f"{module} imports {each}" for each in imports(module) if each.split(".")[0] in EFFECTS}
         reached.extend(each for each in imports(module) if each in modules() and each not in reached)
     assert acting == set()
 
 
 LAUNCHED = ("app_server.core.launcher", "app_server.light_dataclasses")
-"""What runs in the launcher's process and its children, without site-packages."""
+"""Modules that run in the launcher's process and its children, without site-packages."""
 
 LAUNCHED_MODULES = sorted(name for name in modules() if any(inside(name, room) for room in LAUNCHED))
 
@@ -1073,8 +1079,9 @@ def test_the_launcher_runs_without_site_packages(module: str) -> None:
 
 
 def test_the_server_takes_threads_in_one_place() -> None:
-    """What the system answers when it gives no more of them is dealt with there. The client library has threads for
-    the handlers of its users."""
+    """One place handles the system's refusal of another thread. The client library has threads for the handlers of its
+    users.
+    """
     users = {
         module for module, path in modules().items() if "anyio.to_thread" in path.read_text(encoding="utf-8")
     }
@@ -1082,7 +1089,7 @@ def test_the_server_takes_threads_in_one_place() -> None:
 
 
 def test_the_engine_does_not_look_at_the_process() -> None:
-    """Its environment is passed in."""
+    """The environment of the process is passed in."""
     words = ("os.environ", "os.getenv", "create_default_context(", "trust_env=True")
     found = [
         (module, word)
@@ -1100,9 +1107,9 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
 @pytest.mark.parametrize(
     ("code", "others"),
     [
-        # What answers `initialize`: pydantic takes as long to load as all that comes before.
+        # These answer `initialize`: pydantic takes as long to load as everything before.
         ("import app_server.startup.process, app_server.startup.acp_handshake", ("pydantic",)),
-        # A client that only asks for what is stored does not wait for the agent.
+        # A client that only requests stored data does not wait for the agent.
         (
             "import app_server.startup.full_server",
             (
@@ -1113,7 +1120,7 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
                 "app_server.core.model.model_client",
             ),
         ),
-        # To open a conversation takes nothing that only turns need.
+        # Opening a conversation loads nothing that only turns need.
         ("import app_server.assembly", FIRST_TURN),
         # A client of threads does not load conversations.
         (
@@ -1121,7 +1128,7 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
             "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')",
             ("app_server.apis.v1", "app_server_protocol.v1"),
         ),
-        # `exec` loads what one turn needs.
+        # `exec` loads only what one turn needs.
         (
             "from app_server.commands.parsing import parse; parse(['exec', 'hi'])\n"
             "import app_server.headless.exec_run, app_server.assembly\n"
@@ -1167,7 +1174,7 @@ def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: t
 
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
-    """Each of these takes memory for as long as the server runs."""
+    """Each of these modules takes memory for as long as the server runs."""
     libraries = "argparse difflib html jsonschema tomlkit app_server.commands"
     rare = {
         *libraries.split(),
@@ -1193,7 +1200,7 @@ NEW_CONVERSATION.params.model_rebuild()
 
 
 def test_a_first_turn_loads_no_other_resources() -> None:
-    """Shapes and handlers of the thread API come with the first method of their family."""
+    """Shapes and handlers of the thread API are loaded with the first method of their family."""
     loaded = modules_loaded_by(
         "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')"
     )

@@ -1,4 +1,4 @@
-"""SECURITY.md names tests for each promise: they are there."""
+"""The tests that SECURITY.md names for each promise exist."""
 
 import re
 from pathlib import Path

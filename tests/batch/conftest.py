@@ -13,5 +13,5 @@ def batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 @pytest.fixture(autouse=True)
 def another_attempt_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process; how long one waits for it is tested with a clock that is passed in."""
+    """Shorten the delay before a retry in this process. Its real length is tested with a clock that is passed in."""
     monkeypatch.setattr(scheduler, "FIRST_DELAY", 0.01)

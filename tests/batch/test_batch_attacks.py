@@ -1,4 +1,4 @@
-"""What commands of tasks, folders from elsewhere and workers that lie try with a batch."""
+"""Attacks on a batch: by commands of tasks, by folders from elsewhere, and by workers that lie."""
 
 import json
 import os
@@ -24,7 +24,7 @@ GREEDY = 'mcp_servers.e.command="touch"'
 
 
 def here(batch: BatchWorld) -> str:
-    """The folder that has the folder of the batch in it."""
+    """Return the parent of the batch's folder."""
     return str(batch.root)
 
 
@@ -86,7 +86,7 @@ async def test_a_retry_believes_no_settings_that_something_has_changed(batch: Ba
         done = await batch.command("retry", str(batch.out), "--status", "checkFailed")
         assert done.status == 2
         assert "so its settings are not believed" in done.stderr
-        again = await batch.command("--allow-changed")  # the command line says all of it
+        again = await batch.command("--allow-changed")  # the command line has all the settings
         assert again.status == 1
         done = await batch.command("retry", str(batch.out), "--status", "checkFailed")
     assert done.status == 1, done.stderr
@@ -204,7 +204,7 @@ LIES: dict[str, list[object]] = {
 
 
 class Scripted:
-    """A worker that says what it is told to once it was given two tasks; without that it does each task."""
+    """Worker that sends these messages after it was given two tasks. Without messages it does each task."""
 
     def __init__(self, said: list[object] | None, node: str) -> None:
         self._said, self._node = said, node
@@ -232,7 +232,7 @@ class Scripted:
 
 
 def workers_that_say(said: list[object], node: str = "n") -> Workers:
-    """Workers of which the first one says this."""
+    """Return workers of which the first one sends these messages."""
     left: list[list[object] | None] = [said]
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Worktrees of a batch that are used again: no task finds what another one has left."""
+"""Worktrees of a batch that are used again: no task finds anything that another one has left."""
 
 import contextlib
 import stat
@@ -52,7 +52,7 @@ ENVIRONMENT = {"PATH": PATH, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYS
 
 
 class Places:
-    """Places of tasks at one commit."""
+    """Checkouts of tasks at one commit."""
 
     def __init__(self, batch: BatchWorld) -> None:
         self._batch, self._repository = batch, batch.repository(files=FILES)
@@ -65,12 +65,12 @@ class Places:
         self._checkouts = Checkouts(Git(batch.home), setup, scratch, scratch.parent, {})
 
     def commit_more(self) -> None:
-        """Have another commit, which the next tasks begin with."""
+        """Make another commit, with which the next tasks begin."""
         self._batch.git(self._repository, "commit", "--allow-empty", "-qm", "more")
         self.commit = self._batch.git(self._repository, "rev-parse", "HEAD")
 
     async def visit(self, id: str, script: str = "") -> tuple[TaskPlace, Mapping[str, object]]:
-        """Run a script in the place of a task. Returns the place, and what was in it before that."""
+        """Run a script in the place of a task. Return the place, and its contents before the script."""
         task = Task(id=id, prompt="x", repo=str(self._repository), ref=self.commit)
         async with self._checkouts.place(task) as place:
             found = contents(place)
@@ -81,7 +81,7 @@ class Places:
 
 
 def contents(place: TaskPlace) -> Mapping[str, object]:
-    """Return all that a task finds: files, folders, links, with their modes and contents."""
+    """Return everything that a task finds: files, folders, links, with their modes and contents."""
     found: dict[str, object] = {}
     for path in sorted(place.folder.rglob("*")):
         status, name = path.lstat(), str(path.relative_to(place.folder))

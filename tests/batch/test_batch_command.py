@@ -1,5 +1,5 @@
-"""`app-server batch` as users and scripts see it: what is refused before anything runs, exit statuses, going on, retry,
-shards, how it stands.
+"""`app-server batch` as users and scripts see it: refusals before anything runs, exit statuses, continuing, retries,
+shards, status.
 """
 
 import errno
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 def fails_for(*ids: str) -> Author:
-    """A model that refuses the requests of these tasks."""
+    """Return a model that refuses the requests of these tasks."""
 
     def author(request: ModelRequest) -> Reply:
         text = request.texts()[-1]
@@ -235,7 +235,7 @@ async def test_shards_are_merged(batch: BatchWorld, monkeypatch: pytest.MonkeyPa
             done = await batch.command("merge", str(batch.root / "3"), str(batch.root / "1"))
         assert (done.status, done.stderr.count("\n")) == (4, 1)
         assert "cannot be used any more: [Errno 28] No space left on device" in done.stderr
-        for _ in range(2):  # again changes nothing
+        for _ in range(2):  # the second merge changes nothing
             done = await batch.command("merge", str(batch.out), str(batch.root / "1"), str(batch.root / "2"))
             assert done.status == 0, done.stderr
             assert done.results.keys() == {f"t{n}" for n in range(5)}

@@ -1,4 +1,4 @@
-"""The examples of docs/batch.md, as they stand there, with a scripted model."""
+"""The examples of docs/batch.md, exactly as on the page, with a scripted model."""
 
 import json
 import os
@@ -31,8 +31,8 @@ REPAIR = """\
 
 
 async def run(batch: BatchWorld, block: Block, of: Mapping[str, str] | None = None) -> str:
-    """Run a block of the page as a shell does, in a folder that has the examples; return what it printed. `of` is the
-    environment, in the place of the world's.
+    """Run a block of the page as a shell does, in a folder that has the examples; return its output. `of` replaces the
+    environment of the world.
     """
     if not (batch.root / "examples").exists():
         (batch.root / "examples").symlink_to(ROOT / "examples")

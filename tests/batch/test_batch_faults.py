@@ -1,4 +1,4 @@
-"""What goes wrong around a batch: providers, logins, budgets, disks, workers, repositories, tasks that misbehave."""
+"""Faults around a batch: providers, logins, budgets, disks, workers, repositories, tasks that misbehave."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 def refusing(first: int, refusal: Reply) -> Author:
-    """A model that refuses so many requests, and then agrees."""
+    """Return a model that refuses the first requests, and then answers."""
     left = first
 
     def author(request: ModelRequest) -> Reply:
@@ -308,7 +308,7 @@ async def test_a_folder_that_cannot_be_written_any_more_stops_the_batch(batch: B
     assert (await batch.run()).status == 0
 
 
-# --- repositories and tasks that nobody vouches for
+# --- untrusted repositories and tasks
 HOSTILE = {
     ".gitattributes": "*.txt filter=evil diff=evil merge=evil text eol=lf\n",
     ".gitmodules": '[submodule "sub"]\n\tpath = sub\n\turl = ext::sh -c touch% PWNED\n',
@@ -317,7 +317,7 @@ HOSTILE = {
 
 
 def plant(folder: Path, marker: Path) -> list[list[str]]:
-    """The settings that name programs, each of which would leave the marker."""
+    """Return git commands that write settings which name programs, each of which would create the marker."""
     touch = f"touch {marker}; cat"
     names = (
         "filter.evil.smudge",
@@ -379,7 +379,7 @@ async def test_nothing_that_a_task_puts_into_its_checkout_is_run(batch: BatchWor
 
 
 async def test_a_task_cannot_have_git_take_another_repository_for_its_own(batch: BatchWorld) -> None:
-    """The place of its `.git` is taken by one that leads to the user's repository."""
+    """The task replaces its `.git` by one that leads to the user's repository."""
     repository = batch.repository()
     head = batch.git(repository, "rev-parse", "HEAD")
     swap = f"rm .git && ln -s {repository}/.git .git && echo two >> a.txt"
@@ -428,7 +428,7 @@ KEY = "sk-batch-0123456789abcdef"
 async def test_no_secret_is_in_the_folder_of_a_batch(
     batch: BatchWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The provider quotes the key; a command prints what it is given; a setting of the command line is one."""
+    """The provider quotes the key; a command prints its environment; a setting of the command line is a secret."""
 
     def author(request: ModelRequest) -> Reply:
         if "refused" in request.texts()[-1]:

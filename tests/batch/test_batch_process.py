@@ -1,5 +1,6 @@
-"""`app-server batch` as processes: killed at any moment and started again, interrupted; what is left, and what is
-loaded."""
+"""`app-server batch` as processes: killed at any moment and started again, interrupted; its leftovers, and the modules
+that it loads.
+"""
 
 import json
 import os
@@ -26,14 +27,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 LONG = os.environ.get("FAULTS") == "long"
 KILLS = 50 if LONG else 3
 TASKS = 1000 if LONG else 12
-"""So many that a batch does not end before it was killed so often."""
+"""Number of tasks: so many that the batch is killed KILLS times before it ends."""
 VICTIMS = (b"", b"app_server.batch.worker", b"app_server.core.launcher")
-"""What is killed first, by a word of its command line; nothing: the coordinator, which is always killed at last."""
+"""Processes that are killed first, by a text of their command line. If it is empty, only the coordinator is killed,
+which always comes last.
+"""
 
 
 @asynccontextmanager
 async def started(batch: BatchWorld, *options: str) -> AsyncIterator[Process]:
-    """The program, in a session of its own, with what it says in a file."""
+    """Start the program in a session of its own, with its output in a file."""
     with (batch.root / "stderr").open("ab") as errors:
         process = await anyio.open_process(
             batch.process(*options),
@@ -58,7 +61,7 @@ def said(batch: BatchWorld) -> str:
 
 
 def lines(batch: BatchWorld) -> list[str]:
-    """The ids of the whole lines of results."""
+    """Return the ids of the complete lines of results."""
     path = batch.out / "results.jsonl"
     whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
     return [json.loads(line)["id"] for line in whole.splitlines()]
@@ -71,7 +74,7 @@ async def nothing_is_left(batch: BatchWorld) -> None:
 
 
 def works(request: ModelRequest) -> Reply:
-    """Change a file by a command, once more if that was killed, and then say so."""
+    """Change a file by a command, repeat the command if it was killed, and then send a message."""
     changed = any("changed" in output for output in request.outputs().values())
     command = script("echo x >> a.txt; sleep 0.1; echo changed", call_id=f"c{len(request.outputs())}")
     return reply(says("done")) if changed else reply(command)
@@ -88,7 +91,7 @@ async def test_a_batch_that_is_killed_again_and_again_gives_each_task_one_result
         for kill in range(KILLS):
             done_before = set(lines(batch))
             asked_before = len(batch.requests)
-            # at once after a kill, while its workers die
+            # each start follows a kill at once, while the workers die
             async with started(batch, "--jobs", "4", "--retries", "1000") as process:
                 with anyio.move_on_after(chance.uniform(0.2, 2.5 if LONG else 1.5)):
                     await process.wait()
@@ -161,7 +164,7 @@ def runs(pid: int, what: bytes) -> bool:
 
 
 async def test_the_third_ctrl_c_ends_at_once(batch: BatchWorld) -> None:
-    """Its worker hangs, so that what runs cannot be interrupted."""
+    """The worker hangs, so that its task cannot be interrupted."""
     batch.author = lambda request: reply(script("sleep 1000"))
     batch.write({"id": "a"})
     async with batch.serving(), started(batch, "--jobs", "1") as process:
@@ -224,7 +227,7 @@ async def test_a_key_is_in_no_argument_of_a_process_but_the_command_that_the_use
 
 
 async def test_a_first_task_of_a_large_batch_that_is_nearly_done_comes_soon(batch: BatchWorld) -> None:
-    """A coordinator reads a hundred thousand results by lines, and checks only what is left."""
+    """A coordinator reads a hundred thousand results by lines, and checks only the unfinished tasks."""
     batch.write({"id": "first"})
     async with batch.serving():
         await batch.command()

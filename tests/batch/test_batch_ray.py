@@ -25,7 +25,7 @@ TASKS = 200
 
 @pytest.fixture
 def cluster(batch: BatchWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Two nodes, whose environment is that of the batch, with a folder for temporary files of their own."""
+    """Run two nodes with the environment of the batch, and a temporary folder of their own."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415  an extra
 
     for name, value in {
@@ -72,7 +72,7 @@ async def test_two_hundred_tasks_with_a_node_that_dies(batch: BatchWorld, cluste
     work = batch.home / "tmp" / "batch"
     await until(lambda: len(list(work.glob("worker-????????"))) <= 1, "of those that worked on")
     async with scratch_folder(work):
-        pass  # the next one on a machine removes what is left of the node that died
+        pass  # the next cluster on the machine removes what the dead node left
     assert list(work.iterdir()) == []
     logs = Path(cluster.head_node.get_session_dir_path()) / "logs"
     for folder in (logs, batch.out):

@@ -92,7 +92,9 @@ async def test_a_ref_is_what_it_was_when_the_batch_began(batch: BatchWorld) -> N
 
 @pytest.fixture
 def address(batch: BatchWorld) -> Iterator[str]:
-    """Where a repository with a branch, a tag and a commit that no ref names is served, as by any web server."""
+    """Serve a repository with a branch, a tag and a commit that no ref names, as any web server does; yield its
+    address.
+    """
     repository = batch.repository(files={"a.txt": "one\n"})
     for text in ("two", "three"):
         (repository / "a.txt").write_text(f"{text}\n")
@@ -109,7 +111,7 @@ def address(batch: BatchWorld) -> Iterator[str]:
 
 class QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 async def test_a_repository_is_reached_by_its_address(batch: BatchWorld, address: str) -> None:

@@ -23,7 +23,7 @@ PICTURES = ("chat-slash", "chat-command", "chat-patch", "chat-working", "chat-re
 
 
 def say_when_read(t: Terminal, word: str) -> None:
-    """Answer a question as a person does, who has read it."""
+    """Answer a question like a person who has read it."""
     time.sleep(2 * SEEN_AFTER)
     t.say(word)
 
@@ -33,7 +33,7 @@ def started(t: Terminal, home: Path, *arguments: str, **more: str) -> Terminal:
 
 
 def test_the_demo_from_its_start_to_its_end(tmp_path: Path) -> None:
-    folder = "/tmp" if RECORDING else str(tmp_path)  # a short path is for the pictures
+    folder = "/tmp" if RECORDING else str(tmp_path)  # pictures show a short path
     with Terminal(columns=84, rows=26) as t:
         started(t, tmp_path, "--demo", TMPDIR=folder)
         t.wait_for("0 tokens")
@@ -136,7 +136,7 @@ def test_a_pager_is_lent_the_terminal_and_ctrl_c_is_its_own(tmp_path: Path) -> N
         t.press(CTRL_O)
         t.wait_for("\n8\n:")
         t.press(CTRL_C + CTRL_C)
-        t.press_until("G", lambda: "(END)" in t.text)  # what was typed just then is gone with the signal
+        t.press_until("G", lambda: "(END)" in t.text)  # keys typed at that moment are lost with the signal
         t.press("q")
         t.wait_for("tokens · demo-model")
         t.say("/quit")

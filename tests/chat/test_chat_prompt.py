@@ -18,7 +18,7 @@ ONE, TWO = reply(says("One.")), reply(says("Two."))
 
 
 def program(path: Path, script: str) -> Path:
-    """A program of the user's."""
+    """Write a program of the user."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -145,9 +145,7 @@ async def test_the_newest_thread_of_the_folder_is_gone_on_with(chat: PlayChat, f
         wait_for_answer(t, "Two.")
 
     await chat(say_first_words, ONE)
-    before = (
-        await chat(lambda t: None)
-    ).rollouts()  # a thread in which nothing was said is none to go on with
+    before = (await chat(lambda t: None)).rollouts()  # an unused thread cannot be resumed
     w = await chat(go_on, TWO, opening=Opening(last=True, fork=fork, lines=["go on"]))
     assert [text for text in w.model.requests[0].texts() if text in ("first words", "go on")] == [
         *("first words", "go on")
@@ -211,7 +209,7 @@ async def test_a_pager_may_be_left_before_it_has_read_all(chat: PlayChat, short_
 
     def play(t: Terminal) -> None:
         t.say("!printf %0200000d 7")
-        t.wait_for("0…\n>")  # all of the answer stands above the prompt
+        t.wait_for("0…\n>")  # the whole answer is above the prompt
         assert t.text.count("0" * 90) < 8
         t.press(CTRL_O)
         t.wait_for("was here\n>")

@@ -1,4 +1,4 @@
-"""The chat in a terminal: what is typed, what is shown, and the keys."""
+"""The chat in a terminal: typed input, shown text, and keys."""
 
 from pathlib import Path
 
@@ -16,13 +16,15 @@ PATCH = "*** Begin Patch\n*** Add File: made.txt\n+by the chat\n*** End Patch"
 
 
 def wait_for_answer(t: Terminal, text: str) -> str:
-    """The text, and the end of its turn."""
+    """Wait for the text and the end of its turn."""
     t.wait_for(text)
     return t.wait_for(IDLE)
 
 
 def wait_for_question(t: Terminal, text: str) -> None:
-    """The text, and the end of showing it: what is typed before is no answer. The loop does both in one go."""
+    """Wait for the text and until it is completely shown: input typed before that is no answer. The loop does both at
+    once.
+    """
     t.wait_for(text)
     from_thread.run_sync(lambda: None)
 
@@ -303,7 +305,7 @@ async def test_slash_commands_change_the_thread(chat: PlayChat) -> None:
             wait_for_answer(t, answer)
         t.say("/revert")
         t.wait_for("the last turn is out of the conversation; files stay as they are:\n> second\n")
-        t.wait_for("> second", 3)  # to be said differently
+        t.wait_for("> second", 3)  # the message can be written again
         t.press(CTRL_C)
         t.wait_for(IDLE)
         for line, answer in (

@@ -1,4 +1,4 @@
-"""What the chat in a terminal shows of work that goes on, and how it asks: output, rules, forms, notices."""
+"""The chat in a terminal during work: what it shows, and how it asks: output, rules, forms, notices."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a picker offers while somebody types."""
+"""The choices that a picker offers while a person types."""
 
 import pytest
 

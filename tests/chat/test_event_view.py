@@ -1,5 +1,6 @@
-"""The chat beside its terminal: what is shown of events, that nothing in them drives the console, lines in
-and out."""
+"""The chat without its terminal: how events are shown, that no text in them controls the console, and lines in
+and out.
+"""
 
 import argparse
 import io

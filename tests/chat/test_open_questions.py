@@ -1,4 +1,4 @@
-"""What a line answers to what the server asks."""
+"""The answers that typed lines give to questions of the server."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def question(method: str, **params: Json) -> PendingQuestion:
 
 
 def entered(asked: PendingQuestion, *lines: str) -> list[str | None]:
-    """The complaint about each line."""
+    """Return the complaint about each line, None for a line that is accepted."""
     return [asked.enter(line) for line in lines]
 
 
@@ -189,7 +189,7 @@ def test_the_form_of_an_mcp_server_is_asked_field_by_field_and_shown_before_it_i
         seen.append((what, field, asked.hint))
         asked.shown_at = 1.0
         assert asked.enter(line) is None
-        assert asked.shown_at is None  # the next one has to be read, too
+        assert asked.shown_at is None  # the next question has to be read, too
     says_no = "; /decline says no to all of it"
     what = "An MCP server asks for value {} of 6 ({}):"
     assert seen == [

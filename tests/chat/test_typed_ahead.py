@@ -1,4 +1,4 @@
-"""Lines that were entered in a terminal before the prompt of the chat took the keys over."""
+"""Lines that were typed in a terminal before the prompt of the chat took over the keys."""
 
 import os
 

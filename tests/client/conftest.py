@@ -15,14 +15,14 @@ from tests.support.library import (
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> Way:
-    """How the server is reached: every test that uses it runs both ways."""
+    """Return how the server is reached. Every test with this fixture runs in both ways."""
     chosen: Way = request.param
     return chosen
 
 
 @pytest.fixture(scope="module")
 async def shared_process(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedServer]:
-    """A server in a process of its own, for those tests of a module that leave it as it was."""
+    """Yield a server in a process of its own, for those tests of a module that leave it unchanged."""
     async with shared_server(tmp_path_factory.mktemp("shared")) as shared:
         yield shared
 

@@ -1,4 +1,4 @@
-"""The programs of examples/ and the code of docs/client.md against the scripted model."""
+"""The programs of examples/ and the code of docs/client.md, run with the scripted model."""
 
 import ast
 import json
@@ -33,7 +33,7 @@ from tests.support.world import make_folders
 
 EXAMPLES = ROOT / "examples"
 PATIENCE = 240.0
-"""Seconds for a program and its server; on a machine that does much else both are slow to start."""
+"""Maximum time for a program and its server, in seconds. On a loaded machine both are slow to start."""
 
 pytestmark = pytest.mark.process
 
@@ -169,7 +169,7 @@ async def say(bot: Process, text: str) -> None:
 
 
 async def exchange(bot: Process, text: str) -> str:
-    """What the bot answers, a line."""
+    """Send a text; return the bot's answer of one line."""
     if text:
         await say(bot, text)
     assert bot.stdout is not None
@@ -190,7 +190,7 @@ REPLY = reply(begins_to_say(), *map(word, ANSWER.split(" ")), says(ANSWER))
 
 
 def is_program(code: str) -> bool:
-    """Whether it opens a server of its own."""
+    """Return whether the code opens a server of its own."""
     return ".spawn(" in code
 
 
@@ -213,7 +213,7 @@ async def main():
 
 anyio.run(main)
 """
-"""Runs pieces of code one after another, with the names of those before."""
+"""Program that runs pieces of code in order, each with the names of those before."""
 
 
 async def test_the_pieces_run_in_their_order(root: Path) -> None:
@@ -243,7 +243,7 @@ PUBLIC = {
     "app_server.client.sync",
     "app_server.in_process",
 }
-"""The modules that other programs may import."""
+"""Modules that other programs may import."""
 
 
 def not_public(code: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""`app_server.client` exports every shape that its programs are handed or give, so that they import nothing else."""
+"""`app_server.client` exports every shape that its programs receive or pass, so that they import nothing else."""
 
 import inspect
 import typing
@@ -12,11 +12,11 @@ from app_server_protocol import v2
 
 OWN = ("app_server.client", "app_server_protocol.v2", "app_server_protocol.policy")
 PLAIN = {"AbsolutePathBuf", "LegacyAppPathString", "RequestId", "ReasoningEffort"}
-"""Names for texts and numbers, for which a program needs no class."""
+"""Type names of texts and numbers. A program needs no class for them."""
 
 
 def parts_of(shape: object) -> Iterator[object]:
-    """Yield what the annotations of a shape name: of its fields, and for a class of the library of its methods."""
+    """Yield the types in the annotations of a shape: of its fields, and for a class of the library of its methods."""
     yield from typing.get_args(shape)
     if isinstance(shape, TypeAliasType):
         yield shape.__value__
@@ -33,7 +33,7 @@ def parts_of(shape: object) -> Iterator[object]:
 
 
 def reachable(shapes: list[object]) -> dict[str, object]:
-    """Return the named shapes of this project among these and their parts, and theirs, by their names."""
+    """Return the named shapes of this project among these shapes and all their parts, by name."""
     found: dict[int, object] = {}
     while shapes:
         shape = shapes.pop()
@@ -57,7 +57,7 @@ def test_what_a_program_is_handed_can_be_imported() -> None:
 
 
 def is_own(shape: object) -> bool:
-    """Return whether a shape is a class of the library: one that is not exported is only a part of those that are."""
+    """Return whether a shape is a class of the library. One that is not exported is only a part of exported ones."""
     return inspect.isclass(shape) and shape.__module__.startswith("app_server.client")
 
 

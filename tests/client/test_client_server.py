@@ -1,4 +1,6 @@
-"""The server as a whole: threads that are listed, resumed, forked, compacted; and servers that end badly."""
+"""The whole server through the client library: threads that are listed, resumed, forked, compacted; and servers that
+end badly.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,7 @@ async def in_home(root: Path, *replies: Reply) -> AsyncIterator[KnownProcess]:
 
 
 class KnownProcess:
-    """A connector that tells the process of its server."""
+    """Connector that exposes the process of its server."""
 
     def __init__(self, connector: SubprocessConnector) -> None:
         self.subprocess = connector
@@ -166,7 +168,7 @@ async def test_a_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPa
 async def test_a_client_that_is_cancelled_waits_for_no_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server cannot end before its input has, so the wait would be the whole of its limit."""
+    """The server cannot end before its input has, so the wait would last its whole time limit."""
     asked: list[str] = []
     cause_of_end = ProcessLink.cause_of_end
 

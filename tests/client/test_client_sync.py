@@ -1,4 +1,4 @@
-"""The synchronous face: the same scenarios without an event loop of the caller's."""
+"""The synchronous interface: the same scenarios without an event loop of the caller."""
 
 import os
 import signal
@@ -27,7 +27,9 @@ from tests.support.world import make_folders
 
 
 class Served:
-    """A server with a face, for several tests; each has a model of its own. What is asked is accepted, and noted."""
+    """Server with a synchronous interface for several tests; each has a model of its own. Requests for approval are
+    accepted, and recorded.
+    """
 
     def __init__(self, portal: BlockingPortal, root: Path) -> None:
         self._portal, self.root = portal, root
@@ -112,7 +114,7 @@ def test_events_of_a_thread(face: tuple[Served, SyncAppServer]) -> None:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, also where the tests run in the background of a shell, which ignores it."""
+    """Let SIGINT raise KeyboardInterrupt, even if the tests run in the background of a shell, which ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -154,7 +156,7 @@ def test_a_server_that_cannot_start_says_why() -> None:
 
 
 def test_a_forked_process_leaves_the_server_to_the_first_one(tmp_path: Path, way: Way) -> None:
-    """Its calls fail at once, and leaving the blocks ends nothing there."""
+    """Calls in the forked process fail at once, and leaving its blocks ends nothing."""
     said, answer = os.pipe()
     with served(tmp_path) as shared, shared.model() as environment:
         child = -1
@@ -175,4 +177,4 @@ def test_a_forked_process_leaves_the_server_to_the_first_one(tmp_path: Path, way
             os.write(answer, b"left the blocks")
         finally:
             if child == 0:
-                os._exit(0)  # what is left to unwind belongs to the first process
+                os._exit(0)  # the first process owns the blocks that are still open

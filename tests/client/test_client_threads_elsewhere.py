@@ -1,4 +1,4 @@
-"""A server that stores its threads in another home than that of its settings, and how a server finds them there."""
+"""A server that stores its threads in another home than that of its settings, and finds them there."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""Turns through the client library: run, stream, steer, interrupt; what is asked, what goes in and what comes
-out."""
+"""Turns through the client library: run, stream, steer, interrupt; questions, input and output."""
 
 import os
 import threading
@@ -86,7 +85,7 @@ async def test_a_turn_ends_by_an_interrupt_by_cancelling_and_by_leaving_its_bloc
             async for event in thread.stream("Until an interrupt."):
                 if isinstance(event, AgentMessageDeltaNotification):
                     await thread.interrupt()
-            await thread.interrupt()  # nothing runs
+            await thread.interrupt()  # no turn runs
             async with anyio.create_task_group() as group:
                 group.start_soon(thread.run, "Until its caller is cancelled.")
                 await hold.reached.wait()

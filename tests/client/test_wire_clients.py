@@ -1,4 +1,4 @@
-"""The clients that docs/embedding.md shows, which use no library: examples/wire, each run as a user runs it."""
+"""The clients of docs/embedding.md, which use no library: examples/wire, each run as a user runs it."""
 
 import ast
 import os
@@ -32,7 +32,7 @@ CLIENTS = {path.stem: path for path in sorted((ROOT / "examples" / "wire").glob(
 YES = {"threads": "yes", "acp": "allow_once", "conversations": "yes"}
 NO = {"threads": "no", "acp": "reject_once", "conversations": "no"}
 ASKS: Json = {"approval_policy": "untrusted", "sandbox_mode": "workspace-write"}
-"""The configuration: over ACP a client chooses neither before the session is open."""
+"""Configuration of the server. Over ACP a client cannot choose these before the session is open."""
 PATIENCE = 240.0
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
 

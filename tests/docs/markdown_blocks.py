@@ -1,4 +1,4 @@
-"""Finds the code blocks of the documentation, and what is said about running each."""
+"""Finder of the code blocks of the documentation, with their marks about running them."""
 
 import re
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)$")
 MARK = re.compile(r"^<!-- (not run: .{5,}|run by tests/\S+\.py) -->$")
-"""Stands in the line before a block and is not shown when the page is rendered."""
+"""Mark in the line before a block. It is not shown when the page is rendered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     page: Path
     line: int
-    """Of the fence."""
+    """Line number of the fence."""
     language: str
     text: str
     mark: str | None
-    """`not run: REASON` or `run by PATH`."""
+    """Text of the mark: `not run: REASON` or `run by PATH`. None if the block has no mark."""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -34,12 +34,12 @@ def pages() -> list[Path]:
 
 
 def prose(page: Path) -> str:
-    """Give the text of a page without its code blocks."""
+    """Return the text of a page without its code blocks."""
     return FENCED.sub("", page.read_text(encoding="utf-8"))
 
 
 def anchor_of(heading: str) -> str:
-    """Give the name that forges, and the site, give to a heading."""
+    """Return the anchor that forges, and the site, give to a heading."""
     shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
     return re.sub(r"[^\w\- ]", "", shown).strip().lower().replace(" ", "-")
 
@@ -59,7 +59,9 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def unmarked_indented_blocks(page: Path) -> list[int]:
-    """Lines at which a code block without a fence begins: it has no language, so it needs a mark before it."""
+    """Return the lines at which a code block without a fence begins: it has no language, so it needs a mark
+    before it.
+    """
     fenced, blank, last, found = False, False, "", []
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if FENCE.match(line):

@@ -1,4 +1,4 @@
-"""Every code block of the documentation is run, or says why not; what it lists is what the code has."""
+"""Every code block of the documentation is run, or has a reason why not; the lists on the pages match the code."""
 
 import ast
 import json
@@ -53,7 +53,7 @@ class LocalProvider(LoopbackServer):
 
 
 RUN_ELSEWHERE = {"docs/client.md": "tests/client/test_client_examples.py"}
-"""Pages whose blocks a test of their own runs, all of them."""
+"""Pages whose blocks are all run by a test of their own."""
 
 PAGES = [page for page in pages() if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE]
 ALL = [block for page in PAGES for block in blocks(page)]
@@ -61,7 +61,7 @@ OPEN = [block for block in ALL if block.mark is None]
 COMMANDS = sorted({block.page for block in OPEN if block.language == "sh"})
 FOUND_BROKEN = (0, 1)
 USABLE = 'model_provider = "ollama"\nmodel = "qwen3-coder"\n'
-"""The configuration of a page that shows none."""
+"""Configuration for a page that shows none."""
 OWN_WORDS = ("text", "")
 """Languages of blocks that are diagrams, lists or messages."""
 
@@ -77,7 +77,7 @@ def test_every_block_has_a_language_that_is_run_or_a_mark() -> None:
 
 
 def test_no_command_hides_in_a_block_of_text() -> None:
-    """A line that begins as one does, but for messages that a program prints with its name in front."""
+    """Find lines that begin like a command, except messages that a program prints with its name in front."""
     command = re.compile(r"^(?:\$ |(?:app-server|pipx?|uvx?|make|git|npm|python3?|sh) [^:]*$)", re.MULTILINE)
     assert [str(block) for block in OPEN if block.language in OWN_WORDS and command.search(block.text)] == []
 
@@ -113,7 +113,7 @@ def test_json_is_json(block: Block) -> None:
 
 
 def messages() -> Iterator[tuple[Block, str, dict[str, object]]]:
-    """Whole messages with their arrow; those that were shortened with `…` are left out."""
+    """Yield whole messages with their arrow. Those that were shortened with `…` are left out."""
     for block in OPEN:
         for line in block.text.splitlines() if block.language in OWN_WORDS else ():
             if line.startswith(("→ {", "← {")) and "…" not in line:
@@ -190,7 +190,7 @@ async def test_commands_run_as_they_stand(page: Path, tmp_path: Path) -> None:
 
 
 def commands_of(page: Path) -> Iterator[tuple[Block, str, str]]:
-    """The commands of a page that are run, each with the configuration that the page has shown before it."""
+    """Yield the commands of a page that are run, each with the configuration that the page has shown before it."""
     config = USABLE
     for block in blocks(page):
         if block.language == "toml":
@@ -201,7 +201,7 @@ def commands_of(page: Path) -> Iterator[tuple[Block, str, str]]:
 
 FOLDERS = ("apis", "conversations", "rpc", "startup", "core")
 MADE_BY = {"invalid_request": "invalid_request", "internal_error": "internal"}
-"""Functions that make an error, and the kind where none is given."""
+"""Functions that make an error, and its default kind."""
 
 
 def kinds() -> Iterator[str]:
@@ -252,7 +252,7 @@ def documented() -> set[str]:
 
 
 def test_the_documented_kinds_are_those_of_the_code() -> None:
-    # Kinds of items, of images and of stored lines are no kinds of errors.
+    # Kinds of items, of images and of stored lines are not kinds of errors.
     found = {kind for kind in kinds() if re.fullmatch("[a-z_]+", kind)} - {"error"}
     assert found - documented() == set()
     assert documented() - found == set()

@@ -1,5 +1,6 @@
-"""Every command line of `app-server` in the documentation is one, also where it is not run: in a marked block, in a
-sentence, in a table."""
+"""Every command line of `app-server` in the documentation is valid, also where it is not run: in a marked block, in a
+sentence, in a table.
+"""
 
 import re
 import shlex
@@ -16,11 +17,13 @@ PAGES = [page for page in pages() if not str(page.relative_to(ROOT)).startswith(
 INLINE = re.compile(r"`(app-server\b[^`\n]*)`")
 ENDS = ("|", "||", "&", "&&", ";", "(", ")", "<", ">", ">>", "<<", ";;")
 NAMES = {*FAMILIES, *(command.name for command in all_commands())}
-"""A name alone is that of a command, and not a command line: some need more words."""
+"""Names of commands. A name alone refers to the command and is not checked as a command line, because some need more
+arguments.
+"""
 
 
 def words_of(line: str) -> Iterator[list[str]]:
-    """The words behind each `app-server` that a line of a shell starts; that of codex is another program's."""
+    """Yield the arguments of each `app-server` that a line of a shell starts; that of codex is another program's."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     before = ""
@@ -51,7 +54,7 @@ def command_lines(page: Path) -> Iterator[tuple[str, list[str]]]:
 def refused(words: list[str]) -> bool:
     try:
         parse(words)
-    except SystemExit as end:  # help and versions end with 0
+    except SystemExit as end:  # help and versions exit with status 0
         return end.code != 0
     return False
 

@@ -1,4 +1,4 @@
-"""Links of the documentation lead to something, in the repository and on the site that is built of it."""
+"""Links of the documentation have existing targets, in the repository and on the site that is built from it."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_the_site_is_built_without_a_warning_and_can_be_searched(tmp_path: Path)
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
     own = {page for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"}
     assert {f"{page.stem}/" for page in own} | {"", "CONTRIBUTING/", "SECURITY/"} <= found
-    assert not any(location.startswith("schema/") for location in found)  # lists of files
+    assert not any(location.startswith("schema/") for location in found)  # these are lists of files
 
 
 def assert_diagrams_need_no_script(site: Path) -> None:

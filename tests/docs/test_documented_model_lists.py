@@ -1,5 +1,5 @@
-"""The lists of models in docs/threads.md: each provider answers as it is documented, and the client is shown what the
-page shows.
+"""The lists of models in docs/threads.md: each provider answers as documented, and the client receives the list of the
+page.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOGINS: Final[Mapping[str, Credentials]] = {
 KEYS: Final = {"OPENROUTER_API_KEY": "sk-or"}
 
 FRESH_USERS: Final = (*LOGINS, "Ollama", "LM Studio", "llama.cpp")
-"""Providers at which a user who has set no model gets one."""
+"""Providers at which a user without a configured model gets one."""
 
 
 class Documented:

@@ -1,4 +1,4 @@
-"""What docs/moving-from-codex.md says of this program's settings, commands and defaults is so."""
+"""The settings, commands and defaults in docs/moving-from-codex.md match this program."""
 
 import re
 from pathlib import Path

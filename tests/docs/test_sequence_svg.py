@@ -1,4 +1,4 @@
-"""Sequence diagrams as the site draws them: docs/sequence_svg.py."""
+"""Sequence diagrams as SVG for the site: docs/sequence_svg.py."""
 
 import runpy
 import xml.etree.ElementTree as ElementTree

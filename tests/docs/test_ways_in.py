@@ -1,4 +1,4 @@
-"""The index of the documentation has a way in for each reader, which is read in ten minutes."""
+"""The index of the documentation has an entry for each kind of reader, which is read in ten minutes."""
 
 import re
 from pathlib import Path
@@ -9,19 +9,21 @@ from tests.docs.markdown_blocks import HEADING, ROOT, anchor_of, prose
 
 INDEX = ROOT / "docs" / "README.md"
 TEN_MINUTES = 2000
-"""Words of prose, at 200 a minute."""
+"""Number of words of prose that are read in ten minutes, at 200 a minute."""
 STEP = re.compile(r"^\d\. .*(?:\n   .*)*", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+\.md)(?:#([^)\s]+))?\)")
 
 
 def ways() -> dict[str, str]:
-    """The sections of the index that speak to somebody."""
+    """Return the sections of the index that address a kind of reader."""
     parts = re.split(r"^## (.*)$", INDEX.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {who: text for who, text in zip(parts[1::2], parts[2::2], strict=True) if who.startswith("You ")}
 
 
 def read(page: Path, anchor: str) -> str:
-    """What stands under a heading, up to the next one of its level or above; under a title, up to the first heading."""
+    """Return the text under a heading, up to the next one of its level or above; under a title, up to the first
+    heading.
+    """
     text = prose(page)
     found = list(HEADING.finditer(text))
     [begin] = [match for match in found if anchor_of(match[2]) == anchor]

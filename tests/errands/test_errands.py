@@ -1,4 +1,4 @@
-"""Logins, stored threads, MCP servers and settings on the command line, as users and scripts meet them."""
+"""Logins, stored threads, MCP servers and settings on the command line, as users and scripts use them."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class Place:
         return self.root / "home" / "config.toml"
 
     async def run(self, *words: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        """A command line of `app-server`."""
+        """Run a command line of `app-server`."""
         done = await anyio.run_process(
             (SCRIPT, *words),
             input=stdin.encode(),
@@ -238,7 +238,7 @@ async def test_a_draft_takes_the_place_of_the_settings_once_it_can_be_used(tmp_p
         assert place.config.read_text() == kept
         draft = Path(done.stderr.rstrip().rpartition(" ")[2])
         assert "sandbox_mode=7" in draft.read_text()
-        assert draft.is_relative_to(tmp_path / "home")  # where no command can change it
+        assert draft.is_relative_to(tmp_path / "home")  # no command can change it there
         done = await place.run("config", "edit", EDITOR="no-such-editor")
         assert (done.returncode, "no-such-editor" in done.stderr) == (1, True)
 

@@ -1,4 +1,4 @@
-"""Threads as Markdown: what a model wrote acts in no viewer, and its code stays as it was written."""
+"""Threads as Markdown: no text of a model is active in a viewer, and its code stays unchanged."""
 
 import re
 
@@ -10,11 +10,13 @@ from markdown_it import MarkdownIt
 from app_server.errands.thread_markdown import inert
 
 VIEWER = MarkdownIt("gfm-like", {"html": True, "linkify": False}).disable("linkify")
-vars(VIEWER)["validateLink"] = lambda url: True  # one that follows any link
+vars(VIEWER)["validateLink"] = lambda url: True  # like a viewer that follows any link
 
 
 def active(markdown: str) -> list[str]:
-    """What a viewer that trusts its text would act on: HTML, pictures, and links with other schemes."""
+    """Return the parts that a viewer which trusts the text would execute or load: HTML, pictures, and links with other
+    schemes.
+    """
     found: list[str] = []
     for block in VIEWER.parse(markdown):
         for token in (block, *(block.children or ())):

@@ -6,7 +6,7 @@ from tests.support.places import LONG
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """`make faults` ends with a table."""
+    """Write the table at the end of `make faults`."""
     if LONG:
         every = [
             each for some in terminalreporter.stats.values() for each in some if isinstance(each, TestReport)

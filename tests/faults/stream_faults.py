@@ -1,4 +1,4 @@
-"""Ways in which a model's stream goes wrong, each to be put behind any events that came before it."""
+"""Faults of a model's stream. Each can follow any events that came before it."""
 
 import json
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ def frame(event: Json) -> bytes:
 class Fault:
     name: str
     after: bytes
-    """What the stream holds after the good events."""
+    """Bytes of the stream after the valid events."""
     cut: bool = False
-    """The connection breaks; otherwise the stream ends in good order."""
+    """Whether the connection breaks. Otherwise the stream ends normally."""
     hangs: bool = False
-    """The stream neither goes on nor ends."""
+    """Whether the stream neither continues nor ends."""
 
     def behind(self, events: Sequence[Json]) -> Reply:
         body = b"".join(map(frame, events)) + self.after

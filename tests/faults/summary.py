@@ -1,4 +1,4 @@
-"""The table that `make faults` ends with: what was played, how long it took, what was lost."""
+"""The table at the end of `make faults`: the tests that ran, their duration, and their losses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from _pytest.reports import TestReport
 
 @dataclass(slots=True)
 class Row:
-    """One file of tests."""
+    """Row of the table: one file of tests."""
 
     file: str
     cases: int = 0

@@ -1,5 +1,6 @@
-"""Clients that sleep, servers of MCP that misbehave each in its own way, and patches that lead out, with nobody
-asked."""
+"""Clients that do not read, MCP servers that misbehave each in its own way, and patches that write outside, with nobody
+asked.
+"""
 
 import json
 import os
@@ -28,11 +29,13 @@ from tests.support.scripted_model import (
 WORDS = [f"word-{n:05} {'x' * 200} " for n in range(60_000)]
 MIB = 1 << 20
 ROOM = 80 * MIB
-"""For queues that are full and for what the allocator keeps; the stream is far larger as events."""
+"""Allowed growth of the memory, in bytes: for full queues and for what the allocator keeps. The stream is far larger as
+events.
+"""
 
 
 async def settled(server: Served) -> int:
-    """Its memory, once that no longer changes."""
+    """Return the server's memory once it no longer changes, in bytes."""
     before, now = -1, server.memory()
     with anyio.fail_after(60):
         while now != before:
@@ -42,7 +45,7 @@ async def settled(server: Served) -> int:
 
 
 def in_one_piece(answer: Reply) -> Reply:
-    """The same events as one body: many thousands of them are built at once."""
+    """Return the same events as one body: many thousands of them are built at once."""
     lines = (
         f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
         for event in answer.events
@@ -61,7 +64,7 @@ async def test_a_stream_waits_for_a_sleeping_client_and_arrives_whole(tmp_path: 
     model = ScriptedModel([reply(says("before")), flood, reply(says("after"))])
     async with conversing(Place(tmp_path), model) as server:
         conversation = await server.open()
-        # What a first turn loads is no part of the flood.
+        # The memory that a first turn needs does not belong to the flood.
         assert (await server.client.turn(conversation, "first")).last_message == "before"
         before = server.memory()
         server.client.stop_reading()
@@ -136,7 +139,7 @@ WORK = ("garbage", "stderr-flood", "server-requests", "deaf", "daemon", "double"
 
 
 def table(mode: str, seconds: float) -> str:
-    """A server of the configuration; only a tool that has to fail for its time may have a short one."""
+    """Return a table of an MCP server. Only a tool that has to time out may have a short time."""
     arguments = json.dumps(["-I", "-S", str(FAKE), mode])
     return (
         f'[mcp_servers.{mode}]\ncommand = "{sys.executable}"\nargs = {arguments}\n'
@@ -221,7 +224,7 @@ def furnish(place: Place) -> None:
     os.mkfifo(inside / "pipe")
     with socket.socket(socket.AF_UNIX) as one:
         before = os.getcwd()
-        os.chdir(inside)  # a socket's path is short
+        os.chdir(inside)  # the path of a socket must be short
         try:
             one.bind("socket")
         finally:
@@ -239,7 +242,7 @@ def furnish(place: Place) -> None:
 
 
 def tree(root: Path) -> dict[str, str]:
-    """Every file with its content, every link with its target."""
+    """Return every file with its content, and every link with its target."""
     found = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))

@@ -19,7 +19,7 @@ ASKS: Json = {"approval_policy": "untrusted"}
     "name", ["asked", "reading", "writing", "running", "speaking", "answering a form", "compacting"]
 )
 async def test_a_client_may_die_at_any_point(world: MakeWorld, name: str) -> None:
-    """What ran has ended, and the server too: the world looks for what is left."""
+    """The running turn has ended, and the server too: the world checks for leftovers."""
     async with moment(name).reached(world) as (w, *_):
         await w.client.leave()
 
@@ -158,7 +158,7 @@ async def test_an_endless_output_is_bounded_in_what_the_client_is_sent(world: Ma
 
 
 async def test_a_text_of_the_editor_that_is_a_lie_harms_no_other_file(world: MakeWorld) -> None:
-    """A link in the workspace: the editor is not asked to write through it, whatever it says is in there."""
+    """The workspace has a link. The editor is not asked to write through it, whatever text it reports there."""
     replies = reply(patches(UPDATE)), reply(says("done"))
     async with world(*replies, acp=True) as w:
         (w.root / "outside.txt").write_text("saved\n")

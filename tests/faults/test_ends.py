@@ -1,4 +1,4 @@
-"""Every way to end a server while it works, and two servers on one home."""
+"""Every way to end a working server, and two servers on one home."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ from tests.support.places import Place, Served, served
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, script, word
 
 LEAVES_WITHIN = 2.0 * 4
-"""Clients grant two seconds; a loaded machine needs some more."""
+"""Maximum time of an end, in seconds. Clients grant two seconds; a loaded machine needs more."""
 
 End = Callable[[Served], Awaitable[None]]
 
@@ -26,7 +26,7 @@ async def stdin_closes(server: Served) -> None:
 
 
 async def nobody_reads(server: Served) -> None:
-    """The next write finds a broken pipe, so something has to be said."""
+    """Close the pipe, and send a request: only the next write finds the broken pipe."""
     await server.close_stdout()
     await server.client.send("getUserAgent")
 
@@ -56,7 +56,7 @@ LINGERS = (
     "import os,signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid(); "
     "print('lives', flush=True); time.sleep(1000)"
 )
-"""A process that left its group and does not listen."""
+"""Program that leaves its process group and ignores SIGTERM."""
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -100,7 +100,7 @@ async def begin(server: Served, model: ScriptedModel, answer: Reply) -> str:
 
 
 async def test_a_last_line_without_its_end_is_no_request(tmp_path: Path) -> None:
-    """Half a message is not guessed at."""
+    """The server does not guess at half a message."""
     place = Place(tmp_path)
     place.configure()
     async with served(place) as server:
@@ -116,7 +116,7 @@ TURNS = 3
 
 
 async def work(server: Served, name: str, kept: set[str]) -> None:
-    """Conversations one after another; every second is archived."""
+    """Hold one conversation after another; archive every second one."""
     for n in range(CONVERSATIONS):
         conversation = await server.open()
         for turn in range(TURNS):

@@ -1,7 +1,8 @@
-"""A server is killed while a message streams, and a second one shows what was sent of it, but for a little.
+"""A server is killed while a message streams. A second server shows all of the streamed text, except for a little at
+its end.
 
-Three times as a rule; `make faults` (FAULTS=long) kills two hundred times, at places of the text that are drawn from a
-seed which a failure names: `FAULTS_SEED=… make faults ARGS="-k killed_streams"`.
+By default it is killed three times; `make faults` (FAULTS=long) kills two hundred times, at positions of the text that
+are drawn from a seed. A failure names the seed: `FAULTS_SEED=… make faults ARGS="-k killed_streams"`.
 """
 
 import os
@@ -26,21 +27,21 @@ pytestmark = pytest.mark.slow
 KILLS = 200 if LONG else 3
 SEED = os.environ.get("FAULTS_SEED") or str(random.randrange(1 << 32))
 LONGEST_PAUSE = 0.02
-"""Seconds between the text at which a server is killed and the kill."""
+"""Longest pause between the text at which a server is killed and the kill, in seconds."""
 WORDS = [f"wörd-{n} " for n in range(4000)]
 TEXT = "".join(WORDS)
 WORDS_AT_ONCE = 5
 
 
 class Breath(Hold):
-    """Lets the model send what it has said so far, and others work."""
+    """Hold that lets the model send its text so far, and other tasks run."""
 
     async def wait(self) -> None:
         await anyio.lowlevel.checkpoint()
 
 
 def endless(*words: str) -> tuple[Reply, Hold]:
-    """A reply that begins with these words, and has no end before the hold is released."""
+    """Return a reply that begins with these words and does not end before the hold is released, and the hold."""
     hold = Hold()
     said: list[Json | Hold] = [begins_to_say()]
     for n, each in enumerate(words):
@@ -59,7 +60,7 @@ async def all_was_read(server: Served) -> None:
 
 
 async def stream(server: Served, moment: tuple[int, float]) -> str:
-    """Let a message stream in a new thread until so long after so many characters have come."""
+    """Let a message stream in a new thread until the moment: a number of characters and a pause after them."""
     characters, pause = moment
     answer, hold = endless(*WORDS)
     server.place.model.replies[:] = [answer]
@@ -75,7 +76,7 @@ async def stream(server: Served, moment: tuple[int, float]) -> str:
 
 
 async def text_kept(server: Served, thread: str) -> str:
-    """The text that a second server shows, and that the model is sent when the thread goes on."""
+    """Return the text that a second server shows, and check that the model is sent it when the thread goes on."""
     model = server.place.model
     before = len(model.requests)
     model.replies[:] = [reply(says("Done."))]
@@ -110,7 +111,7 @@ async def test_what_was_sent_of_a_message_survives_sigkill_but_for_4_kib(tmp_pat
 
 
 async def test_little_text_survives_sigkill_as_soon_as_the_journal_has_it(tmp_path: Path) -> None:
-    """It comes there by itself, though nothing more is said."""
+    """The text is written to the journal without a further event."""
     answer, hold = endless("Let me ", "think")
     async with place_in(tmp_path) as place:
         place.model.replies[:] = [answer]

@@ -22,7 +22,9 @@ LIVES, CONVERSATIONS, TURNS, AT_ONCE = (4, 250, 10, 16) if LONG else (2, 10, 5, 
 SEED = 20_240_229
 MIB = 1 << 20
 GROWTH = 64 * MIB if LONG else 32 * MIB
-"""Of a server's memory over its second half, with every conversation of the first half closed."""
+"""Allowed growth of a server's memory over its second half, in bytes. Every conversation of the first half is closed by
+then.
+"""
 
 KINDS = {
     "words": 6,
@@ -33,18 +35,18 @@ KINDS = {
     "stop-command": 2,
     "stop-question": 2,
 }
-"""Kinds of turns and how often they come. `stop` is an interrupt."""
+"""Kinds of turns and their weights. `stop` is an interrupt."""
 
 MOMENTS = {
     "stop-words": "agent_message_delta",
     "stop-command": "exec_command_begin",
     "stop-question": "exec_approval_request",
 }
-"""The event after which a turn of that kind is interrupted."""
+"""Event after which a turn of that kind is interrupted."""
 
 
 def author(request: Json) -> Reply:
-    """Reads from the last words of the user what to do."""
+    """Return the reply for the kind of turn that the last message of the user names."""
     last = request["input"][-1]
     if last["type"] == "function_call_output":
         return reply(*says("so it is"))
@@ -62,7 +64,7 @@ def author(request: Json) -> Reply:
 
 
 def forgetful(model: ScriptedModel) -> Author:
-    """Keeps no requests: there are many thousands."""
+    """Return an author that keeps no requests, because there are many thousands."""
 
     def write(request: Json) -> Reply:
         model.requests.clear()
@@ -73,16 +75,16 @@ def forgetful(model: ScriptedModel) -> Author:
 
 @dataclass(slots=True)
 class Talk:
-    """A conversation, over all of its servers."""
+    """A conversation across all of its servers."""
 
     id: str
     rollout: Path
     events: list[tuple[str, Json]] = field(default_factory=list)
-    """What the client was told, in order."""
+    """Events that the client received, in order."""
     cut: bool = False
-    """A client left in the middle of it, so more may be stored than was told."""
+    """Whether a client left in the middle of the conversation, so that more may be stored than was sent."""
     busy: bool = False
-    """Something was said in it, and its turn is not over."""
+    """Whether a turn of the conversation is not over."""
     ids_before: int = 0
 
 
@@ -92,7 +94,7 @@ class Load:
     talks: dict[str, Talk] = field(default_factory=dict)
     turns: int = 0
     kinds: dict[str, str] = field(default_factory=dict)
-    """What is going on in a conversation now."""
+    """Kind of the current turn, by conversation."""
 
     def decide(self, request: Json) -> Json | None:
         match self.kinds[request["params"]["conversationId"]]:
@@ -106,7 +108,7 @@ class Load:
                 return {"decision": "approved"}
 
     async def life(self, server: Served, talks: Sequence[Talk | None], *, stop_at: int | None) -> None:
-        """Converse until all is said, or until so many turns were had: then the client leaves."""
+        """Converse until all turns are over, or until `stop_at` turns were over: then the client leaves."""
         server.client.decide("execCommandApproval", self.decide)
         waiting = list(talks)
         had = 0
@@ -152,7 +154,7 @@ class Load:
         talk.busy = False
 
     def take_in(self, client: Client) -> None:
-        """What one client was told."""
+        """Take the events that one client received."""
         told: dict[str, list[tuple[str, Json]]] = defaultdict(list)
         for message in client.received():
             if is_event(message):
@@ -160,14 +162,14 @@ class Load:
                 told[params["conversationId"]].append((params["id"], params["msg"]))
         for id, events in told.items():
             talk = self.talks[id]
-            # Each server counts operations anew.
+            # The operation numbers of each server begin again.
             talk.events += [(f"{talk.ids_before}-{number}", event) for number, event in events]
             talk.ids_before += 1
             talk.cut = talk.cut or sum(e["type"] == "task_started" for _, e in events) != sum(
                 e["type"] in ENDS for _, e in events
             )
         for talk in self.talks.values():
-            # A turn may have begun of which not even the begin was told.
+            # A turn may have begun without any event, even its begin.
             talk.cut, talk.busy = talk.cut or talk.busy, False
 
 
@@ -183,7 +185,7 @@ def one_of(kinds: Sequence[str], conversation: str) -> Matcher:
 
 
 def wrong(talk: Talk) -> list[str]:
-    """Laws that do not hold for one conversation, and what is stored otherwise than it was told."""
+    """Return the violated rules of one conversation, and stored events that differ from the received ones."""
     whole = not talk.cut
     broken = turns(talk.events, to_the_end=whole) + spans(talk.events, to_the_end=whole)
     broken += items([event for _, event in talk.events]) if whole else []
@@ -236,7 +238,7 @@ async def archive_all(server: Served, load: Load) -> None:
 
 
 async def flat(server: Served, load: Load) -> None:
-    """The same again with other conversations: nothing grows."""
+    """Run the same load again with other conversations, and check that nothing grows."""
     load.take_in(server.client)
     server.client.log.clear()
     server.client._position = 0

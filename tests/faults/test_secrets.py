@@ -1,5 +1,5 @@
-"""A canary in every place that a key can be, a run that meets every kind of failure, and a look at everything that
-the run produced: none of it holds a canary.
+"""A canary in every place where a key can be, and a run that meets every kind of failure. Nothing that the run produces
+contains a canary.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ for line in sys.stdin:
 """
 TELLS = "env; cat /proc/$PPID/environ; cat /proc/self/environ"
 GIVEN_BY_THE_USER = ("config.toml", "auth.json")
-"""Where a user put a key himself."""
+"""Files into which the user writes a key himself."""
 
 
 def settings(root: Path, endpoint: str) -> str:
@@ -168,7 +168,7 @@ async def test_no_key_leaves_its_place(tmp_path: Path) -> None:
 
 
 async def test_arguments_of_processes_name_no_key(tmp_path: Path) -> None:
-    """Anybody on the machine can read them."""
+    """Every user of the machine can read the arguments of a process."""
     place = Place(tmp_path, environment=ENVIRONMENT, tables='env_key = "PROVIDER_KEY"')
     seen: list[bytes] = []
     model = ScriptedModel([reply(script("sleep 1000", timeout_ms=100_000))])

@@ -1,4 +1,6 @@
-"""Starts of a shared server: many at once, starters that are killed, a stop in between, homes where none can start."""
+"""Starts of a shared server: many at once, starters that are killed, a stop in between, and homes where no server can
+start.
+"""
 
 import json
 import os
@@ -58,7 +60,7 @@ sys.argv[0] = "app-server"
 from app_server.__main__ import main
 main()
 """
-"""A proxy that is killed at a step of its start."""
+"""Program of a proxy that is killed at a step of its start."""
 
 
 @pytest.fixture
@@ -130,7 +132,7 @@ def test_a_stop_in_the_middle_of_a_start_leaves_one_server_or_none(shared: Share
         with ThreadPoolExecutor(2) as pool:
             start = pool.submit(shared.daemon, "start")
             try:
-                wait = draw.random() * 1.5  # by then it has started, as a rule
+                wait = draw.random() * 1.5  # usually it has started by then
                 start.exception(wait)
             except TimeoutError:
                 pass
@@ -153,7 +155,7 @@ def test_where_no_server_can_start_the_proxy_serves_alone(short_folder: Path, fa
         if fault == "a home that cannot be written":
             mount(shared.home, "ro", undo)
         elif fault == "a full disk":
-            mount(shared.home, "size=8k,nr_inodes=2", undo)  # room for the folder and nothing in it
+            mount(shared.home, "size=8k,nr_inodes=2", undo)  # room for the folder and for nothing in it
         else:
             shared.home = shared.root / ("h" * 150)
             shared.home.mkdir()
@@ -173,7 +175,7 @@ def test_where_no_server_can_start_the_proxy_serves_alone(short_folder: Path, fa
 
 
 def client_alone(shared: SharedHome) -> Piped:
-    """A proxy for a home into which the test itself can write nothing."""
+    """Return a proxy for a home into which the test itself can write nothing."""
     root = shared.root / "of the client"
     root.mkdir()
     return Piped(root, "proxy", environment=shared.environment)
@@ -190,7 +192,7 @@ def test_clients_that_come_and_go_leave_nothing(shared: SharedHome) -> None:
     with shared.server() as server:
         server.listening_on(1)
         shared.wait_until_loaded()
-        come_and_go(shared, DROPS // 10)  # what is made once is there now
+        come_and_go(shared, DROPS // 10)  # create what is created only once
         wait_until(lambda: shared.status()["clients"] == [])
         before = shared.status()["memoryBytes"]
         opened = len(os.listdir(f"/proc/{server.pid}/fd"))

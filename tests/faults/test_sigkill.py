@@ -1,7 +1,8 @@
-"""A server is killed in the middle of things, again and again, and what it told is there afterwards.
+"""A server is killed at arbitrary moments, again and again. Everything that it sent to the client is there afterwards.
 
-Ten times as a rule; `make faults` (FAULTS=long) kills two hundred times. The moments are drawn from a seed that a
-failure names: `FAULTS_SEED=… make faults ARGS="-k sigkill"` plays them again, as far as a race can be played again.
+By default it is killed ten times; `make faults` (FAULTS=long) kills two hundred times. The moments are drawn from a
+seed that a failure names: `FAULTS_SEED=… make faults ARGS="-k sigkill"` plays them again, as far as a race can be
+repeated.
 """
 
 import json
@@ -30,23 +31,25 @@ KILLS = 200 if LONG else 10
 SEED = os.environ.get("FAULTS_SEED") or str(random.randrange(1 << 32))
 KILLS_OF_ONE_CONVERSATION = 20
 LATEST_MESSAGE = 60
-"""A turn has about two dozen, and the way to the first turn four."""
+"""Highest number of a message at which a server is killed. A turn has about two dozen messages, and four precede the
+first turn.
+"""
 PATIENCE = 60.0
-"""Seconds for one server's life."""
+"""Maximum life of one server, in seconds."""
 LONGEST_PAUSE = 0.02
-"""Seconds between a message and the kill: into the middle of what follows it."""
+"""Longest pause between a message and the kill, in seconds: it reaches into the events after the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a server is killed: so long after the message with that number."""
+    """Moment at which a server is killed: a pause after the message with that number."""
 
     message: int
     pause: float
 
 
 class DoomedWire(ProcessWire):
-    """Kills the server at its moment; what the server had written by then is still read."""
+    """Wire that kills the server at its moment. What the server had written by then is still read."""
 
     def __init__(self, process: Process, moment: Moment | None) -> None:
         super().__init__(process)
@@ -62,7 +65,7 @@ class DoomedWire(ProcessWire):
                 self.kill()
 
     async def write(self, data: bytes) -> None:
-        if not self.killed:  # asyncio of 3.11 would report the broken pipe as an error that nobody handled
+        if not self.killed:  # asyncio of 3.11 would report the broken pipe as an unhandled error
             await super().write(data)
 
     def kill(self) -> None:
@@ -72,12 +75,12 @@ class DoomedWire(ProcessWire):
 
 @dataclass(slots=True)
 class Told:
-    """What a client was told of one conversation, over all of its servers."""
+    """The messages of one conversation that a client received, over all of its servers."""
 
     questions: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
-    """What commands printed, by the call's id."""
+    """Outputs of commands, by the call's id."""
 
     def hear(self, received: Iterable[Json]) -> None:
         for message in received:
@@ -92,13 +95,13 @@ class Told:
                     self.outputs[call] = output
 
     def missing_in(self, shown: Sequence[Json]) -> list[str]:
-        """What a resumed conversation does not show."""
+        """Return received texts that a resumed conversation does not show."""
         questions = [m["message"] for m in shown if m["type"] == "user_message"]
         answers = [m["message"] for m in shown if m["type"] == "agent_message"]
         return _missing(self.questions, questions) + _missing(self.answers, answers)
 
     def missing_in_request(self, input: Sequence[Json]) -> list[str]:
-        """What the model no longer knows, and what it could not make sense of."""
+        """Return facts that the model's input lacks, and input that the model could not make sense of."""
         text = json.dumps(input)
         outputs = {i["call_id"]: str(i["output"]) for i in input if i["type"] == "function_call_output"}
         lost = [
@@ -114,7 +117,7 @@ class Told:
 
 
 def _missing(wanted: Sequence[str], found: Sequence[str]) -> list[str]:
-    """Those that are not there, in that order, once each."""
+    """Return the wanted texts that were not found in that order, once each."""
     if [each for each in found if each in set(wanted)] == list(wanted):
         return []
     return [each for each in wanted if each not in found] or [f"order of {found}"]
@@ -122,7 +125,7 @@ def _missing(wanted: Sequence[str], found: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class Lives:
-    """One home, and one server after another on it."""
+    """One home with one server after another."""
 
     place: Place
     turns: int = 0
@@ -132,7 +135,7 @@ class Lives:
     kills: int = 0
 
     async def live(self, moment: Moment | None) -> None:
-        """One server, from its start to its end."""
+        """Run one server from its start to its end."""
         wiring = partial(DoomedWire, moment=moment)
         with anyio.fail_after(PATIENCE):
             async with served(self.place, initialize=False, wiring=wiring) as server:
@@ -164,7 +167,7 @@ class Lives:
                 return
 
     async def begin(self, client: Client) -> str:
-        """The conversation, begun or gone on with, and what it shows looked through."""
+        """Begin the conversation or resume it, and check what it shows; return its id."""
         await client.initialize()
         if self.conversation is None:
             opened = await client.call("newConversation", {"cwd": str(self.place.workspace)})
@@ -178,7 +181,9 @@ class Lives:
 
 
 class Lost(Exception):
-    """Something that was told is gone. No AssertionError: those also mean that the server has left."""
+    """Something that the client received is lost. It is no AssertionError, because that also means that the server has
+    left.
+    """
 
 
 def assert_nothing(lost: Sequence[str], what: str) -> None:
@@ -187,7 +192,7 @@ def assert_nothing(lost: Sequence[str], what: str) -> None:
 
 
 def replies_of(turn: int) -> list[Reply]:
-    """Words, a command that is asked about, words."""
+    """Return the replies of a turn: a message, a command that needs approval, a message."""
     look = script(f"echo out-{turn} | tee kept", call_id=f"call-{turn}")
     return [
         reply(begins_to_say(), word("lo"), word("ok"), says(f"look-{turn}"), look),
@@ -224,7 +229,7 @@ async def all_are_there(lives: Lives, ended: Sequence[tuple[str, Told]]) -> None
 
 
 def unreadable(rollouts: Sequence[Path]) -> list[str]:
-    """Files of which anything but a torn last line cannot be read."""
+    """Return files with an unreadable line other than a torn last one."""
     found = []
     for path in rollouts:
         *whole, _ = path.read_bytes().split(b"\n")
@@ -243,7 +248,9 @@ def is_json(line: bytes) -> bool:
 
 
 async def test_what_a_command_printed_is_kept_though_the_reply_was_never_complete(tmp_path: Path) -> None:
-    """Its output has no place in the history yet, but the client saw it end and it did what it did."""
+    """The output of the command has no place in the history yet, but the client saw the command end, and it took
+    effect.
+    """
     forever = Hold()
     answer = reply(script("echo printed", call_id="call-1"), forever)
     async with place_in(tmp_path, approval="untrusted") as place:

@@ -1,5 +1,5 @@
-"""Thirty stream faults at each of five points of a turn. Whatever happens, the turn ends once, no call runs twice, and
-the conversation still answers. The invariants that hold in every conversation are checked when a world is left.
+"""Thirty stream faults at each of five points of a turn. In each case the turn ends once, no call runs twice, and the
+conversation still answers. The invariants of every conversation are checked when a world ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,12 +16,12 @@ PROVIDER = {"stream_max_retries": 1, "stream_idle_timeout_ms": 300}
 
 
 def marks(call_id: str) -> Json:
-    """A command that leaves a trace of each of its runs."""
+    """Return a command that leaves a trace of each of its runs."""
     return script(f"echo run >> {call_id}", call_id)
 
 
 def opens(call_id: str) -> Json:
-    """A message begins that some of the faults never bring to its end."""
+    """Return the begin of a message that some of the faults never end."""
     item = {"type": "message", "role": "assistant", "id": f"message-{call_id}", "content": []}
     return {"type": "response.output_item.added", "item": item}
 
@@ -75,7 +75,7 @@ async def test_the_conversation_still_answers(world: MakeWorld, point: Point, ha
                     assert call_id in request.outputs(), (
                         f"{fault.name}: the retried request lacks what was done"
                     )
-            # After a context that was too long, the history is summarised first.
+            # If the context was too long, the history is summarised first.
             summary = [reply(says("summary"))] if fault.name == TOO_LONG else []
             after = await _play(w, conversation, [*summary, reply(says(f"answer {n}"))])
             assert after.last_message == f"answer {n}", fault.name

@@ -1,4 +1,4 @@
-"""The table of the fault suite counts each test once, whatever became of it."""
+"""The table of the fault suite counts each test once, whatever its outcome."""
 
 from typing import Literal
 

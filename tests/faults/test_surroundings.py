@@ -1,5 +1,5 @@
-"""Machines as they are: full disks, homes that cannot be written, odd locales, things missing. A turn works wherever
-one can, and where something is lost the client is told.
+"""Real machines: full disks, homes that cannot be written, unusual locales, missing programs. A turn works wherever one
+can, and the client is notified if something is lost.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 
 def has_room(folder: Path) -> bool:
-    """The kernel may give back what a deleted file held a moment later."""
+    """Return whether there is room. The kernel may release the space of a deleted file a moment later."""
     probe = folder / "probe"
     try:
         probe.write_bytes(bytes(8192))
@@ -46,7 +46,7 @@ async def test_a_full_disk_is_announced_and_recovered_from(tmp_path: Path) -> No
             filler = place.home / "filler"
             with contextlib.suppress(OSError):
                 filler.write_bytes(b"x" * 1_000_000)
-            # What is left of the last page still takes a few lines.
+            # The last page still has room for a few lines.
             full = await server.client.turn(conversation, "second " + "x" * 8000)
             assert full.last_message == "two"
             warning = await server.client.anywhere("warning")
@@ -168,18 +168,18 @@ time.time_ns = lambda: real_ns() + int(offset() * 1e9)
 datetime.datetime = Stepped
 """
 STEPS = (0, -3600, -50 * 365 * 86_400, 86_400 * 365, 0)
-"""Seconds: an hour back, long before anybody wrote anything, a year ahead."""
+"""Offsets of the clock in seconds: an hour back, long before anything was written, a year ahead."""
 
 
 def set_clock(clock: Path, seconds: float) -> None:
-    """In one step: the server reads it at any moment."""
+    """Set the clock atomically: the server may read it at any moment."""
     staged = clock.with_name("staged")
     staged.write_text(str(seconds))
     staged.replace(clock)
 
 
 async def test_a_clock_that_steps(tmp_path: Path) -> None:
-    """Order comes from positions in the file, and names stay unique, whatever the clock says."""
+    """Order comes from positions in the file, and names stay unique, independent of the clock."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(CLOCK)
     clock = tmp_path / "offset"

@@ -1,5 +1,4 @@
-"""Model answers as they come over the wire: streams of events, compressed or not, damaged or not, cut into
-chunks."""
+"""Model answers as they arrive on the wire: streams of events, compressed or not, damaged or not, cut into chunks."""
 
 import gzip
 import json
@@ -18,7 +17,7 @@ TEXTS = st.text(st.sampled_from('ab \n\r\0:{}[],"\\é🙂\u2028\ud800'), max_siz
 
 @dataclass(frozen=True)
 class Encoding:
-    """A value of the header, and what it makes of a body."""
+    """Value of the Content-Encoding header, and the function that encodes a body."""
 
     header: str
     encode: Callable[[bytes], bytes]
@@ -65,7 +64,7 @@ REFUSED = (
 
 
 def responses_stream(texts: Sequence[str], end: str) -> bytes:
-    """The Responses API's form of an answer whose deltas these are."""
+    """Return an answer of the Responses API with these deltas."""
     message = {
         "type": "message",
         "role": "assistant",
@@ -82,7 +81,7 @@ def responses_stream(texts: Sequence[str], end: str) -> bytes:
 
 
 def chat_stream(texts: Sequence[str], end: str) -> bytes:
-    """The same as Chat Completions send it."""
+    """Return an answer of Chat Completions with these deltas."""
     chunks: list[Json] = [
         *({"id": "c", "choices": [{"index": 0, "delta": {"content": text}}]} for text in texts),
         {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
@@ -93,7 +92,7 @@ def chat_stream(texts: Sequence[str], end: str) -> bytes:
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bool, list[str], bytes]:
-    """Whether it is a chat, the texts that it says, and its bytes."""
+    """Draw a stream: whether it is of Chat Completions, its texts, and its bytes."""
     texts, end = draw(st.lists(TEXTS, max_size=8)), draw(st.sampled_from(("\n", "\r\n", "\r")))
     chat = draw(st.booleans())
     return chat, texts, (chat_stream if chat else responses_stream)(texts, end)
@@ -101,7 +100,7 @@ def streams(draw: st.DrawFn) -> tuple[bool, list[str], bytes]:
 
 @st.composite
 def damaged(draw: st.DrawFn, body: bytes) -> bytes:
-    """The body of an answer after an accident: cut off, a part missing, or strange bytes in it."""
+    """Draw the damaged body of an answer: cut off, with a part missing, or with strange bytes in it."""
     at = draw(st.integers(0, len(body)))
     match draw(st.sampled_from(("cut", "missing", "inserted", "changed", "doubled"))):
         case "cut":
@@ -147,7 +146,7 @@ BLOCK_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Bomb:
-    """A head, and a unit that is repeated very often; few bytes where it is compressed."""
+    """Decompression bomb: a head, and a unit that is repeated very often. Compressed, it has few bytes."""
 
     encoding: str
     head: bytes
@@ -155,7 +154,9 @@ class Bomb:
     blocks: int
 
     def chunks(self) -> list[bytes]:
-        """Blocks that end in a full flush can be repeated, so nobody has to compress it all."""
+        """Return the compressed chunks. Blocks that end in a full flush can be repeated without compressing
+        them again.
+        """
         block = self.unit * (BLOCK_BYTES // len(self.unit))
         if not self.encoding:
             return [

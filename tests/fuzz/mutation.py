@@ -1,4 +1,4 @@
-"""Bytes that are nearly right: something valid, cut, doubled, swapped and sprinkled with what breaks parsers."""
+"""Nearly valid bytes: a valid input that is cut, doubled, swapped and mixed with bytes that break parsers."""
 
 import os
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ NASTY = (
 
 @st.composite
 def mutated(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
-    """One of the samples after a few accidents."""
+    """Draw one of the samples after a few mutations."""
     data = draw(st.sampled_from(list(samples)))
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(data)))
@@ -69,6 +69,6 @@ def mutated(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
 
 @st.composite
 def chunks(draw: st.DrawFn, data: bytes) -> list[bytes]:
-    """The same bytes in pieces, as a pipe might deliver them."""
+    """Draw the same bytes in pieces, as a pipe might deliver them."""
     cuts = sorted(draw(st.sets(st.integers(0, len(data)), max_size=12)))
     return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]

@@ -1,6 +1,7 @@
-"""Answers of a model's server, compressed and cut in any way: the same text as uncompressed, or one clear error.
+"""Answers of a model's server, compressed and cut in any way, give the same text as uncompressed ones, or one clear
+error.
 
-What it costs is measured by counts: the memory that is allocated, and the calls between two rounds of the event loop.
+The cost is measured by counts: the allocated memory, and the calls between two rounds of the event loop.
 """
 
 import sys
@@ -42,15 +43,15 @@ from tests.fuzz.answers import (
 from tests.fuzz.mutation import EXAMPLES, chunks, thorough
 
 REFUSED_AFTER = BLOCK_BYTES // 2
-"""Input that expands is given up at this size at the earliest; so many pieces came before."""
+"""Smallest size at which expanding input is refused, in bytes; that many pieces came before."""
 
 CALLS_AT_ONCE = 5 * PIECE_BYTES
-"""Between two rounds of the loop: the shortest line is one byte and costs four calls."""
+"""Maximum number of calls between two rounds of the loop: the shortest line is one byte and costs four calls."""
 
 
 @dataclass
 class Heard:
-    """What came of an answer."""
+    """Result of an answer."""
 
     deltas: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
@@ -126,7 +127,7 @@ def test_a_damaged_answer_is_an_answer_or_one_error(
     heard, at_once = (run(encoding.header, body, chat=chat) for body in (data.draw(chunks(broken)), [broken]))
     for one in (heard, at_once):
         assert one.error is None or isinstance(one.error, StreamDisconnected)
-    # What was understood before the damage was noticed depends on the cuts, and on nothing else.
+    # The text that was read before the damage was noticed depends on the cuts, and on nothing else.
     assert all(a == b for a, b in zip(heard.deltas, at_once.deltas, strict=False))
 
 
@@ -162,7 +163,7 @@ def test_what_nobody_asked_for_is_refused_once(
 
 @dataclass
 class Work:
-    """What was done while an answer was read."""
+    """Work that was done while an answer was read."""
 
     rounds: int = 0
     calls_at_once: int = 0
@@ -171,7 +172,7 @@ class Work:
 
 @contextmanager
 def counted_calls(count: list[int]) -> Iterator[None]:
-    """Every call of a function, Python's own included."""
+    """Count every call of a function, Python's own included."""
 
     def called(frame: FrameType, event: str, argument: object) -> None:
         if event in ("call", "c_call"):
@@ -186,7 +187,7 @@ def counted_calls(count: list[int]) -> Iterator[None]:
 
 
 def watched(bomb: Bomb, *, chat: bool, memory: bool) -> tuple[Heard, Work]:
-    """Counts calls or memory: to count both at once would take too long."""
+    """Count calls or memory. Counting both at once would take too long."""
     body, work, count = bomb.chunks(), Work(), [0]
 
     async def reading() -> Heard:
@@ -206,7 +207,7 @@ def watched(bomb: Bomb, *, chat: bool, memory: bool) -> tuple[Heard, Work]:
     if not memory:
         with counted_calls(count):
             return anyio.run(reading), work
-    run(bomb.header, [b"data: x\n\n"], chat=chat)  # what a first answer loads is no part of this one
+    run(bomb.header, [b"data: x\n\n"], chat=chat)  # a first answer loads modules, which must not count
     tracemalloc.start()
     try:
         heard = anyio.run(reading)
@@ -218,7 +219,7 @@ def watched(bomb: Bomb, *, chat: bool, memory: bool) -> tuple[Heard, Work]:
 
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small part of what is taken really, so that many can be tried."""
+    """Make the limits a small part of the real ones, so that many inputs can be tried."""
     monkeypatch.setattr(content, "UNQUESTIONED_BYTES", REFUSED_AFTER)
     monkeypatch.setattr(stream, "MAX_ANSWER_BYTES", 2 * BLOCK_BYTES)
     monkeypatch.setattr(payload, "MAX_ITEM_BYTES", REFUSED_AFTER)

@@ -1,4 +1,4 @@
-"""What comes from outside, whatever it is: bytes, spoiled files, and what a model writes."""
+"""Arbitrary input from outside: bytes, damaged files, and text that a model writes."""
 
 import json
 import shlex
@@ -230,7 +230,7 @@ SCRIPTS = (
 
 
 class Files:
-    """A disk with one file."""
+    """Disk with one file."""
 
     def resolve_path(self, path: str) -> str:
         if "\0" in path:
@@ -261,7 +261,7 @@ def test_a_patch_is_a_plan_or_an_error_for_the_model(data: bytes) -> None:
         assert refused.for_model()
     else:
         assert plan.document("call", recover=False)
-        # One without edits is refused by its emptiness, later.
+        # A patch without edits is refused later, because it is empty.
         assert bool(shown_changes(plan)) == bool(plan.edits)
 
 
@@ -296,7 +296,7 @@ DANGEROUS = (
     st.sampled_from(["; ", " && ", " | ", "\n", " || ", " & "]),
 )
 def test_nothing_that_holds_an_unsafe_command_is_safe(unsafe: str, data: bytes, between: str) -> None:
-    """Whatever stands before it, as long as the whole is still understood to hold it as a command."""
+    """It stays unsafe with any text before it, as long as the whole is still parsed as containing the command."""
     script = text(data) + between + unsafe
     commands = split_script(script)
     if commands is not None and any(shlex.split(unsafe) == list(command) for command in commands):

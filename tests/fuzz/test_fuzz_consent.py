@@ -1,7 +1,8 @@
 """Whole conversations in random order: approval answers, policies, escalations, settings that change while the user is
-asked, interrupts. Nothing runs with more rights than the policy of its turn or a yes to that very call or words gave.
+asked, interrupts. Nothing runs with more rights than the policy of its turn, or an approval of that very call or
+command, gave.
 
-What a run could do is seen by what it did: each command writes a line in the workspace and one outside.
+The rights of a run are seen by its effect: each command writes a line in the workspace and one outside.
 """
 
 import os
@@ -35,7 +36,7 @@ POLICIES: list[Json] = [
     {"mode": "workspace-write", "network_access": True, **NO_TEMP},
     {"mode": "danger-full-access"},
 ]
-"""Each gives more than the one before."""
+"""Sandbox policies. Each allows more than the one before."""
 WORKSPACE, FULL = 1, len(POLICIES) - 1
 
 few = settings(thorough, max_examples=max(EXAMPLES // 30, 6))
@@ -50,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Reaction:
-    """What the client does when it is asked: first perhaps the settings change, then comes the answer."""
+    """Reaction of the client to a question: an optional change of the settings, then the answer."""
 
     answer: Answer
     before: Settings | None = None
@@ -60,9 +61,9 @@ class Reaction:
 class Turn:
     who: int
     calls: tuple[tuple[Kind, int], ...]
-    """Kinds of commands, and which words they have; no words twice."""
+    """Kind and number of each command. No command occurs twice."""
     given: Settings | None
-    """None: the conversation's present settings."""
+    """Settings of the turn. None if the conversation's present settings hold."""
     reactions: tuple[Reaction, ...]
 
 
@@ -86,7 +87,7 @@ turns = st.builds(
 
 @dataclass
 class Remembered:
-    """A yes for the session."""
+    """Approval that holds for the session."""
 
     words: tuple[Kind, int]
     unconfined: bool
@@ -113,7 +114,7 @@ class Side:
 
 @dataclass
 class Asked:
-    """A question of the turn that was answered with a yes."""
+    """Question of the turn that was answered with a yes."""
 
     unconfined: bool
     for_session: bool
@@ -131,7 +132,7 @@ def call(kind: Kind, n: int, call_id: str) -> Json:
 
 
 def lines(path: Path) -> int:
-    """How many there are; the file is gone afterwards."""
+    """Return the number of lines, and remove the file."""
     try:
         found = path.read_text().count("x")
         path.unlink()
@@ -174,7 +175,7 @@ class Play:
     async def _answered(
         self, side: Side, turn: Turn, named: dict[str, tuple[Kind, int]], under: Settings
     ) -> dict[str, list[Asked]]:
-        """Plays the turn to its end; the yeses by call."""
+        """Play the turn to its end; return the approvals by call."""
         waiting, late, given = list(turn.reactions), list[Json](), dict[str, list[Asked]]()
 
         def of_interest(message: Json) -> bool:
@@ -196,7 +197,7 @@ class Play:
                 )
                 for_session = reaction.answer == "approved_for_session"
                 given.setdefault(call_id, []).append(Asked(unconfined, for_session))
-        for question in late:  # nobody waits for it any more
+        for question in late:  # the question is already over
             await self.world.client.answer(question, {"decision": "approved_for_session"})
         return given
 
@@ -206,7 +207,7 @@ class Play:
         await self.world.client.submit(side.id, {**op, "sandbox_policy": POLICIES[new.policy]})
 
     async def _react(self, side: Side, question: Json, answer: Answer) -> bool:
-        """Whether it was a yes."""
+        """Answer a question; return whether the answer was a yes."""
         client = self.world.client
         match answer:
             case "approved" | "approved_for_session" | "denied" | "abort":
@@ -283,7 +284,7 @@ async def test_nothing_runs_with_more_rights_than_the_last_yes_or_the_policy_gav
 
 
 async def test_what_should_run_is_seen_to_run(tmp_path: Path) -> None:
-    """Else the invariant would hold of nothing."""
+    """Otherwise the invariant would hold because nothing runs."""
     os.makedirs(tmp_path / "outside")
     async with worlds_in(tmp_path)(config={"approval_policy": "untrusted", "sandbox_mode": "read-only"}) as w:
         conversation = await w.open()

@@ -1,4 +1,4 @@
-"""Bytes into each stage of a connection to a shared server, whatever they are: others are served all the same."""
+"""Arbitrary bytes at each stage of a connection to a shared server: other clients are still served."""
 
 import logging
 import socket
@@ -39,7 +39,7 @@ STARTS = (
 
 
 class Errors(logging.Handler):
-    """Keeps what a server logs as a fault of its own."""
+    """Handler that keeps the log records of the server's own faults."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -50,7 +50,7 @@ class Errors(logging.Handler):
 
 
 class Server:
-    """What listens at a place, and a client that it serves beside the one that says anything."""
+    """Server that listens at a place, with a client that it serves beside the one that sends the bytes."""
 
     def __init__(self, place: SocketPlace, errors: Callable[[], list[str]]) -> None:
         self.place, self.errors = place, errors
@@ -58,7 +58,7 @@ class Server:
         answer_of(self.other)
 
     def answers_to(self, pieces: Sequence[bytes]) -> bytes:
-        """Return all that a client gets for these bytes, until it is closed."""
+        """Send the pieces on a new connection; return all bytes received until the server closes it."""
         heard = b""
         with dialled(self.place) as connection:
             try:
@@ -68,7 +68,7 @@ class Server:
                 while some := connection.recv(1 << 16):
                     heard += some
             except (BrokenPipeError, ConnectionResetError):
-                pass  # it was closed with input that nobody reads
+                pass  # the server closed it with unread input
         return heard
 
     def serves_others(self) -> bool:
@@ -77,7 +77,7 @@ class Server:
 
 @contextmanager
 def reception(folder: Path) -> Iterator[Server]:
-    """A reception in a thread of its own, with an echo."""
+    """Run a reception with an echo in a thread of its own."""
     errors = Errors()
     log = logging.getLogger("app_server")
     log.addHandler(errors)
@@ -91,14 +91,14 @@ def reception(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def whole_server(folder: Path) -> Iterator[Server]:
-    """A server in a process of its own."""
+    """Run a server in a process of its own."""
     with shared_homes(folder) as home:
         assert home.daemon("start")[0] == 0
 
         with open(home.place.log) as log:
 
             def errors() -> list[str]:
-                """What it has logged since the last look, where that tells of a fault."""
+                """Return the log lines since the last call that report a fault."""
                 said = log.read()
                 return said.splitlines() if " ERROR " in said or "Traceback" in said else []
 
@@ -129,5 +129,5 @@ def test_any_bytes_end_their_own_connection_only(
     "said", STARTS, ids=["proxy", "daemon", "lines", "health", "WebSocket", "WebSocket over a proxy"]
 )
 def test_what_the_bytes_are_made_of_is_answered(server: Server, said: bytes) -> None:
-    """Else the mutations would try nothing."""
+    """Otherwise the mutations would test nothing."""
     assert server.answers_to([said])

@@ -1,7 +1,7 @@
-"""Real confined commands of two conversations in random trees: what changed on disk is what a model says may change.
+"""Real confined commands of two conversations in random trees: only what a model of the rules allows changes on disk.
 
-Content and metadata of everything else stay as they were, whatever the commands link, rename and replace, also where
-a command waited while the other conversation's ran, or both run at once.
+Content and metadata of everything else stay as they were, whatever the commands link, rename and replace, also if a
+command waited while the other conversation's ran, or both ran at once.
 """
 
 import errno
@@ -60,7 +60,7 @@ Seen = dict[str, Entry]
 
 @dataclass
 class Play:
-    """One example: a tree, its conversations, and the plans that their last commands had."""
+    """One example: a tree, its conversations, and the plans of their last commands."""
 
     bench: Bench
     tree: Tree
@@ -84,7 +84,7 @@ class Play:
         await self._told(step)
 
     async def _told(self, step: Rename) -> None:
-        """As a session does with the settings that it is given."""
+        """Apply the new settings as a session does."""
         self.model.names(step.who, step.named, anew=step.anew)
         self.roots[step.who].learn(self._policy(step.who), f"{self.tree.top}/{step.named.cwd}")
         self.planned(step.who, await self.look())
@@ -96,7 +96,7 @@ class Play:
         return WorkspaceWrite(writable_roots=more, exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
 
     async def look(self) -> Seen:
-        """Once the launcher has removed what held names for the last command."""
+        """Return the tree once the launcher has removed the placeholders of the last command."""
         seen, held = self.tree.look(), [""]
         with anyio.move_on_after(SETTLES_WITHIN):
             while True:
@@ -142,7 +142,9 @@ class Play:
         self.check(before, await self.look(), [grant for _, grant in plans])
 
     async def _race_one(self, text: str, plan: SandboxPlan) -> None:
-        """It is refused where the other command makes a folder above a protected path a link before it begins."""
+        """Run one command of a race. It is refused if the other command replaces a folder above a protected path by a
+        link before it begins.
+        """
         try:
             await self.run(text, plan)
         except SandboxUnavailable as error:
@@ -167,12 +169,12 @@ class Play:
                 assert below(before, place) == below(after, place), f"{path} leads to it: {place}"
 
     async def works(self, who: int) -> None:
-        """What is granted can be written to, whatever has been done before."""
+        """Check that every granted place can be written to, whatever was done before."""
         seen = await self.look()
         plan, grant = self.planned(who, seen)
         for root in grant.writable:
             if any(inside(root, protected) for protected in plan.protected):
-                continue  # a command made it what a `.git` leads to
+                continue  # a command made the root a target of a `.git`
             assert in_any(root, set(plan.writable_roots)), f"not granted: {root}; {plan.notices}"
             mark = f"{root}/works{next(number)}"
             result = await self.run(f"echo x > {mark}", plan)
@@ -180,9 +182,9 @@ class Play:
 
 
 def _led_to(path: str) -> list[str]:
-    """Where a `.git` that is a link or a pointer leads, as it is now: it has not been changed."""
+    """Return where a `.git` that is a link or a pointer leads now: it has not been changed."""
     if os.path.islink(path):
-        return [os.path.realpath(path)]  # may lead nowhere
+        return [os.path.realpath(path)]  # the target may be missing
     if os.path.isfile(path):
         text = Path(path).read_text(errors="replace").partition("\n")[0]
         if text.startswith("gitdir: "):
@@ -205,7 +207,7 @@ def _led_to(path: str) -> list[str]:
     [Run(0, (Op("aside", "a/conf", "a"), Op("aside", "a/d", "a"), Op("replace", "a/real", "a/n")))],
 )
 @example(
-    # What holds a name for one conversation is copied by a command of the other.
+    # A command of one conversation copies the placeholder of the other.
     Layout("home", frozenset({"x/z"}), frozenset()),
     Named("x/z"),
     Named("a/b"),

@@ -1,8 +1,8 @@
-"""Which real places the commands of two conversations may write: said again, apart from the server's own code.
+"""Model of the real places that the commands of two conversations may write, independent of the server's own code.
 
-A root is what its name stood for when the conversation was given it. It is granted as long as a directory is there
-that is reached over no link, unless the name led over a link that commands may have put there. Protected names in the
-roots keep what is at them.
+A root is the real path of its name when the conversation was given it. It is granted as long as there is a directory
+that is reached over no link, unless the name led over a link that commands may have created. The contents of protected
+names in the roots stay unchanged.
 """
 
 import os
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from tests.fuzz.trees import FENCED, Entry, Named, below
 
 PLACEHOLDER_NS = 318_398_706 * 1_000_000_000
-"""The time stamp by which an empty directory is known that holds a name while commands run."""
+"""Time stamp that marks an empty directory as a placeholder of a name while commands run, in nanoseconds."""
 
 LOCK_READINGS = 5
-"""Beside a process that takes and releases 300 locks, 54 of 2,000 readings lacked one of five locks, and no more than
-two in a row did.
+"""Number of readings of the lock list. Beside a process that takes and releases 300 locks, 54 of 2,000 readings lacked
+one of five locks, and no more than two in a row did.
 """
 
 LEVELS = 2
-"""Repositories so deep inside a root are protected."""
+"""Depth inside a root up to which repositories are protected."""
 
 
 def inside(path: str, root: str) -> bool:
@@ -33,12 +33,12 @@ def in_any(path: str, roots: set[str]) -> bool:
 
 
 def plain(path: str) -> bool:
-    """A directory that is reached over no link."""
+    """Return whether the path is a directory that is reached over no link."""
     return os.path.realpath(path) == path and os.path.isdir(path)
 
 
 def links_of(path: str) -> list[str]:
-    """The folders of all links on the way."""
+    """Return the folders of all links on the way."""
     found: list[str] = []
     real, left = "", [part for part in path.split("/") if part][::-1]
     while left:
@@ -61,20 +61,20 @@ def links_of(path: str) -> list[str]:
 class Root:
     real: str
     links: tuple[str, ...]
-    """The folders of the links that it was reached by."""
+    """Folders of the links over which the root was reached."""
     doubtful: bool
-    """One of them could be written by commands."""
+    """Whether commands could write one of these folders."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What one command may do, as of when it was planned."""
+    """Rights of one command at the time of its plan."""
 
     writable: frozenset[str]
     named: frozenset[str]
-    """The roots that were named and there: protected names in them must not come into being, either."""
+    """Roots that were named and existed: protected names in them must not be created, either."""
     protected: Mapping[str, Entry]
-    """Protected names that were there, and what was at them."""
+    """Protected names that existed, and their entries."""
 
 
 @dataclass
@@ -82,11 +82,11 @@ class Conversation:
     named: Named
     known: dict[str, Root] = field(default_factory=dict)
     repositories: dict[str, set[str]] = field(default_factory=dict)
-    """By root, what was there of them when it was first planned with."""
+    """Repositories that existed when a root was first planned with, by root."""
 
 
 class Model:
-    """Of one server with two conversations."""
+    """Model of one server with two conversations."""
 
     def __init__(self, top: str, home: str) -> None:
         self._top, self._home = top, home
@@ -108,15 +108,15 @@ class Model:
                 one.known[path] = Root(os.path.realpath(path), links, doubtful)
 
     def held(self, seen: Mapping[str, Entry], locked: set[int]) -> list[str]:
-        """The empty directories by which the server keeps names in roots from coming into being, wherever commands have
-        moved them: while it needs one, it has it locked. A copy that a command made is left until the next command
-        needs the name. `locked` is what was locked before the look.
+        """Return the placeholders: empty directories that keep names in roots from being created, wherever commands
+        have moved them. The server holds a lock on one while it needs it. A copy that a command made is left until the
+        next command needs the name. `locked` has the inodes that were locked before the tree was read.
         """
         found = [path for path in seen if os.path.basename(path) in FENCED]
         return [path for path in found if _is_placeholder(seen, path) and seen[path][1] in locked]
 
     def grant(self, who: int, seen: Mapping[str, Entry], *, writes: bool) -> Grant:
-        """For a command that is planned now."""
+        """Return the rights of a command that is planned now."""
         if not writes:
             return Grant(frozenset(), frozenset(), {})
         one = self.conversations[who]
@@ -125,7 +125,7 @@ class Model:
         writable = {root.real for root in there if not self._refused(root, there)}
         self._written |= writable
         roots = {root.real for root in there if in_any(root.real, writable)}
-        # What is only reached by a doubtful link is covered by another root, which has names of its own.
+        # A place that is only reached by a doubtful link is covered by another root, which has names of its own.
         return Grant(frozenset(writable), frozenset(roots), self._protected(who, roots, writable, seen))
 
     def _refused(self, root: Root, there: list[Root]) -> bool:
@@ -175,8 +175,8 @@ def _is_placeholder(seen: Mapping[str, Entry], path: str) -> bool:
 
 
 def locked_inodes() -> set[int]:
-    """The inodes of what anybody has locked. The kernel gives the list a page at a time, so that one reading may lack a
-    lock where others are released meanwhile, by whatever else runs on the machine.
+    """Return the inodes that any process has locked. The kernel returns the list one page at a time, so one reading may
+    lack a lock while other processes on the machine release theirs.
     """
     return {inode for _ in range(LOCK_READINGS) for inode in _listed_locks()}
 

@@ -1,5 +1,5 @@
-"""Small trees of directories, links and repositories, two conversations with roots inside each other, and what their
-commands do: make, write, rename, link, copy and remove.
+"""Small trees of directories, links and repositories, two conversations with roots inside each other, and their
+commands: make, write, rename, link, copy and remove.
 
 Paths are relative to the top of a tree that belongs to one example; `Tree` has the disk.
 """
@@ -56,11 +56,11 @@ roots = st.sampled_from(
 )
 
 Entry = tuple[object, ...]
-"""All that can be seen of one file, but for when it was read."""
+"""All visible metadata and content of one file, except the time of its last read."""
 
 
 class Layout(Struct, frozen=True):
-    """What is there before the first command."""
+    """Initial contents of a tree, before the first command."""
 
     home: str
     links: frozenset[str]
@@ -68,7 +68,7 @@ class Layout(Struct, frozen=True):
 
 
 class Named(Struct, frozen=True):
-    """The roots that a client names, the working directory first."""
+    """Roots that a client names, the working directory first."""
 
     cwd: str
     more: tuple[str, ...] = ()
@@ -88,20 +88,20 @@ class Run(Struct, frozen=True):
     who: int
     ops: tuple[Op, ...]
     writes: bool = True
-    """False: the policy of the turn is read-only."""
+    """Whether the command may write. If false, the policy of the turn is read-only."""
     stale: bool = False
-    """By the plan of this conversation's last command, as if this one had waited since."""
+    """Whether the command runs by the plan of this conversation's last command, as if it had waited since."""
 
 
 class Race(Struct, frozen=True):
-    """Two commands at once, over and over."""
+    """Two commands that run at once, repeatedly."""
 
     first: Run
     second: Run
 
 
 class Rename(Struct, frozen=True):
-    """The client names other roots, in the same conversation or in a new one."""
+    """Step in which the client names other roots, in the same conversation or in a new one."""
 
     who: int
     named: Named
@@ -128,7 +128,7 @@ KINDS = {
     "truncate": "truncate -s 1 {place}",
     "enter": "cd {place} && echo x > f; mkdir -p n; mv n ../m",
 }
-"""Nothing here needs to succeed."""
+"""Shell commands by kind of operation. None of them needs to succeed."""
 
 layouts = st.builds(
     Layout,
@@ -157,7 +157,7 @@ steps = st.one_of(runs, runs, runs, races, st.builds(Rename, who, namings, st.bo
 
 
 def script(run: Run, top: str, *, rounds: int = 1) -> str:
-    """For `sh`; each program of it is tried."""
+    """Return a script for `sh`. It tries each of its programs."""
     lines = []
     for op in run.ops:
         place, other = (shlex.quote(f"{top}/{path}") for path in (op.place, op.other))
@@ -168,7 +168,7 @@ def script(run: Run, top: str, *, rounds: int = 1) -> str:
 
 
 class Tree:
-    """The disk of one example."""
+    """Disk of one example."""
 
     def __init__(self, top: Path, layout: Layout) -> None:
         self.top = str(top)
@@ -201,7 +201,7 @@ class Tree:
             (folder / ".git").symlink_to("real")
 
     def look(self) -> dict[str, Entry] | None:
-        """Everything by its real path, the top included; None where something went meanwhile."""
+        """Return every entry by its real path, the top included. None if an entry vanished meanwhile."""
         found = {self.top: entry(self.top)}
         try:
             for folder, folders, files in os.walk(self.top):
@@ -214,7 +214,9 @@ class Tree:
 
 
 def entry(path: str) -> Entry:
-    """The time of the last change of the inode is part of it: whatever was set and set back is seen."""
+    """Return the entry of a path. It includes the time of the inode's last change, so a value that was set and set back
+    is seen.
+    """
     status = os.lstat(path)
     content = None
     if stat.S_ISREG(status.st_mode):
@@ -226,7 +228,7 @@ def entry(path: str) -> Entry:
 
 
 def below(seen: Mapping[str, Entry], path: str) -> dict[str, Entry]:
-    """What is at a path and below it."""
+    """Return the entries of a path and of everything below it."""
     return {each: value for each, value in seen.items() if each == path or each.startswith(f"{path}/")}
 
 

@@ -1,4 +1,4 @@
-"""`app-server exec`: what it prints, and its exit status, as scripts see them."""
+"""`app-server exec`: its output and its exit status, as scripts see them."""
 
 import io
 import json
@@ -40,7 +40,7 @@ class Done:
 
 
 def options_of(root: Path, *arguments: str, stdin: str = "") -> ExecOptions:
-    """Those of a command line; in the folder `workspace`, where it names none."""
+    """Return the options of a command line; its folder is `workspace` if it names none."""
     piped = root / "stdin"
     piped.write_bytes(os.fsencode(stdin))
     args = parse(["exec", "--cd", str(root / "workspace"), *arguments]).args
@@ -56,7 +56,7 @@ async def run(
     config: Mapping[str, Json] = MappingProxyType({}),
     tables: str = "",
 ) -> Done:
-    """The command with its server in this process."""
+    """Run the command with its server in this process."""
     stdout, stderr = io.StringIO(), io.StringIO()
     options = options_of(root, *arguments, stdin=stdin)
     report = report_of(options, stdout, stderr)
@@ -195,7 +195,7 @@ def test_what_is_piped_is_added_to_the_words(root: Path) -> None:
 
 
 async def test_a_stored_thread_gives_no_rights(root: Path) -> None:
-    """Its sandbox counted for somebody who was asked about everything."""
+    """Its sandbox was meant for a user who approves everything."""
     outside = root / "outside"
     model = ScriptedModel([reply(says("one")), reply(script(f"touch {outside}")), reply(says("two"))])
     async with (

@@ -1,5 +1,5 @@
 """`app-server exec --json`: events in the format of `codex exec --json`, as the SDKs of codex read them; and the
-commands that go on with a thread, copy one or review.
+commands that resume a thread, fork one or review.
 """
 
 import json
@@ -34,7 +34,7 @@ def completed(done: Done) -> list[Json]:
 
 
 async def begun(root: Path) -> str:
-    """Return the id of a stored thread in which something was said."""
+    """Return the id of a stored thread with one turn."""
     first = await run(root, "--json", "one", replies=(reply(says("first")),))
     id: str = events(first)[0]["thread_id"]
     return id
@@ -122,7 +122,7 @@ def test_an_sdk_works_in_a_git_repository_only_unless_it_says_otherwise(root: Pa
 async def test_the_usage_of_a_turn_counts_the_requests_of_that_turn(root: Path) -> None:
     first = await run(root, "--json", "one", replies=(reply(says("first")),))
     thread = events(first)[0]["thread_id"]
-    headers = (("x-codex-primary-used-percent", "1.0"),)  # limits come ahead of the answer
+    headers = (("x-codex-primary-used-percent", "1.0"),)  # limits come before the answer
     again = replace(reply(says("second")), headers=headers)
     for words in (["resume", thread], ["fork", thread]):
         done = await run(root, "--json", *words, "two", replies=(again,))

@@ -1,4 +1,4 @@
-"""Limits, copies and further folders of `app-server exec`, and what it shows while a turn runs."""
+"""Limits, forks and additional folders of `app-server exec`, and its display while a turn runs."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.scripted_model import ScriptedModel, calls, failure, reply, s
 
 
 def rounds(count: int) -> ScriptedModel:
-    """Call a command in each reply, and say something in the last one."""
+    """Return a model that calls a command in each reply, and sends a message in the last one."""
     return ScriptedModel([*(reply(script("true")) for _ in range(count - 1)), reply(says("done"))])
 
 
@@ -33,7 +33,7 @@ async def test_a_turn_within_its_limits_ends_as_any_other(root: Path) -> None:
 
 async def test_tokens_of_all_requests_count(root: Path) -> None:
     model = rounds(5)
-    done = await run(root, "--budget-tokens", "20", "hi", replies=model)  # a reply has 15
+    done = await run(root, "--budget-tokens", "20", "hi", replies=model)  # a reply uses 15 tokens
     assert (done.status, len(model.requests)) == (3, 2)
     assert done.stderr.splitlines()[-1] == "error: --budget-tokens: 30 tokens were used"
 

@@ -1,4 +1,4 @@
-"""`app-server exec` as a process with its server inside: what is printed by accident, how it ends, what is left."""
+"""`app-server exec` as a process with its server inside: accidental output, its end, and its leftovers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def started(root: Path, *replies: Reply, path: Path | None = None) -> AsyncIterator[Process]:
-    """`exec --notifications` in the workspace, with modules of `path`."""
+    """Start `exec --notifications` in the workspace, with modules of `path`."""
     make_folders(root)
     with anyio.fail_after(WHOLE_SCENARIO):
         async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
@@ -65,7 +65,7 @@ async def started(root: Path, *replies: Reply, path: Path | None = None) -> Asyn
 
 
 async def said(process: Process) -> tuple[list[str], str]:
-    """The methods on stdout and all of stderr."""
+    """Return the methods on stdout and all of stderr."""
     out, errors = "", ""
 
     async def listen() -> None:
@@ -94,7 +94,7 @@ async def test_what_is_printed_by_accident_does_not_reach_stdout(tmp_path: Path)
 
 @pytest.mark.process
 async def test_no_module_comes_from_the_workspace(tmp_path: Path) -> None:
-    """Commands of the turn may write there, and a module is imported with its first use."""
+    """Commands of the turn may write there, and a module is imported when it is first used."""
     workspace = tmp_path / "workspace"
     make_folders(tmp_path)
     for name in ("httpcore2", "tree_sitter", "jsonschema"):

@@ -1,4 +1,4 @@
-"""The recipes of docs/exec.md, each as it stands there, in a repository of its own with the scripted model."""
+"""The recipes of docs/exec.md, exactly as on the page, each in a repository of its own with the scripted model."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def repository(root: Path) -> Path:
-    """A change on a branch, as a job of CI has it checked out."""
+    """Make a repository with a change on a branch, checked out as in a CI job."""
     folder = root / "workspace"
     (folder / "run-tests.sh").write_text(TESTS)
     (folder / "greet.sh").write_text(REPAIRED)
@@ -48,7 +48,7 @@ def repository(root: Path) -> Path:
 
 
 async def play(script: str, repository: Path, *replies: Reply) -> tuple[int, str, ScriptedModel]:
-    """The exit status, what was printed, and the model."""
+    """Run a recipe; return its exit status, its output, and the model."""
     model = ScriptedModel(list(replies))
     with anyio.fail_after(WHOLE_SCENARIO):
         async with serving_model(model, repository.parent, {}) as environment:

@@ -1,4 +1,4 @@
-"""`app-server exec` in a real terminal: what is shown while the turn runs, and that the final message is said once."""
+"""`app-server exec` in a real terminal: its display while the turn runs. The final message is printed once."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The installed copy is what the wheel brings, and works in the folder of anybody, beside anybody's packages."""
+"""The installed copy has the files of the wheel, and works in any user's folder, beside other packages."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 
 def run(folder: Path, *command: str, **variables: str) -> str:
-    """Run a command where another package called `protocol` is found first; return what it prints."""
+    """Run a command where another package called `protocol` is found first; return its output."""
     (folder / "protocol.py").write_text("raise ImportError('another package of that name')\n")
     done = subprocess.run(
         command,
@@ -81,7 +81,7 @@ def turn_after_loading(shared: SharedHome) -> None:
 
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sources of a package of one module, and an environment in which it is installed."""
+    """Make the sources of a package with one module, and an environment in which it is installed."""
     sources = tmp_path / "sources"
     sources.mkdir()
     (sources / "module.py").write_text("number = 1\n")

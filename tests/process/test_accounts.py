@@ -1,4 +1,4 @@
-"""Logging in and out of a real server, with an OAuth issuer on loopback, and a browser that is this test."""
+"""Login and logout of a real server, with an OAuth issuer on loopback. The test is the browser."""
 
 import json
 import stat
@@ -38,7 +38,7 @@ async def place_with(root: Path, issuer: ScriptedIssuer, **environment: str) -> 
 
 
 async def browse(auth_url: str, **answer: str) -> int:
-    """What a browser does once the user has said yes, or no, at the issuer."""
+    """Act as a browser after the user has agreed, or refused, at the issuer."""
     asked = parse_qs(urlsplit(auth_url).query)
     port = urlsplit(asked["redirect_uri"][0]).port
     query = "&".join(f"{name}={value}" for name, value in {"state": asked["state"][0], **answer}.items())
@@ -56,7 +56,7 @@ async def browse(auth_url: str, **answer: str) -> int:
 
 
 async def log_in(client: Client) -> Json:
-    """The notification at the end of a login that works."""
+    """Log in; return the notification at the end of the login."""
     begun = await client.call("loginChatGpt")
     assert await browse(begun["authUrl"], code="code-1") == 200
     done = await client.expect("loginChatGptComplete")
@@ -70,7 +70,7 @@ async def status_change(client: Client) -> str | None:
 
 
 async def one_turn(place: Place, client: Client, *events: Json) -> dict[str, str]:
-    """The headers that the model was sent."""
+    """Run one turn; return the headers that the model received."""
     place.model.replies[:] = (
         [reply(*events, says("ok"))] if not events else [reply(*events), reply(says("ok"))]
     )
@@ -125,7 +125,7 @@ async def test_a_login_through_the_browser_is_used_renewed_and_revoked(
             assert (await client.turn(await client.open(cwd=str(place.workspace)))).last_message == "ok"
             assert place.model.requests[-1].headers["authorization"] == "Bearer access-2"
 
-        async with place.server() as server:  # it outlives the server
+        async with place.server() as server:  # the account outlives the server
             status = await server.client.call("getAuthStatus", {"includeToken": True})
             assert (status["authMethod"], status["authToken"]) == ("chatgpt", "access-2")
             await server.client.call("logoutChatGpt")
@@ -163,7 +163,7 @@ async def test_an_issuer_without_tls_is_refused_unless_it_is_on_this_machine(
 async def test_credentials_reach_neither_log_nor_events_nor_files_nor_commands(
     tmp_path: Path, issuer: ScriptedIssuer
 ) -> None:
-    """A whole story at the most talkative log level, with a model that asks for the environment."""
+    """A whole session at the most verbose log level, with a model that asks for the environment."""
     looks = script("env; tr '\\0' '\\n' < /proc/self/environ; tr '\\0' '\\n' < /proc/$PPID/environ", "call-1")
     secrets = {"access-1", "access-2", "refresh-1", "refresh-2", "code-1", KEY, "sk-of-the-environment"}
     more = {"APP_SERVER_LOG": "debug", "OPENAI_API_KEY": "sk-of-the-environment"}

@@ -1,6 +1,6 @@
-"""Bytes of every sort on stdin: the server survives, says what is wrong where it can, and the next request works.
+"""Bytes of every kind on stdin: the server survives, reports the error where it can, and the next request works.
 
-Which line is what kind of message is tested in `tests/wire/test_wire_jsonrpc.py`.
+The classification of lines is tested in `tests/wire/test_wire_jsonrpc.py`.
 """
 
 import json
@@ -156,7 +156,7 @@ def test_a_line_over_the_limit_is_dropped_while_it_comes(tmp_path: Path) -> None
 
 
 def test_a_message_of_many_megabytes_is_served(server: Piped) -> None:
-    """Below the limit: clients send images inline."""
+    """The message is below the limit: clients send images inline."""
     big = json.dumps({"id": "q", "method": "userInfo", "params": {"x": "y" * (40 << 20)}}).encode() + b"\n"
     (answer,) = server.answers_to(big)
     assert "result" in answer
@@ -171,7 +171,7 @@ def test_ten_thousand_requests_at_once_are_all_answered(server: Piped) -> None:
 
 
 def test_a_client_that_does_not_read_holds_up_only_itself(server: Piped) -> None:
-    """What it did not read waits in bounds, and comes once it reads."""
+    """Unread messages wait in bounded queues, and arrive once the client reads."""
     assert server.healthy()
     before = server.memory()
     count = 30_000

@@ -47,7 +47,7 @@ def test_everything_happens(short_folder: Path) -> None:
         "since the thread began",  # the tokens
         "rollout-",
         "thread/resume",
-        "passed: Hello, World!",  # after the second server took over
+        "passed: Hello, World!",  # after the second server has resumed the thread
     ):
         assert shown in done.stdout
     assert "\x1b" not in done.stdout
@@ -87,7 +87,7 @@ args = ["-I", "-S", "{server}"]
 
 
 class Provider(LoopbackServer):
-    """Lists models for those who have the key."""
+    """Provider that lists models to clients with the key."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -118,7 +118,7 @@ def environment(root: Path, **more: str) -> Mapping[str, str]:
 
 
 async def doctor(root: Path, *arguments: str, **more: str) -> tuple[int, str]:
-    """The exit status and what it printed anywhere."""
+    """Run `doctor`; return its exit status and its output of both streams."""
     done = await anyio.run_process(
         (SCRIPT, "doctor", *arguments),
         stdin=subprocess.DEVNULL,
@@ -260,7 +260,7 @@ async def test_it_serves_however_it_is_spawned(arguments: str, tmp_path: Path) -
     ],
 )
 async def test_settings_hold_before_and_after_the_subcommand(arguments: str, tmp_path: Path) -> None:
-    """A feature that is unknown is warned of, and no more."""
+    """An unknown feature leads to a warning, and to no error."""
     profile = '[profiles.swift]\nmodel = "mine"\nmodel_reasoning_effort = "high"\n'
     async with place_in(tmp_path, tables=profile) as place:
         async with place.server(command=(SCRIPT, *arguments.split())) as server:
@@ -275,7 +275,7 @@ async def test_settings_hold_before_and_after_the_subcommand(arguments: str, tmp
 
 @pytest.mark.parametrize("module", ["pydantic", "httpcore2"])
 async def test_a_stray_print_does_not_reach_the_wire(module: str, tmp_path: Path) -> None:
-    """At start-up, and when the model is first asked."""
+    """The print happens at start-up, and when the model is first asked."""
     (tmp_path / "sitecustomize.py").write_text(NOISE.replace("{module}", module))
     async with place_in(tmp_path) as place:
         place.environment["PYTHONPATH"] = str(tmp_path)

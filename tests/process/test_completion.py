@@ -1,4 +1,4 @@
-"""Completion in real shells: what Tab offers after the script that `app-server completion` prints was read."""
+"""Completion in real shells: what Tab offers after the shell has read the script of `app-server completion`."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ SCRIPTS = {"bash": "complete.bash", "zsh": "zfunc/_app-server", "fish": "complet
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a script for each shell, a file and a folder."""
+    """Return a folder with a script for each shell, a file and a folder."""
     root = tmp_path_factory.mktemp("completion")
     for folder in ("folder", "zfunc"):
         (root / folder).mkdir()

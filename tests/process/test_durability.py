@@ -1,5 +1,4 @@
-"""How a server ends, and what it promises of the files that it keeps: in time, with everything stored and no
-child left."""
+"""The end of a server and its durability: it ends in time, with everything stored and no child left."""
 
 import json
 import os
@@ -61,7 +60,7 @@ async def test_a_turn_is_on_the_disk_once_it_has_ended(tmp_path: Path) -> None:
 
 
 async def test_what_is_approved_is_on_the_disk_before_it_is_done(tmp_path: Path) -> None:
-    """The command itself looks at what was brought to the disk by then: the rollout, and beside it the call."""
+    """The command itself reads what is synced by then: the rollout, and the file beside it with the pending call."""
     async with place_in(tmp_path, approval="untrusted") as place:
         place.watch()
         async with place.server() as server:
@@ -87,7 +86,7 @@ async def test_a_conversation_goes_on_with_a_full_disk_and_is_whole_when_there_i
             await server.client.turn(conversation, questions[0])
             (path,) = place.rollouts()
             before = path.read_bytes()
-            # A file that may not grow refuses like a disk that is full, and lets in a part of a write first.
+            # A file with a size limit refuses writes like a full disk, and accepts a part of a write first.
             unlimited = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
             resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (len(before) + 100, unlimited[1]))
             for n in (1, 2):
@@ -102,7 +101,7 @@ async def test_a_conversation_goes_on_with_a_full_disk_and_is_whole_when_there_i
 
 
 async def remembered(place: Place, path: Path) -> list[str]:
-    """What the user has said, as the model hears it in the next server."""
+    """Return the messages of the user that the model receives in the next server."""
     async with place.server() as server:
         resumed = await server.client.resume(path=str(path))
         place.model.replies[:] = [reply(says("the last"))]
@@ -158,7 +157,7 @@ async def test_one_conversation_has_one_writer_until_it_is_gone(tmp_path: Path) 
 
 
 WITHIN = 2.0
-"""What clients grant before they kill; a machine with much else to do gets more."""
+"""Time that clients grant before they kill, in seconds; a loaded machine gets more."""
 SLACK = 5.0
 
 ENDS = ["eof", "mid-line", "SIGTERM", "SIGINT", "SIGHUP"]
@@ -166,8 +165,8 @@ ENDS = ["eof", "mid-line", "SIGTERM", "SIGINT", "SIGHUP"]
 
 @pytest.fixture(autouse=True)
 def signals_count() -> Iterator[None]:
-    """Under nohup, or in a shell's background, a child is born deaf to SIGHUP or SIGINT, until the server has set its
-    own handler.
+    """Let children receive SIGHUP and SIGINT. Under nohup, or in a shell's background, a child ignores one of them
+    until the server has set its own handler.
     """
     deaf = [number for number in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(number) is signal.SIG_IGN]
     for number in deaf:
@@ -209,7 +208,7 @@ def test_it_leaves_before_anything_was_said(how: str, tmp_path: Path) -> None:
     with Piped(tmp_path) as server:
         depart(server, how)
         status = server.status(WITHIN + SLACK)
-        # A signal may come before the first line of the program: then Python itself ends it, in its own way.
+        # A signal may come before the first line of the program. Then Python itself ends it, in its own way.
         assert status == 0 or how.startswith("SIG")
 
 
@@ -244,7 +243,7 @@ def test_stdin_may_be_anything_that_ends(stdin: str, tmp_path: Path) -> None:
 
 
 def test_a_log_that_nobody_reads_holds_up_nothing(tmp_path: Path) -> None:
-    """A pipe takes 64 KiB; what does not fit is not worth waiting for."""
+    """A pipe holds 64 KiB. The server does not wait to write what does not fit."""
     read, write = os.pipe()
     try:
         with os.fdopen(write, "wb") as stderr:

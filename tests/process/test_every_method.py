@@ -1,6 +1,6 @@
-"""Every method of the table through the real process: once as its example has it, once with each field broken.
+"""Every method of the table through the real process: once with its example, and once with each field broken.
 
-What counts as broken comes from the published schemas, so the server is held against what it promises.
+The broken values come from the published schemas, so the server is checked against what it promises.
 """
 
 import json
@@ -26,7 +26,7 @@ SUBSCRIPTION = REQUESTS["removeConversationListener"][0]["subscriptionId"]
 LOGIN = REQUESTS["cancelLoginChatGpt"][0]["loginId"]
 
 WRONG: tuple[Json, ...] = (5, "nonsense", [1], {"nonsense": 1}, True, -1, 1.5, None)
-"""Something of each kind; what a field allows of it is left out."""
+"""Values of each kind. Those that a field allows are left out."""
 
 CONFIG = """\
 model = "scripted"
@@ -46,7 +46,7 @@ OPS: dict[str, Json] = {op["type"]: op for op in examples("Op", DEFINITIONS)}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A conversation of a running server, to put into the"""
+    """Conversation of a running server, whose ids replace those of an example."""
 
     server: Piped
     conversation: str
@@ -84,7 +84,7 @@ REFUSED = {
     "cancelLoginChatGpt": "login id not found",
     "gitDiffToRemote": "git diff to remote",
 }
-"""Valid requests that this place cannot serve: no such login, no repository, initialized before."""
+"""Error messages of valid requests that this place cannot serve: no such login, no repository, already initialized."""
 
 
 @pytest.mark.parametrize("method", v1.table().client_requests)
@@ -106,7 +106,7 @@ def test_each_method_answers_its_example(method: str, place: Place) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A way to spoil an object: this field, by this value or by leaving it out."""
+    """Way to break an object: this field gets this value or is left out."""
 
     field: str
     value: Json = None
@@ -121,8 +121,10 @@ class Broken:
 
 
 def ways_to_break(model: type[Model]) -> Iterator[Broken]:
-    """By the published schema: required fields that are missing, and values that a field does not allow."""
-    schema = DEFINITIONS.get(model.__name__, {})  # methods without parameters have none
+    """Yield the ways to break an object by the published schema: required fields that are missing, and values that a
+    field does not allow.
+    """
+    schema = DEFINITIONS.get(model.__name__, {})  # methods without parameters have no schema
     parts = schema.get("anyOf") or [schema]
     for part in parts:
         for name, field in part.get("properties", {}).items():
@@ -143,7 +145,7 @@ LENIENT = {
     ("newConversation", "config"),
     ("resumeConversation", "history"),
 }
-"""Fields that are read more kindly than their schema says."""
+"""Fields that the server reads more leniently than their schema says."""
 
 
 def test_there_is_much_to_break() -> None:
@@ -153,7 +155,7 @@ def test_there_is_much_to_break() -> None:
 
 @pytest.mark.parametrize("method", sorted({str(case.values[0]) for case in CASES}))
 def test_each_broken_field_is_named(method: str, place: Place) -> None:
-    """And nothing of the request is carried out: the answer is an error."""
+    """No part of the request is carried out: the answer is an error."""
     good = place.into(REQUESTS[method][0])
     wrong = []
     for broken in ways_to_break(v1.table().client_requests[method].params):

@@ -1,4 +1,4 @@
-"""The inspector's page for everybody: with the keyboard alone, in a narrow window, with a screen reader."""
+"""Accessibility of the inspector's page: with the keyboard alone, in a narrow window, with a screen reader."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ CONTROLS = "button, select, input, summary, [tabindex]"
 
 @pytest.fixture
 def url(browser: Any, tmp_path: Path) -> Iterator[str]:
-    """The page of a turn whose question nobody has answered."""
+    """Return the address of the page of a turn with an unanswered question."""
     store = EntryStore(SessionHead(("app-server",), ""))
     store.add(analysed([*TURN_WITH_APPROVAL[: ASKED + 1], *TURN_WITH_APPROVAL[ASKED + 3 :]]))
     with served(store, tmp_path / "url") as address:
@@ -32,7 +32,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 
 def complaints(page: Any) -> list[str]:
-    """What axe-core finds on the page as it is now."""
+    """Return the violations that axe-core finds on the page in its present state."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core (make venv)")
     found = axe.Axe().run(page, options={"resultTypes": ["violations"], "runOnly": RULES})
     return [
@@ -89,7 +89,7 @@ CUT = """controls => [...document.querySelectorAll(controls)].filter((each) => {
   const hides = getComputedStyle(each.parentElement).overflow === "hidden";
   return left < 0 || right > innerWidth || (hides && (right > around.right + 1 || bottom > around.bottom + 1));
 }).map((each) => each.outerHTML)"""
-"""Controls that reach beyond the window, or what they are in."""
+"""Script that returns controls which reach beyond the window or their container."""
 
 
 def test_each_control_has_its_turn_with_the_tab_key(page: Any, url: str) -> None:
@@ -179,7 +179,7 @@ def test_a_session_is_read_with_the_keyboard_alone(page: Any, url: str) -> None:
 
 
 def test_what_is_chosen_while_a_list_is_opened_stays_chosen(page: Any, url: str) -> None:
-    """The page asks meanwhile where the message is that was chosen before."""
+    """Meanwhile the page asks for the position of the message that was chosen before."""
     chosen = page.locator("#list .line[aria-selected=true]")
     page.goto(url)
     line(page, QUESTION).click()

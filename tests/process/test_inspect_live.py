@@ -1,4 +1,4 @@
-"""The inspector's page beside a turn of this server, which is asked and waits meanwhile."""
+"""The inspector's page beside a turn of this server, with requests and waits while the turn runs."""
 
 import re
 from collections.abc import Mapping

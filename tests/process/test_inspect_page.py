@@ -1,4 +1,4 @@
-"""The inspector's page in a browser: what a person sees of a stream, and of a turn around this server."""
+"""The inspector's page in a browser, as a person sees it: for a stream, and for a turn of this server."""
 
 import json
 import re
@@ -81,7 +81,7 @@ MANY = 200_000
 
 
 def test_two_hundred_thousand_messages_scroll(page: Any, tmp_path: Path) -> None:
-    """The page has a part of them only, whatever is looked at."""
+    """The page holds only a part of them, whatever is shown."""
     with served(very_many(), tmp_path / "url") as url:
         page.goto(url)
         page.locator("#fold").uncheck()
@@ -161,7 +161,7 @@ def test_a_session_is_saved_opened_and_replayed(page: Any, tmp_path: Path) -> No
 
 
 def test_a_page_can_be_read_on_when_the_server_has_ended(page: Any, tmp_path: Path) -> None:
-    """What serves it ends with it."""
+    """The process that serves the page ends with the server."""
     with inspected(tmp_path, sys.executable, BROKEN) as running:
         page.goto(running.url())
         running.send(INITIALIZE)
@@ -232,7 +232,7 @@ def test_the_token_and_the_origin_are_needed(page: Any, tmp_path: Path) -> None:
 
 @contextmanager
 def inspected_elsewhere(folder: Path) -> Iterator[str]:
-    """The page of another inspector, which is another origin."""
+    """Yield the page of another inspector, which is another origin."""
     other = folder / "other"
     other.mkdir()
     with inspected(other, sys.executable, BROKEN) as running:

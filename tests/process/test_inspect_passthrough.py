@@ -1,4 +1,4 @@
-"""`app-server inspect` passes everything through as it is: bytes, ends, signals and exit statuses."""
+"""`app-server inspect` passes everything through unchanged: bytes, ends, signals and exit statuses."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def run(record: Path, *server: str, given: bytes = b"") -> subprocess.CompletedP
 
 
 def recorded(record: Path) -> tuple[Json, list[Json]]:
-    """The head of a session file, and its lines."""
+    """Return the head of a session file, and its lines."""
     head, *lines = [json.loads(line) for line in record.read_text().splitlines()]
     return head, lines
 
@@ -188,7 +188,7 @@ def test_a_replay_says_where_to_look(tmp_path: Path) -> None:
 def test_signals_reach_the_server(tmp_path: Path, number: signal.Signals) -> None:
     code = (
         "import os, signal\n"
-        f"signal.pthread_sigmask(signal.SIG_BLOCK, {{{int(number)}}})\n"  # whenever it comes, it is waited for
+        f"signal.pthread_sigmask(signal.SIG_BLOCK, {{{int(number)}}})\n"  # sigwait gets it
         "os.write(1, b'ready\\n')\n"
         f"signal.sigwait({{{int(number)}}})\n"
         "os.write(1, b'caught')\n"
@@ -223,7 +223,7 @@ def test_a_client_that_reads_no_more_is_noticed_by_the_server(tmp_path: Path) ->
 
 
 def test_a_server_that_reads_no_more_is_noticed_by_the_client(tmp_path: Path) -> None:
-    """It inherits what its client lets it inherit, too."""
+    """It also inherits the descriptors that its client passes on."""
     reading, writing = os.pipe()
     code = f"import os; os.close(0); os.write(1, b'closed\\n'); os.read({reading}, 1)"
     process = subprocess.Popen(
@@ -246,7 +246,7 @@ def test_a_server_that_reads_no_more_is_noticed_by_the_client(tmp_path: Path) ->
 
 
 def test_a_recorded_client_is_played_again(tmp_path: Path) -> None:
-    """The server breaks order rules, which the replay says."""
+    """The server breaks order rules, and the replay reports them."""
     server = (sys.executable, BROKEN)
     asked = {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "x", "version": "1"}}}
     run(tmp_path / "record", *server, given=json.dumps(asked).encode() + b"\n")

@@ -1,8 +1,8 @@
-"""Conversations go from Codex to this server and back.
+"""Exchange of conversations between Codex and this server.
 
 `tests/data/codex-0.58-rollout.jsonl` was recorded by Codex 0.58.0: two turns, the first with reasoning and a command.
-Where REFERENCE_CODEX names the program itself, conversations are handed over both ways. Where REFERENCE_CODEX_THREADS
-names one that speaks the thread API (0.169), it reads threads that were recorded here:
+If REFERENCE_CODEX names the program itself, conversations are handed over both ways. If REFERENCE_CODEX_THREADS names
+one that supports the thread API (0.169), it reads threads that were recorded here:
 
     REFERENCE_CODEX=/path/to/codex REFERENCE_CODEX_THREADS=/path/to/newer/codex make test ARGS="-k interchange"
 """
@@ -37,7 +37,7 @@ FIRST_TURN = (reply(says("I look."), script("echo found", "call-1")), reply(says
 
 
 async def begin(place: Place, client: Client) -> str:
-    """A conversation with words and a command."""
+    """Begin a conversation with a message and a command; return its id."""
     conversation = await client.open(cwd=str(place.workspace))
     place.model.replies[:] = FIRST_TURN
     await client.turn(conversation, "first question")
@@ -45,7 +45,7 @@ async def begin(place: Place, client: Client) -> str:
 
 
 async def go_on(place: Place, client: Client, path: Path, question: str, answer: str) -> Json:
-    """Resumes it, says something, and returns what the resume showed."""
+    """Resume the conversation and run a turn; return the answer to the resume."""
     resumed = await client.resume(path=str(path))
     place.model.replies[:] = [reply(says(answer))]
     turn = await client.turn(resumed["conversationId"], question)
@@ -114,7 +114,7 @@ async def test_lines_are_spelled_as_codex_spells_them(unversioned: Path) -> None
 
 
 def spelling(lines: list[Json]) -> dict[str, set[str]]:
-    """The fields of each kind of line that it always has."""
+    """Return the fields that each kind of line always has."""
     found: dict[str, set[str]] = {}
     for line in lines:
         kind = f"{line['type']} {line['payload'].get('type', '')}"
@@ -157,7 +157,7 @@ async def test_codex_reads_a_thread_recorded_here_with_its_turns(tmp_path: Path)
 
 
 async def begin_thread(place: Place, client: Client) -> tuple[str, str]:
-    """A thread with one turn, as `begin` makes it; the ids of both."""
+    """Begin a thread with one turn, as `begin` does; return the ids of both."""
     started = await client.call("thread/start", {"cwd": str(place.workspace)})
     place.model.replies[:] = FIRST_TURN
     thread = started["thread"]["id"]

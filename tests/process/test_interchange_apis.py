@@ -1,5 +1,5 @@
-"""A thread that went over Chat Completions, the Messages API and the Responses API here goes on in codex with all its
-words and calls, and comes back. `tests.support.codex_peers` says how the programs of codex are named.
+"""A thread that used Chat Completions, the Messages API and the Responses API here goes on in codex with all its
+messages and calls, and comes back. `tests.support.codex_peers` explains how the codex programs are named.
 """
 
 import json
@@ -26,7 +26,7 @@ WIRES = ("chat", "messages", "responses")
 
 
 def providers() -> dict[str, Strict]:
-    """A provider of each API; it knows the thoughts that it wrote itself."""
+    """Return a provider of each API. Each provider knows the thoughts that it wrote itself."""
     return {
         "chat": StrictChat(strict_chat_rows.PROVIDERS["deepseek"]),
         "messages": strict_messages.providers()["anthropic"],
@@ -35,7 +35,7 @@ def providers() -> dict[str, Strict]:
 
 
 def answers(wire: str) -> list[Answer]:
-    """Words and two calls, one of which fails; then an answer."""
+    """Return a message with two calls, one of which fails, and then an answer."""
     calls = (shell(f"{wire}_a", f"echo out of {wire}"), shell(f"{wire}_b", f"echo bad of {wire}; exit 3"))
     return [
         Answer(f"look over {wire}", calls, f"thought over {wire}"),
@@ -53,7 +53,7 @@ async def entered(client: Client) -> None:
 
 
 async def asked(client: Client, thread: str, words: str, refusals: Sequence[str] = ()) -> None:
-    """A turn, which has to complete. `refusals`: the provider's, to be told where it does not."""
+    """Run a turn, which has to complete. `refusals` are the provider's refusals, which a failure reports."""
     asked = {"threadId": thread, "input": [{"type": "text", "text": words}]}
     await client.call("turn/start", asked)
     ended = await client.expect("turn/completed")
@@ -61,7 +61,7 @@ async def asked(client: Client, thread: str, words: str, refusals: Sequence[str]
 
 
 async def play_here(place: Place, served: Mapping[str, Strict]) -> str:
-    """A turn over each API, each with a server of its own."""
+    """Run a turn over each API, each with a server of its own; return the thread's id."""
     thread = ""
     place.tables = "".join(PROVIDER.format(name=wire, row=ROWS[wire], url=place.url) for wire in WIRES)
     place.configure()
@@ -83,7 +83,7 @@ async def play_here(place: Place, served: Mapping[str, Strict]) -> str:
 
 
 async def play_back(place: Place, served: Mapping[str, Strict], thread: str, said: Sequence[str]) -> None:
-    """Each API takes what codex has added, and is told all of it."""
+    """Run a turn over each API on the thread that codex has extended, and check that each is sent all of it."""
     for wire, strict in served.items():
         author = Author(strict, [Answer(f"back over {wire}")])
         place.model.author = author
@@ -115,7 +115,9 @@ def words_of(items: Sequence[Json]) -> list[str]:
 
 
 def told_everything(request: ModelRequest) -> None:
-    """The model is sent all words, and all calls with their outputs; nothing that only this server knows."""
+    """Check that the model is sent all messages, all calls with their outputs, and nothing that only this
+    server knows.
+    """
     texts = {*request.texts(), *request.texts("assistant")}
     assert [text for text in SAID if text not in texts] == []
     called = [item["call_id"] for item in request.input if item["type"] == "function_call"]

@@ -1,7 +1,7 @@
-"""Threads go from this server to codex of several versions and back, each time with commands, patches, a compaction,
-an interrupted turn, a revert and a fork: every turn is there on each side, and the model is sent all that counts.
+"""Threads go from this server to codex of several versions and back, each time with commands, patches, a compaction, an
+interrupted turn, a revert and a fork. Every turn is shown on each side, and the model is sent the complete history.
 
-`tests.support.codex_peers` says how the programs are named.
+`tests.support.codex_peers` explains how the programs are named.
 """
 
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ newer = pytest.mark.parametrize("version", ["0.169", "0.171"])
 
 @dataclass(slots=True)
 class Teller:
-    """Begins and continues a thread in the words of the thread API; notes what each turn has to show."""
+    """Client that begins and continues a thread over the thread API, and records what each turn has to show."""
 
     place: Place
     command: Sequence[str]
     client: Client
     thread: str = ""
     said: list[list[str]] = field(default_factory=list)
-    """The words of the turns so far."""
+    """Texts of each turn so far."""
 
     def runs(self, line: str, call_id: str) -> Json:
-        """A command, by the tool that the program offers."""
+        """Return a command call of the tool that the program offers."""
         if self.command is OURS:
             return script(line, call_id)
         return calls("exec_command", {"cmd": line, "yield_time_ms": 20_000}, call_id)
@@ -62,7 +62,7 @@ class Teller:
         return await self.turn(words, reply(says(answer, f"msg-{answer.replace(' ', '-')}")))
 
     async def work(self, name: str) -> None:
-        """A turn with a command and a patch."""
+        """Run a turn with a command and a patch."""
         self.said.append([f"{name} words", f"{name} look", f"{name} answer"])
         patch = CREATED_FILE.format(f"{name}.txt")
         await self.turn(
@@ -92,7 +92,7 @@ class Teller:
         await self.client.expect("turn/completed")
 
     async def revert(self, words: str) -> None:
-        """A turn that is taken back."""
+        """Run a turn and revert it."""
         turn = await self.answered(words, f"{words}, answered")
         await self.client.call("thread/revert", {"threadId": self.thread, "beforeTurnId": turn})
         self.said.pop()
@@ -103,8 +103,8 @@ class Teller:
         self.thread = forked["thread"]["id"]
 
     async def everything(self, number: int) -> None:
-        """Turns of every kind, some of which are taken back, and a copy that goes on; then a question. The model is
-        sent all that counts, and of what a summary stands for the words of the user.
+        """Run turns of every kind, a revert, a fork that goes on, and a question. The model is sent the complete
+        history; where a summary replaces it, the messages of the user.
         """
         await self.work(f"work{number}")
         await self.interrupted(f"interrupted {number}")
@@ -119,7 +119,9 @@ class Teller:
         self.tells_users_words(f"second answer {number}")
 
     def tells_all_since(self, first: int | None) -> None:
-        """All that was said was told, of the turns from this one on; None: of those behind the last compaction."""
+        """Check that the model was sent all texts of the turns from this one on, or after the last compaction if
+        `first` is None.
+        """
         begin = first if first is not None else len(self.said) - self.said[::-1].index([])
         words = {text for turn in self.said[begin:] for text in turn} - {self.said[-1][-1]}
         assert words <= {*self.told()}
@@ -135,7 +137,7 @@ class Teller:
         return [[text for item in turn["items"] if (text := words_of(item))] for turn in turns]
 
     def told(self) -> list[str]:
-        """What the model was sent last of what was said."""
+        """Return the texts of the conversation that the last request to the model contained."""
         request = self.place.model.requests[-1]
         texts = [*request.texts(), *request.texts("assistant")]
         return [text for text in texts if not text.startswith(INJECTED)]
@@ -186,7 +188,7 @@ async def test_interchange_of_a_thread(tmp_path: Path, version: str, begins_here
 
 @newer
 async def test_interchange_of_a_thread_whose_last_turn_was_taken_back(tmp_path: Path, version: str) -> None:
-    """Codex shows what was taken back here (ADR 106); what it took back itself is shown nowhere."""
+    """Codex shows turns that were reverted here (ADR 106). Turns that codex reverted itself are shown nowhere."""
     codex = peer(version)
     async with place_in(tmp_path) as place:
         async with server_of(place, OURS) as server:
@@ -216,7 +218,7 @@ async def test_interchange_of_a_thread_whose_last_turn_was_taken_back(tmp_path: 
 async def test_interchange_of_a_thread_in_the_older_form_that_was_reverted(
     tmp_path: Path, version: str
 ) -> None:
-    """In this form codex shows what counts, and nothing that was taken back here."""
+    """In this form codex shows the remaining turns, and none that were reverted here."""
     codex = peer(version)
     async with place_in(tmp_path) as place:
         async with server_of(place, OURS) as server:

@@ -1,4 +1,6 @@
-"""`app-server proxy` over a server that says what the test wants: bytes, ends, and who is served by whom."""
+"""`app-server proxy` with a server whose messages the test writes: bytes, ends, and which server serves which
+client.
+"""
 
 import fcntl
 import json
@@ -191,7 +193,7 @@ def test_a_websocket_client_waits_for_no_line_end(home: Path) -> None:
 
 
 def filled(send: Callable[[int], int]) -> int:
-    """How much can be sent until nothing goes on; `send` is told how much was sent before."""
+    """Return how many bytes can be sent until the receiver blocks. `send` gets the number of bytes sent before."""
     sent = 0
 
     def is_stuck() -> bool:
@@ -228,7 +230,7 @@ def test_a_server_that_does_not_read_is_felt_by_the_client(home: Path) -> None:
         os.set_blocking(fd, False)
         sent = filled(lambda _: os.write(fd, b"x" * 1024))
         assert sent < 4 << 20
-        connection.sendall(b"{}\n")  # the other way goes on
+        connection.sendall(b"{}\n")  # the other direction still works
         assert client.stdout.readline() == b"{}\n"
         client.stdin.close()
         received(connection, sent)
@@ -266,14 +268,14 @@ def test_descriptors_of_the_client_keep_their_flags(home: Path, kind: str) -> No
 
 # --- ends
 def said_by(client: Proxy) -> tuple[bytes, bytes]:
-    """What a proxy that has ended has left in its pipes; its stdin is open still."""
+    """Return the bytes that an ended proxy has left in its pipes, while its stdin is still open."""
     return client.stdout.read(), client.stderr.read()
 
 
 def test_a_server_that_is_killed_in_the_middle_of_a_line_leaves_whole_lines_only(home: Path) -> None:
     with met(home) as (client, connection):
         connection.sendall(b'{"a":1}\n{"b":')
-        connection.close()  # what the system does for a process that is killed
+        connection.close()  # the system does this for a killed process
         assert client.ended() == 1
         assert said_by(client) == (b'{"a":1}\n', DIED)
 
@@ -318,7 +320,7 @@ def test_nobody_reads_any_more(home: Path, kind: str) -> None:
         else:
             theirs.close()
             ours.close()
-        assert client.ended() == 0  # told by the system, without a write
+        assert client.ended() == 0  # the system reports it, without a write
         assert connection.recv(1) == b""
 
 
@@ -344,9 +346,9 @@ def test_closed_standard_streams_are_no_others(home: Path, closed: str) -> None:
         assert client.ended() == 0
 
 
-# --- no server to be had
+# --- no server available
 def silent(connection: socket.socket) -> None:
-    """Nothing is answered."""
+    """Answer nothing."""
 
 
 def says(answer: bytes) -> Callable[[socket.socket], None]:
@@ -399,7 +401,7 @@ def test_where_no_server_serves_it_the_client_is_served_alone(
 
 
 def test_a_server_that_is_being_started_may_take_longer(home: Path) -> None:
-    """As with a service manager, which accepts for a server that it has just begun to start."""
+    """A service manager also accepts connections for a server that it has just begun to start."""
     with listening(home) as server, proxy(home, "--no-start") as client:
         lock = hold(place_of_home(str(home)).startup_lock)
         connection = server.accept()

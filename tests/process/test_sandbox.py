@@ -1,5 +1,6 @@
-"""What the sandbox promises, held by the real process against commands that try, over several turns and
-conversations."""
+"""The promises of the sandbox: the real process holds them against commands that try to break them, over several turns
+and conversations.
+"""
 
 import ctypes
 import os
@@ -43,13 +44,13 @@ def outside(tmp_path: Path) -> None:
 
 
 async def ran(w: World, text: str, policy: Json = WORKSPACE, **more: Json) -> Json:
-    """The result of a shell script that runs outside of any conversation."""
+    """Return the result of a shell script that runs outside of any conversation."""
     params = {"command": ["sh", "-c", text], "cwd": str(w.workspace), "sandboxPolicy": policy, **more}
     return await w.client.call("execOneOffCommand", params)
 
 
 def sleeping(seconds: str) -> list[int]:
-    """Processes that sleep for just so long; a number that nobody else has is a mark."""
+    """Return the processes that sleep for exactly this time. A number that nobody else uses identifies them."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -174,7 +175,7 @@ async def test_output_status_and_failure_of_a_command_are_distinguished(world: M
             "stderr": "err\n",
         }
         assert (await ran(w, "kill -9 $$"))["exitCode"] == 137
-        assert (await ran(w, "cat; echo end"))["stdout"] == "end\n"  # there is no input
+        assert (await ran(w, "cat; echo end"))["stdout"] == "end\n"  # stdin is empty
         much = await ran(w, "yes | head -c 8000000", FULL_ACCESS)
         assert len(much["stdout"]) < 1_100_000
         assert "bytes omitted" in much["stdout"]
@@ -207,7 +208,7 @@ PATCH = "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch"
 
 
 async def turn(w: World, conversation: str, cwd: Path, *roots: Path) -> list[str]:
-    """One turn; the warnings that were told in it."""
+    """Run one turn; return the warnings in it."""
     policy = {**WORKSPACE, "writable_roots": [str(root) for root in roots]}
     params = w.user_turn(conversation, cwd=str(cwd), sandboxPolicy=policy)
     await w.client.call("sendUserTurn", params)
@@ -239,7 +240,7 @@ async def test_a_folder_that_is_reached_by_a_link_stays_what_it_was(
         told = await turn(w, conversation, tmp_path / "ln", big)
     assert os.listdir(out / "ws") == []
     assert (big / "other").exists()
-    if at_once:  # what is granted holds its place
+    if at_once:  # a granted folder cannot be replaced
         assert not (big / "p").is_symlink()
         assert told == []
     else:

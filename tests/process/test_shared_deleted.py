@@ -1,4 +1,4 @@
-"""A shared server whose installation is deleted while it runs: everything works that worked before."""
+"""A shared server whose installation is deleted while it runs: everything still works that worked before."""
 
 import json
 import shutil
@@ -25,8 +25,8 @@ INTERNAL_ERROR = -32603
 PATCH = "*** Begin Patch\n*** Add File: made\n+by a patch\n*** End Patch"
 NOT_ASKED = {
     *("initialize", "account/logout", "logoutChatGpt"),  # done once; what follows needs the login
-    *("loginChatGpt", "account/login/start"),  # take the port of the machine
-    *("account/rateLimits/read", "account/usage/read"),  # ask a server of somebody else
+    *("loginChatGpt", "account/login/start"),  # listen on a port of the machine
+    *("account/rateLimits/read", "account/usage/read"),  # ask another party's server
 }
 
 NOT_THERE = {
@@ -37,7 +37,7 @@ NOT_THERE = {
     ),
     "mcpServer/resource/read": "unknown MCP server '/ü'",
 }
-"""What an example names, and what with this code is answered to that by any server."""
+"""Error messages for objects that an example names and that do not exist. Any server answers them with this code."""
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def use_without_installation(shared: SharedHome) -> None:
 
 
 def use_sessions(shared: SharedHome) -> None:
-    """Ask for each method of the Agent Client Protocol; none fails."""
+    """Call each method of the Agent Client Protocol; none fails."""
     editor = Lines(shared, api="acp", OPENAI_API_KEY="sk-of-the-editor")
     place: dict[str, Any] = {"cwd": str(shared.root), "mcpServers": []}
     editor.call("initialize", protocolVersion=1, clientCapabilities={})
@@ -123,7 +123,7 @@ def use_sessions(shared: SharedHome) -> None:
 
 
 def requests(thread: str, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One of each method of both APIs, with what the guide or the schema has as an example."""
+    """Yield one request of each method of both APIs, with the example of the guide or of the schema."""
     given: dict[str, Json] = {method: params for method, (params, _) in EXAMPLES["requests"].items()}
     assert given.keys() == v1.table().client_requests.keys()
     shapes = definitions(v2.table().api)

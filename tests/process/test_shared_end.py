@@ -1,4 +1,6 @@
-"""The end of a server that clients share: turns that run then, what clients are told, and what is started after it."""
+"""The end of a server that clients share: turns that run at that time, what clients are notified of, and the servers
+that start after it.
+"""
 
 import os
 import signal
@@ -31,7 +33,7 @@ async def place(short_folder: Path) -> AsyncIterator[Place]:
 
 
 def words_before(hold: Hold) -> tuple[Json | Hold, ...]:
-    """A message in the middle of which the model waits."""
+    """Return the events of a message in the middle of which the model waits."""
     content = [{"type": "output_text", "text": WHOLE}]
     message = {"type": "message", "role": "assistant", "id": "msg-1", "content": content}
     return (begins_to_say(), word("one "), hold, word("two three"), done(message))
@@ -48,7 +50,7 @@ def deltas(client: Client) -> str:
 
 
 async def left(client: Served) -> int:
-    """The exit status of a proxy, once it has ended by itself."""
+    """Wait until a proxy has ended by itself; return its exit status."""
     with anyio.fail_after(PATIENCE):
         return await client.process.wait()
 
@@ -129,7 +131,7 @@ async def test_while_it_drains_nothing_new_begins_and_what_runs_is_served(place:
 
 
 async def test_the_next_client_waits_for_no_turn_of_the_old_server(place: Place) -> None:
-    """And the thread is for the new server once its turn has ended in the old one."""
+    """The new server can have the thread once its turn has ended in the old one."""
     hold = Hold()
     place.model.replies[:] = [reply(*words_before(hold)), reply(says("again"))]
     async with running_server(place) as old, place.server(command=PROXY) as one:
@@ -153,7 +155,7 @@ async def test_the_next_client_waits_for_no_turn_of_the_old_server(place: Place)
 
 
 async def test_a_command_of_a_turn_cannot_come_in_and_serves_itself(place: Place) -> None:
-    """What a model runs is not to answer for the user, also where nothing confines it."""
+    """A command that a model runs must not answer for the user, even if no sandbox confines it."""
     inside = (
         f"{SCRIPT} proxy --no-start </dev/null 2>err; echo $? >status; {SCRIPT} proxy </dev/null 2>alone; "
         f"APP_SERVER_SHARED=1 {SCRIPT} exec hi </dev/null >said"
@@ -167,7 +169,7 @@ async def test_a_command_of_a_turn_cannot_come_in_and_serves_itself(place: Place
         thread, turn_id = await begin(place, one.client)
         await ended(one.client, turn_id)
         loaded = await one.client.call("thread/loaded/list", {})
-        assert loaded["data"] == [thread]  # that of `exec` is not here
+        assert loaded["data"] == [thread]  # the thread of `exec` is not in this server
         server.send_signal(signal.SIGTERM)
         assert (await left(one), await gone(server)) == (0, 0)
     closes = "the server there closes the connection"

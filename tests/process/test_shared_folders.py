@@ -1,4 +1,4 @@
-"""The working directory of clients of a shared server that bring none, as `codex --remote` without `--cd`."""
+"""The working directory of clients of a shared server that send none, such as `codex --remote` without `--cd`."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ THREAD_START: Json = {
     "threadSource": "user",
     "environments": None,
 }
-"""What the terminal interface of codex 0.169 sends when it was started without `--cd`, shortened."""
+"""Parameters that the terminal interface of codex 0.169 sends when it was started without `--cd`, shortened."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def shared(short_folder: Path) -> Iterator[SharedHome]:
 
 
 def opened(client: socket.socket) -> Json:
-    """The answer to `thread/start`."""
+    """Return the answer to `thread/start`."""
     assert "result" in answer_of(client, INITIALIZE)
     client.sendall(json.dumps({"id": 2, "method": "thread/start", "params": THREAD_START}).encode() + b"\n")
     while (message := json.loads(read_line(client))).get("id") != 2:

@@ -1,4 +1,6 @@
-"""What must not harm the clients of a shared server: a full disk, too many of them, and secrets of one of them told."""
+"""Faults that must not harm the clients of a shared server: a full disk, too many clients, and a client's secrets in
+messages.
+"""
 
 import json
 import os
@@ -38,7 +40,7 @@ def begin(client: Lines, shared: SharedHome) -> str:
 
 
 def say(client: Lines, thread: str, text: str) -> Json:
-    """A whole turn."""
+    """Run a whole turn."""
     client.told.clear()
     client.call("turn/start", threadId=thread, input=[{"type": "text", "text": text}])
     return client.hear("turn/completed")["turn"]
@@ -63,7 +65,7 @@ async def test_a_full_disk_is_told_to_each_client_once_and_loses_nothing(
                 assert say(client, thread, "before")["status"] == "completed"
             files = sorted(shared.home.glob("sessions/**/rollout-*.jsonl"))
             assert len(files) == 2
-            # A file that may not grow refuses like a disk that is full, and lets in a part of a write first.
+            # A file with a size limit refuses writes like a full disk, and accepts a part of a write first.
             most = max(path.stat().st_size for path in files) + 100
             usual = resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
             told: list[list[str]] = [[], []]
@@ -101,7 +103,7 @@ async def test_one_client_too_many_is_told_so_in_its_language(shared: SharedHome
                 assert is_closed(lines)
                 web.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert web.recv(100).startswith(b"HTTP/1.1 503 ")
-                with shared.client() as alone:  # a proxy does without
+                with shared.client() as alone:  # a proxy serves alone
                     alone.initialize()
                     said = alone.log.read_text()
                 assert said.startswith("app-server: this client is served alone: Server overloaded: ")
@@ -146,11 +148,11 @@ async def test_the_environment_of_a_client_is_shown_to_nobody(
 
     assert (await IN_THREAD(shared.daemon, "start"))[0] == 0
     await IN_THREAD(play)
-    assert f"it is {len(CANARY)} long" in model.requests[1].outputs()["c1"]  # its command had it
+    assert f"it is {len(CANARY)} long" in model.requests[1].outputs()["c1"]  # its command had the secret
     assert CANARY not in json.dumps([request.body for request in model.requests])
 
 
 def environment_of(pid: int) -> str:
-    if os.geteuid() != 0:  # it lets nobody else look
+    if os.geteuid() != 0:  # only root may read it
         return ""
     return Path(f"/proc/{pid}/environ").read_text(errors="replace")

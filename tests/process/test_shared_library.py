@@ -1,4 +1,6 @@
-"""The client library and `exec` with a shared server: one server for all of them, and threads that others see live."""
+"""The client library and `exec` with a shared server: one server for all programs, and live threads of other
+programs.
+"""
 
 import subprocess
 from collections.abc import AsyncIterator
@@ -39,7 +41,7 @@ def script(model: ScriptedModel, *replies: Reply) -> None:
 
 
 async def test_two_programs_are_in_one_thread(shared: SharedHome, model: ScriptedModel) -> None:
-    """The second one reaches the server by its socket, is in the thread live, and is asked nothing."""
+    """The second program connects to the server's socket, follows the thread live, and gets no question."""
     script(model, reply(runs("touch", "ran")), reply(says("done")))
     asked: list[str] = []
 
@@ -100,7 +102,7 @@ async def test_exec_uses_the_server_that_is_shared(shared: SharedHome, model: Sc
 
 
 async def test_what_two_proxies_pass_is_inspected(shared: SharedHome, model: ScriptedModel) -> None:
-    """The one whose question the other answers sees that nobody waits for it any more; neither sees a rule broken."""
+    """The proxy whose question was answered by the other sees that it is resolved; neither reports a broken rule."""
     script(model, reply(runs("touch", "ran")), reply(says("done")))
     records = [shared.root / "first.jsonl", shared.root / "second.jsonl"]
 

@@ -1,4 +1,4 @@
-"""A shared server that gives its place to one of the installed version: the old one leaves with its last client."""
+"""A shared server that is replaced by one of the installed version. The old server leaves with its last client."""
 
 import subprocess
 import sys
@@ -58,11 +58,11 @@ def replace_beside_clients(shared: SharedHome) -> None:
         assert shared.servers() == {old, told["pid"]}
         first.call("turn/start", threadId=thread, input=[{"type": "text", "text": "go"}])
         assert first.hear("turn/completed")["turn"]["status"] == "completed"
-        with client(shared) as third:  # is served by the new one, which has the options of the old one
+        with client(shared) as third:  # the new server serves it, with the options of the old one
             assert [each["name"] for each in shared.status()["clients"]] == ["tests"]
             assert third.call("config/read")["config"]["model_verbosity"] == "low"
             assert "active writer" in third.ask("thread/resume", threadId=thread)["error"]["message"]
-            first.connection.close()  # nobody is in the thread any more, so the other server can have it
+            first.connection.close()  # the thread has no client any more, so the other server can open it
             wait_until(lambda: "error" not in third.ask("thread/resume", threadId=thread))
         assert second.call("thread/loaded/list")["data"] == []
         assert runs(old)
@@ -84,7 +84,7 @@ def replace_at_once(shared: SharedHome) -> None:
 
 
 async def test_without_clients_the_old_server_leaves_at_once(shared: SharedHome) -> None:
-    """That is when one upgrades."""
+    """This is the usual moment of an upgrade."""
     await IN_THREAD(replace_without_clients, shared)
 
 
@@ -132,7 +132,7 @@ def fail_to_replace(shared: SharedHome) -> None:
 
 
 async def test_a_server_that_is_watched_is_not_replaced(shared: SharedHome) -> None:
-    """Who has started it waits for its end."""
+    """The process that has started the server waits for its end."""
     with shared.server() as server:
         await IN_THREAD(server.listening_on, 1)
         status, _, err = await IN_THREAD(shared.run, "daemon", "reload")

@@ -1,4 +1,4 @@
-"""A server that clients share: its place, how it is started and found, and who may come in."""
+"""A server that clients share: its place, how it is started and found, and which clients may connect."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def shared(short_folder: Path) -> Iterator[SharedHome]:
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """A folder of the user's alone in which no command may write."""
+    """Yield a private folder of the user in which no command may write."""
     with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as folder:
         yield Path(folder)
 
@@ -47,7 +47,7 @@ def mode(path: str | Path) -> int:
 
 @pytest.mark.parametrize("where", ["/tmp", "$TMPDIR", "the workspace", "a writable root"])
 def test_where_commands_may_write_nobody_listens(shared: SharedHome, outside: Path, where: str) -> None:
-    """A command could put a socket of its own in the place of the server's."""
+    """A command could replace the server's socket by one of its own."""
     folder = shared.root
     if where != "/tmp":
         folder = outside / "run"
@@ -123,7 +123,7 @@ def test_a_second_server_names_the_first_and_ends(shared: SharedHome, outside: P
         assert status == 1
         assert said.startswith(f"app-server: a server (pid {first.pid}, ")
         assert said.endswith(f") already listens on {shared.place.socket}\n")
-        with shared.server(f"unix://{outside}/other") as other:  # on another socket it is welcome
+        with shared.server(f"unix://{outside}/other") as other:  # another socket is allowed
             other.listening_on(1)
             with shared.server(f"unix://{outside}/other") as third:
                 assert third.ended()[0] == 1
@@ -231,7 +231,7 @@ def test_a_living_server_of_codex_keeps_its_name(shared: SharedHome, as_link: bo
             server.process.send_signal(signal.SIGTERM)
             server.ended()
         assert os.lstat(shared.place.reference).st_ino == before
-        theirs.close()  # killed: its name is left
+        theirs.close()  # as if killed: its name is left
         with shared.server() as server:
             server.listening_on(1)
             assert os.readlink(shared.place.reference) == "app-server.sock"
@@ -285,7 +285,7 @@ def test_stdin_and_a_socket_are_served_together(shared: SharedHome) -> None:
             stdin.close()
             wait_until(lambda: len(shared.status()["clients"]) == 1)
             assert "result" in answer_of(client, b'{"id":2,"method":"getUserAgent"}\n')
-        assert server.ended()[0] == 0  # with the last of its clients
+        assert server.ended()[0] == 0  # it leaves with the last of its clients
 
 
 def test_a_client_on_stdin_does_not_hold_up_the_end(shared: SharedHome) -> None:
@@ -318,7 +318,7 @@ def test_off_serves_nobody_until_it_is_ended(shared: SharedHome) -> None:
     assert not (shared.home / FOLDER).exists()
 
 
-# --- who comes in
+# --- which clients may connect
 def as_other_user(code: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     command = ("setpriv", f"--reuid={NOBODY}", "--clear-groups", sys.executable, "-I", "-c", code, *arguments)
     return subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE)
@@ -354,7 +354,7 @@ def test_another_user_is_closed_without_a_byte(shared: SharedHome, outside: Path
     os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root: a process of another user"
 )
 def test_root_is_another_user_too(shared: SharedHome) -> None:
-    """By the credentials, whatever the file system lets it do."""
+    """The check uses the credentials, whatever the file system allows root."""
     home = shared.root / "theirs"
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
@@ -410,7 +410,7 @@ def test_commands_and_watches_of_a_client_that_is_killed_end_and_those_of_others
 
 
 def nap(client: Piped, told: Path) -> int:
-    """The number of a long command that the client began, which writes it to a file."""
+    """Return the process id of a long command that the client began; the command writes it to a file."""
     params = {
         "command": ["sh", "-c", f"echo $$ > '{told}'; exec sleep 600"],
         "disableTimeout": True,
@@ -423,14 +423,14 @@ def nap(client: Piped, told: Path) -> int:
 
 
 def watches(pid: int) -> list[str]:
-    """What a process has open by which it is told of changes of files; nothing where it may not be looked at."""
-    if os.geteuid() != 0:  # it lets nobody else look
+    """Return the descriptors by which a process is notified of file changes; none if they may not be read."""
+    if os.geteuid() != 0:  # only root may read them
         return []
     links = (os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir() if os.path.lexists(each))
     return [link for link in links if "inotify" in link]
 
 
-# --- who wants it
+# --- which clients use it
 def test_a_plain_command_is_a_proxy_where_the_user_says_so(shared: SharedHome) -> None:
     shared.configure("app_server.shared = true\n")
     with shared.client("-c", "model=mine") as client:
@@ -467,7 +467,7 @@ def test_the_daemon_says_what_it_did(shared: SharedHome) -> None:
     assert shared.daemon("version") == (0, {**started, "status": "running"})
     with shared.client(
         "proxy", "-c", "model=theirs"
-    ) as client:  # what the server was started with counts more
+    ) as client:  # the options of the server's start take precedence
         client.initialize()
         assert client.call("newConversation")["model"] == "ours"
         status, out, _ = shared.run("daemon", "status")
@@ -475,7 +475,7 @@ def test_the_daemon_says_what_it_did(shared: SharedHome) -> None:
         assert f"tests, pid {client.process.pid}, since " in out
         restarted = shared.daemon("restart")[1]
         assert restarted["pid"] != started["pid"]
-        assert client.status() == 0  # it was told in good order
+        assert client.status() == 0  # the server ended its connection in good order
     assert shared.daemon("stop")[1]["status"] == "stopped"
     assert shared.servers() == set()
     none = {"status": "notRunning", "socketPath": shared.place.socket, "cliVersion": started["cliVersion"]}
@@ -518,7 +518,7 @@ def test_a_server_has_nothing_of_its_starter(shared: SharedHome) -> None:
     pipes = [f"pipe:[{os.fstat(fd).st_ino}]" for fd in (writing, process.stdout.fileno())]
     os.close(writing)
     out, _ = process.communicate(timeout=PATIENCE)
-    assert os.read(reading, 1) == b""  # nobody holds the other end
+    assert os.read(reading, 1) == b""  # the other end is closed everywhere
     os.close(reading)
     pid = json.loads(out)["pid"]
     proc = Path(f"/proc/{pid}")
@@ -530,7 +530,7 @@ def test_a_server_has_nothing_of_its_starter(shared: SharedHome) -> None:
     environment = (proc / "environ").read_bytes()
     assert b"SECRET" not in environment
     assert b"LC_ALL=C.UTF-8" in environment
-    if os.geteuid() == 0:  # it lets nobody else look
+    if os.geteuid() == 0:  # only root may read it
         opened = {os.readlink(path) for path in (proc / "fd").iterdir()}
         assert opened & {shared.place.startup_lock, *pipes} == set()
         assert shared.place.server_lock in opened
@@ -547,7 +547,7 @@ def test_a_service_manager_may_listen(shared: SharedHome) -> None:
     with subprocess.Popen(activate, env=shared.environment, stderr=subprocess.PIPE) as manager:
         try:
             assert manager.stderr is not None
-            # The file of the socket is there before it may be connected to.
+            # The file of the socket exists before clients can connect to it.
             assert manager.stderr.readline().startswith(b"Listening on ")
             with shared.connect() as first:
                 assert "result" in answer_of(first)
@@ -556,6 +556,6 @@ def test_a_service_manager_may_listen(shared: SharedHome) -> None:
                 assert shared.status()["pid"] == manager.pid
             manager.send_signal(signal.SIGTERM)
             assert manager.wait(PATIENCE) == 0
-            assert os.path.exists(listen)  # it is the manager's
+            assert os.path.exists(listen)  # the file belongs to the manager
         finally:
             manager.kill()

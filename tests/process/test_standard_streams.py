@@ -1,5 +1,6 @@
-"""A server that is short of something: streams that are closed, full or without a reader, threads, processes,
-time to import."""
+"""A server that lacks a resource: streams that are closed, full or without a reader, threads, processes, time to
+import.
+"""
 
 import json
 import os
@@ -21,7 +22,7 @@ CANNOT = "app-server: cannot write to stdout: "
 
 
 def run_in_shell(root: Path, script: str, *arguments: str, **more: str) -> tuple[int, str]:
-    """The exit status and all that was said."""
+    """Run a command in a shell; return its exit status and all its output."""
     done = subprocess.run(
         ("bash", "-c", f'set -o pipefail; "$@" {script}', "bash", SCRIPT, *arguments),
         stdin=subprocess.DEVNULL,
@@ -38,7 +39,7 @@ def run_in_shell(root: Path, script: str, *arguments: str, **more: str) -> tuple
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_nobody_reads(command: tuple[str, ...], tmp_path: Path) -> None:
-    """The pipe is broken before anything is written. That is no problem that anybody has to be told of."""
+    """The pipe is broken before anything is written. The program ends without a message about it."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -156,7 +157,7 @@ def fork_exec(*given):
     return fork(*given)
 threading._start_new_thread, subprocess._fork_exec = start_new_thread, fork_exec
 """
-"""A `sitecustomize` that has the system refuse them until the gate is there."""
+"""A `sitecustomize` that makes the system refuse threads or processes until the gate file exists."""
 
 COMMAND = {"command": ["echo", "hi"], "sandboxPolicy": {"mode": "danger-full-access"}}
 
@@ -204,7 +205,7 @@ class Gate:
 
 sys.meta_path.insert(0, Gate())
 """
-"""A `sitecustomize` that lets nobody import the server before somebody writes into the gate."""
+"""A `sitecustomize` that blocks the import of the server until the gate is written to."""
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_initialize_is_answered_before_the_server_is_loaded(tmp_path: Path, capa
     with Piped(tmp_path, environment=environment) as server:
         greeted = server.call("initialize", params)
         assert greeted["userAgent"].startswith("newer/")
-        gate.write_text("go")  # before this, nobody could load what else could answer
+        gate.write_text("go")  # before this, no process could load another part that answers
         assert server.call("getUserAgent") == {"userAgent": greeted["userAgent"]}
         again = server.ask("initialize", params)
         assert again["error"]["message"] == "Already initialized"
@@ -243,7 +244,7 @@ def test_initialize_is_answered_before_the_server_is_loaded(tmp_path: Path, capa
 def test_a_started_thread_is_announced_right_behind_its_answer(
     tmp_path: Path, opted_out: tuple[str, ...]
 ) -> None:
-    """Once; a client that opted out hears nothing of it."""
+    """It is announced once; a client that opted out receives no announcement."""
     capabilities = {"optOutNotificationMethods": list(opted_out)}
     first = {"clientInfo": {"name": "quick", "version": "1"}, "capabilities": capabilities}
     with Piped(tmp_path) as server:

@@ -1,4 +1,4 @@
-"""A real model on a real llama.cpp server, for the tests of `make real-model`, which are skipped without one."""
+"""A real model on a real llama.cpp server, for the tests of `make real-model`. Without a model they are skipped."""
 
 import json
 import os
@@ -26,11 +26,12 @@ REAL_MODEL = os.environ.get("REAL_MODEL", "")
 
 HERE = Path(__file__).parent
 SLOW = 240.0
-"""Seconds that a small model on a loaded machine may take."""
+"""Maximum time of a small model on a loaded machine, in seconds."""
 
 COMMANDS: Json = {"shell": ["echo", "seen"], "shell_command": "echo seen"}
-"""By the name of the tool, which depends on the window, the only command that a forced call can have: what a tiny model
-makes up is not run."""
+"""Single command that a forced call can have, by the name of the tool, which depends on the window. No command that a
+tiny model makes up is run.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,13 +42,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(slots=True)
 class Relay(ScriptedModel):
-    """Hands requests to a llama.cpp server, and its answers back as they come."""
+    """Model that relays requests to a llama.cpp server, and its answers unchanged."""
 
     address: str = ""
     forces_calls: bool = False
-    """Whether the first request of each turn has to call the shell: the server has a grammar for that."""
+    """Whether the first request of each turn has to call the shell. The server enforces it by a grammar."""
     extra: dict[str, Json] = field(default_factory=dict)
-    """Fields that are added to each request."""
+    """Additional fields of each request."""
 
     async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
         body = request.body
@@ -86,7 +87,7 @@ class RealWorld(Protocol):
 
 @contextmanager
 def llama_server(tokens: int) -> Iterator[str]:
-    """Serve the model with a window of so many tokens; gives the address."""
+    """Serve the model with a window of `tokens` tokens; yield the address."""
     command = (sys.executable, str(HERE / "llama_server.py"), REAL_MODEL, str(tokens))
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

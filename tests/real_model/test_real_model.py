@@ -1,4 +1,4 @@
-"""Turns with a real model at several windows, over each way in: what no scripted model shows."""
+"""Turns with a real model at several windows, over each API and command: behaviour that no scripted model shows."""
 
 import json
 import os
@@ -18,11 +18,11 @@ from tests.support.waiting import until
 
 WINDOWS = (4096, 8192, 16384, 32768)
 FIRST_REQUEST = {4096: 420, 8192: 750, 16384: 750, 32768: 2050}
-"""Most tokens of a first request with a short question, by window."""
+"""Maximum number of tokens of a first request with a short question, by window."""
 
 TURNS = 10
 LONG = " ".join(f"word{n}" for n in range(110))
-"""Some 330 tokens of the user: ten of them do not fit into the smallest window."""
+"""Message of some 330 tokens: ten of them do not fit into the smallest window."""
 
 
 @pytest.fixture(scope="module", params=WINDOWS)
@@ -55,7 +55,7 @@ def posted(address: str, path: str, body: Json) -> Json:
 
 
 def has_answered(turn: Json) -> bool:
-    """Whether the model said something: a tiny one may go on until the limit of its answers."""
+    """Return whether the model sent a message. A tiny model may go on until the limit of its answers."""
     return turn["status"] == "completed" or "reason: length" in turn["error"]["message"]
 
 
@@ -64,7 +64,7 @@ def counts(w: object) -> list[Json]:
 
 
 async def test_ten_turns_with_a_tool(served: tuple[int, str], real_world: RealWorld) -> None:
-    """The window is the server's own; nothing is configured. The model is made to call the shell in each turn."""
+    """The window is the server's own; nothing is configured. The model is forced to call the shell in each turn."""
     window, address = served
     relay = Relay(address=address, forces_calls=True)
     async with real_world(relay, config={"model_context_window": window} if window > 8192 else {}) as w:
@@ -123,7 +123,7 @@ async def test_a_message_that_does_not_fit_is_an_error_and_the_thread_goes_on(
 async def test_a_window_that_is_smaller_than_configured_is_found_by_the_refusal(
     small: str, real_world: RealWorld
 ) -> None:
-    """The server refuses the request; the next turn begins with a compaction and goes on."""
+    """The server refuses the request; the next turn begins with a compaction and succeeds."""
     async with real_world(Relay(address=small), config={"model_context_window": 30000}) as w:
         thread = await start(w.client)
         failed = None

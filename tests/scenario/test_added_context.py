@@ -1,4 +1,4 @@
-"""What a client of the thread API adds to the user's words: context for the model, and folders with skills."""
+"""Additions of a client of the thread API to the user's input: context for the model, and folders with skills."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""What existing clients of the thread API rely on, one test for each: starting, resuming, settings, lists;
-shapes, bounds of lines, bytes."""
+"""Requirements of existing clients of the thread API, one test for each: starting, resuming, settings, lists, shapes,
+bounds of lines, bytes.
+"""
 
 import json
 
@@ -18,7 +19,7 @@ def methods(w: World) -> list[str]:
 
 
 async def test_a_thread_that_was_never_used_can_be_resumed(world: MakeWorld) -> None:
-    """One client resumes before every turn, the first one too."""
+    """One client resumes a thread before every turn, the first one included."""
     async with world(reply(says("a"))) as w:
         thread = await start(w.client)
         resumed = await w.client.call("thread/resume", {"threadId": thread})
@@ -27,7 +28,7 @@ async def test_a_thread_that_was_never_used_can_be_resumed(world: MakeWorld) -> 
 
 
 async def test_what_clients_ask_at_their_start_needs_no_network(world: MakeWorld) -> None:
-    """They cannot start without these answers, and ask for them all at once."""
+    """Clients cannot start without these answers, and send all these requests at once."""
     nowhere = {"base_url": "http://127.0.0.1:9/v1"}
     questions = ("account/read", "config/read", "permissionProfile/list", "configRequirements/read")
     async with world(provider=nowhere) as w:
@@ -40,7 +41,9 @@ async def test_what_clients_ask_at_their_start_needs_no_network(world: MakeWorld
 
 
 async def test_a_bridge_can_replay_a_thread_and_follow_its_settings(world: MakeWorld) -> None:
-    """It pages through turns and items, shows what may be answered, and where the server keeps its files."""
+    """It pages through turns and items, and shows the possible answers and the place where the server keeps its
+    files.
+    """
     replies = reply(script("echo > made")), reply(says("b"))
     capable = {"experimentalApi": True}
     async with world(*replies, config={"approval_policy": "untrusted"}, initialize=False) as w:
@@ -64,7 +67,7 @@ async def test_a_bridge_can_replay_a_thread_and_follow_its_settings(world: MakeW
 
 
 async def test_an_answer_follows_the_schema_that_was_given_for_the_turn(world: MakeWorld) -> None:
-    """For that turn only; opting out of a notification does not touch others."""
+    """The schema holds for that turn only; opting out of a notification does not affect others."""
     schema = {
         "type": "object",
         "properties": {"a": {"type": "string"}},
@@ -84,7 +87,7 @@ async def test_an_answer_follows_the_schema_that_was_given_for_the_turn(world: M
 
 
 async def test_the_log_is_quiet_and_need_not_be_read(world: MakeWorld) -> None:
-    """Each line on stderr is a pop-up somewhere."""
+    """One client shows each line of stderr as a pop-up."""
     loud = reply(script("echo to-stderr >&2; exit 3")), reply(says("a"))
     async with world(*loud, transport="process") as w:
         await talk(w.client)
@@ -92,7 +95,7 @@ async def test_the_log_is_quiet_and_need_not_be_read(world: MakeWorld) -> None:
 
 
 async def test_goals_and_skills_can_be_asked_about_before_they_are_used(world: MakeWorld) -> None:
-    """Clients ask for both when they open a thread, and show the plan of the model meanwhile."""
+    """Clients request both when they open a thread, and show the plan of the model meanwhile."""
     plan = calls("update_plan", {"plan": [{"step": "one", "status": "in_progress"}]})
     async with world(reply(plan), reply(says("a"))) as w:
         thread = await talk(w.client)
@@ -123,7 +126,7 @@ async def test_goals_and_skills_can_be_asked_about_before_they_are_used(world: M
     ],
 )
 async def test_capabilities_of_any_shape_are_taken(world: MakeWorld, capabilities: Json) -> None:
-    """What another server would understand costs a client nothing here; what is known and well-formed still holds."""
+    """A capability of another server has no effect here; known and well-formed ones still hold."""
     async with world(reply(says("a")), initialize=False) as w:
         assert "userAgent" in await w.client.initialize(capabilities=capabilities)
         refused = await w.client.ask("collaborationMode/list", {})
@@ -134,11 +137,11 @@ async def test_capabilities_of_any_shape_are_taken(world: MakeWorld, capabilitie
 
 
 LINE = 64 * 1024
-"""What a reader of asyncio takes by default."""
+"""Default line limit of a reader of asyncio, in bytes."""
 
 
 async def test_fields_without_a_value_are_there_as_null(world: MakeWorld) -> None:
-    """Clients that parse strictly drop a message without them, and wait for ever."""
+    """Clients that parse strictly drop a message without them, and then wait for ever."""
     async with world(reply(script("true")), reply(says("a"))) as w:
         id = await turn(w.client, await start(w.client))
         done = await ended(w.client, id)
@@ -172,7 +175,7 @@ async def test_no_line_is_longer_than_readers_take(world: MakeWorld) -> None:
 
 
 async def test_long_lines_and_unknown_fields_are_taken(world: MakeWorld) -> None:
-    """Clients send prompts of hundreds of kilobytes, and fields of versions to come, everywhere."""
+    """Clients send prompts of hundreds of kilobytes, and fields of future versions, everywhere."""
     async with world(reply(says("a")), initialize=False) as w:
         await w.client.call(
             "initialize",
@@ -193,7 +196,7 @@ async def test_long_lines_and_unknown_fields_are_taken(world: MakeWorld) -> None
 
 
 async def test_an_unknown_method_is_refused_in_both_phrases_and_briefly(world: MakeWorld) -> None:
-    """One client forgives `unknown variant`, another `Method not found`; a list of all methods would name `login`."""
+    """One client tolerates `unknown variant`, another `Method not found`; a list of all methods would name `login`."""
     async with world() as w:
         with pytest.raises(Refused) as refused:
             await w.client.call("thread/some/new/method", {})
@@ -219,8 +222,9 @@ async def test_a_patch_is_shown_before_and_after_it_was_written(world: MakeWorld
 
 
 async def test_the_input_of_a_turn_comes_back_as_it_was_sent(world: MakeWorld) -> None:
-    """With the ranges that the client shows in a form of its own, live and from the file; and with the id that the
-    client gave it, by which it finds its own message among the items."""
+    """It has the ranges that the client shows in a form of its own, live and from the file, and the id that the client
+    gave it. By this id the client finds its own message among the items.
+    """
     element = {"byteRange": {"start": 4, "end": 10}, "placeholder": "@a.txt"}
     sent = {"type": "text", "text": "see @a.txt", "text_elements": [element]}
     async with world(reply(says("a"))) as w:
@@ -235,7 +239,7 @@ async def test_the_input_of_a_turn_comes_back_as_it_was_sent(world: MakeWorld) -
 
 
 async def test_a_commentary_is_no_answer(world: MakeWorld) -> None:
-    """Clients take the message that `turn/completed` names for the answer of the turn."""
+    """Clients take the message that `turn/completed` names as the answer of the turn."""
 
     def phased(text: str, phase: str) -> Json:
         return done({**says(text, text)["item"], "phase": phase})
@@ -285,7 +289,7 @@ async def test_the_phase_of_a_message_is_told_and_kept(world: MakeWorld) -> None
 
 
 async def test_a_turn_without_words_lets_the_model_go_on(world: MakeWorld) -> None:
-    """Clients continue an interrupted turn that way; nothing is shown as said."""
+    """Clients continue an interrupted turn that way; no message of the user is shown."""
     async with world(reply(says("one")), reply(says("two"))) as w:
         thread = await start(w.client)
         await ended(w.client, await turn(w.client, thread))

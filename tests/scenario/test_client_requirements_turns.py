@@ -1,5 +1,4 @@
-"""What existing clients of the thread API rely on, one test for each requirement: turns, their ends, and
-questions."""
+"""Requirements of existing clients of the thread API, one test for each: turns, their ends, and questions."""
 
 from datetime import UTC, datetime
 
@@ -36,7 +35,7 @@ async def test_the_final_text_comes_with_the_completed_item(world: MakeWorld) ->
 
 
 async def test_usage_is_told_in_each_turn(world: MakeWorld) -> None:
-    """Clients report the cost of a turn by it."""
+    """Clients report the cost of a turn from it."""
     async with world(reply(says("a"), input=100, output=7), reply(says("b"), input=200, output=9)) as w:
         thread = await start(w.client)
         ids = []
@@ -50,7 +49,7 @@ async def test_usage_is_told_in_each_turn(world: MakeWorld) -> None:
 
 
 async def test_an_interrupt_is_answered_at_once_and_ends_everything(world: MakeWorld) -> None:
-    """Clients leave the thread or the turn out, and kill a server that takes seconds."""
+    """Clients leave out the thread or the turn, and kill a server that takes seconds."""
     replies = reply(script("echo > a")), reply(script("echo > b")), reply(script("echo > c"))
     async with world(*replies, config=ASKS) as w:
         for number, leave_out in enumerate(({}, {"turnId"}, {"threadId"})):
@@ -70,7 +69,7 @@ async def test_an_interrupt_is_answered_at_once_and_ends_everything(world: MakeW
 
 
 async def test_errors_of_retries_say_reconnecting_and_final_ones_do_not(world: MakeWorld) -> None:
-    """By that word a client tells what it may pass over."""
+    """A client recognises by that word the errors that it may ignore."""
     broken = failure(500, {"error": {"message": "down"}})
     limits = {"stream_max_retries": 1, "request_max_retries": 0}
     async with world(broken, broken, provider=limits) as w:
@@ -95,14 +94,14 @@ async def test_errors_of_retries_say_reconnecting_and_final_ones_do_not(world: M
 async def test_the_class_of_an_error_is_a_word_or_an_object_with_one_key(
     world: MakeWorld, status: int, info: Json
 ) -> None:
-    """As the schema has it: clients match both."""
+    """Clients match both forms, as the schema has them."""
     async with world(failure(status, {"error": {"message": "no"}})) as w:
         done = await ended(w.client, await turn(w.client, await start(w.client)))
         assert done["error"]["codexErrorInfo"] == info
 
 
 async def test_texts_that_clients_match(world: MakeWorld) -> None:
-    """Word for word, as far as they are quoted here; one client takes the id between backticks."""
+    """The texts match literally, as far as they are quoted here; one client reads the id between backticks."""
     hold = Hold()
     absent = "01a1b2c3-0000-7000-8000-000000000000"
     async with world(reply(begins_to_say(), word("a"), hold, says("a")), initialize=False) as w:
@@ -137,7 +136,7 @@ async def test_texts_that_clients_match(world: MakeWorld) -> None:
 
 
 async def test_a_thread_that_another_server_has_open_is_named_so(world: MakeWorld) -> None:
-    """Clients match the words, show them, and offer to read the thread instead."""
+    """Clients match the text, show it, and offer to read the thread instead."""
     async with world(reply(says("a"))) as w:
         thread = await start(w.client)
         await ended(w.client, await turn(w.client, thread))

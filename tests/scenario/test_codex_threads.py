@@ -1,4 +1,4 @@
-"""Threads that codex 0.169 and 0.171 recorded (tests/data) are listed, opened and gone on with over each API."""
+"""Threads that codex 0.169 and 0.171 recorded (tests/data) are listed, opened and resumed over each API."""
 
 import shutil
 from pathlib import Path
@@ -20,14 +20,14 @@ DATA = Path(__file__).parent.parent / "data"
 SAID = [
     *("first words", "second words", "third words", "failing words", "after compact", "after revert"),
 ]
-"""By the user, in the thread that codex reverted; what a compaction stands for, too."""
+"""Messages of the user in the thread that codex reverted, including those that a compaction replaced."""
 ANSWERED = ["I run a command", "first answer", "second answer", "answer after", "answer after revert"]
 KINDS, OLDER = "01a222cc-4219-7430-ba00-5b95bab7253a", "01a222cc-852e-7a11-a99e-cfece6843117"
 UNREADABLE = {"type": "item_completed", "item": {"type": "CommandExecution", "id": "i"}}
 
 
 def stored_in(w: World, version: str) -> str:
-    """Copy the recorded files to the home; give the id of the thread that was reverted."""
+    """Copy the recorded files to the home; return the id of the thread that was reverted."""
     day = w.home / "sessions" / "2026" / "11" / "28"
     shutil.copytree(DATA / f"codex-{version}", day)
     return next(path.stem[28:64] for path in day.iterdir() if "_" in path.stem)
@@ -100,7 +100,7 @@ async def test_threads_of_codex_over_the_thread_api(world: MakeWorld, version: s
 
 
 async def test_lines_that_cannot_be_read_are_one_warning(world: MakeWorld) -> None:
-    """At the first time that the thread is opened, whoever joins it later."""
+    """The warning is sent when the thread is opened for the first time, also if clients join later."""
     async with world(reply(says("here"))) as w:
         stored_in(w, "0.171")
         path = file_of(w, KINDS)
@@ -131,7 +131,7 @@ async def test_a_folder_and_a_link_to_it_have_the_same_threads(world: MakeWorld)
 
 
 async def test_a_thread_of_the_newest_models_of_codex_goes_on_without_its_tools(world: MakeWorld) -> None:
-    """The model is told once that they are gone; a copy of the thread says nothing of them either."""
+    """The model is told once that they are gone. A copy of the thread does not mention them either."""
     async with world(*(reply(says(each, each)) for each in "abc")) as w:
         day = w.home / "sessions" / "2026" / "11" / "28"
         day.mkdir(parents=True)

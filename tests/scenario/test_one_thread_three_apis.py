@@ -1,4 +1,4 @@
-"""One thread with a client of each API: what each of them is told of what another one does."""
+"""One thread with a client of each API: the notifications that each client gets of the others' actions."""
 
 import os
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ class Three:
 
 @asynccontextmanager
 async def three(world: MakeWorld, *replies: Reply, **params: Json) -> AsyncIterator[Three]:
-    """The thread is begun over the thread API and has one turn; the others have not joined it."""
+    """Yield a thread that was begun over the thread API and has one turn. The other clients have not joined it."""
     async with world(reply(says("first")), *replies) as w, w.another() as old, w.another(acp=True) as editor:
         await editor.call("initialize", INITIALIZE)
         thread = await start(w.client, **params)
@@ -164,7 +164,7 @@ async def test_words_during_a_turn_of_another_join_it_over_every_api(world: Make
         assert (await t.editor.answer_to(prompt))["result"]["stopReason"] == "end_turn"
         await t.old.expect("task_complete")
         assert t.world.model.requests[-1].texts()[-3:] == ["go", "from the old one", "from the editor"]
-        for method in ("turn/started", "turn/completed"):  # that of `zero`, and this one
+        for method in ("turn/started", "turn/completed"):  # the first is of the turn of `zero`
             assert len([m for m in t.threads.received() if m.get("method") == method]) == 2
         assert len(t.old.events("task_complete")) == 1
 
@@ -233,7 +233,7 @@ async def test_who_takes_a_thread_back_is_told_to_all_and_old_clients_hear_on(wo
     async with three(world, reply(says("a")), reply(says("b"))) as t, t.world.another() as late:
         await t.old_joins()
         await t.editor_joins()
-        await late.call("resumeConversation", {"conversationId": t.thread})  # and listens afterwards
+        await late.call("resumeConversation", {"conversationId": t.thread})  # it listens afterwards
         taken_back = await say(t.threads, t.thread, "wrong")
         await t.old.expect("task_complete")
         await t.threads.call("thread/revert", {"threadId": t.thread, "beforeTurnId": taken_back})
@@ -252,7 +252,7 @@ async def test_who_takes_a_thread_back_is_told_to_all_and_old_clients_hear_on(wo
             told = [each["message"] for each in client.events("background_event")]
             assert sum("was taken back" in each for each in told) == 1
         begun = [m["params"]["id"] for m in t.old.received() if m.get("method") == "codex/event/task_started"]
-        assert begun == ["1", "3"]  # 2 closed the session of before
+        assert begun == ["1", "3"]  # 2 closed the session before
         await until(lambda: t.chunks()[-1] == "b")
 
 

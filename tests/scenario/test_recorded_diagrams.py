@@ -1,4 +1,4 @@
-"""The sequence diagrams of the documentation are those of real runs. `make diagrams` records them anew."""
+"""The sequence diagrams of the documentation match real runs. `make diagrams` records them anew."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from tests.support.world import MakeWorld, World
 
 RECORD = "RECORD_DIAGRAMS"
 CONVERSATIONS = ROOT / "protocol" / "app_server_protocol" / "export" / "runs.md"
-"""Made part of docs/protocol.md by `python -m app_server_protocol.export`."""
+"""Page with the recorded runs. `python -m app_server_protocol.export` makes it a part of docs/protocol.md."""
 THREADS = ROOT / "docs" / "threads.md"
 PATCH = "*** Begin Patch\n*** Add File: greet.txt\n+hello\n*** End Patch"
 

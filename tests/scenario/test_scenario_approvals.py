@@ -1,4 +1,6 @@
-"""Consent: what asks, what each answer does, what is no answer, and what saves a question."""
+"""Approvals: the calls that ask, the effect of each answer, answers that count as none, and rules that avoid a
+question.
+"""
 
 from pathlib import Path
 
@@ -112,7 +114,7 @@ async def test_an_error_is_a_no(world: MakeWorld, error: Json) -> None:
         conversation = await w.open()
         await w.client.say(conversation)
         question = await w.client.expect("execCommandApproval")
-        # Beside an error a result does not count.
+        # A result beside an error does not count.
         await w.client.write({"id": question["id"], "error": error, "result": {"decision": "approved"}})
         assert (await w.client.rest_of_turn(conversation)).last_message == "ok"
         assert not (w.workspace / "made.txt").exists()
@@ -148,7 +150,7 @@ async def test_consent_for_the_session_covers_that_command_and_no_other(world: M
         assert [e["call_id"] for e in turn.of("exec_approval_request")] == ["c1", "c3", "c4"]
         ran = [e["call_id"] for e in turn.of("exec_command_end") if e["exit_code"] == 0]
         assert ran == ["c1", "c2"]
-        # Another conversation knows nothing of it.
+        # The approval does not hold in another conversation.
         other = await w.client.turn(await w.open())
         assert [e["call_id"] for e in other.of("exec_approval_request")] == ["c5"]
 
@@ -247,7 +249,7 @@ def statuses(items: tuple[ThreadItem, ...]) -> list[str]:
 
 
 class Person:
-    """Answers questions about commands with that method of theirs."""
+    """Handler that answers each command question with the method of that name."""
 
     def __init__(self, answer: str) -> None:
         self._answer = answer

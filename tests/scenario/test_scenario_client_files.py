@@ -1,4 +1,4 @@
-"""What clients ask outside of any thread: files, searches of files, commands."""
+"""Requests of clients outside of any thread: files, searches of files, commands."""
 
 import base64
 import os
@@ -274,7 +274,7 @@ async def test_a_terminal_is_resized(world: MakeWorld) -> None:
 async def test_output_ends_at_the_cap(world: MakeWorld) -> None:
     async with world() as w:
         done = await run(w, "yes é | head -c 5000; echo ok >&2", outputBytesCap=100)
-        assert (len(done["stdout"].encode()), done["stderr"]) == (99, "ok\n")  # no half of a character
+        assert (len(done["stdout"].encode()), done["stderr"]) == (99, "ok\n")  # no character is cut in half
         flood = "yes | head -c 500000"
         await w.client.answer_to(await begin(w, flood, streamStdoutStderr=True, outputBytesCap=100))
         deltas = notified(w, "command/exec/outputDelta")
@@ -304,7 +304,7 @@ async def test_a_command_ends_when_it_is_told_to_or_its_time_is_up(world: MakeWo
 
 
 async def test_a_client_that_leaves_leaves_nothing_running(world: MakeWorld) -> None:
-    """That nothing is left is an invariant of every scenario."""
+    """Every scenario checks that nothing is left."""
     async with world(transport="process") as w:
         for tty in (False, True):
             await begin(

@@ -1,4 +1,4 @@
-"""Servers that close the connection, without a byte of an answer, to what exceeds their window."""
+"""Servers that close the connection, without a byte of an answer, on a request that exceeds their window."""
 
 import json
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ WORDS = "word " * 300
 
 @dataclass(slots=True)
 class ClosingModel(ScriptedModel):
-    """Answers requests up to a size, and closes the connection to larger ones."""
+    """Model that answers requests up to a size, and closes the connection on larger ones."""
 
     most: int = 16_000
-    """Bytes of a request."""
+    """Maximum size of a request, in bytes."""
     begins: bool = False
     """Whether the head of a response comes before the connection closes."""
     closed: int = 0
-    """Requests to which the connection was closed."""
+    """Number of requests on which the connection was closed."""
 
     async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
         if request.method == "POST" and len(request.body) > self.most:
@@ -60,7 +60,7 @@ PROVIDER: Json = {"name": "llamacpp", "wire": "chat", "stream_max_retries": 2, "
 async def test_a_thread_goes_on_after_its_server_has_closed_the_connection(
     tmp_path: Path, config: Json, *, begins: bool
 ) -> None:
-    """The turn that meets the window says so; the next one begins with a compaction."""
+    """The turn that exceeds the window reports it; the next one begins with a compaction."""
     model = ClosingModel(author=answered, begins=begins)
     async with world_with(tmp_path, model, config={"model": "local", **config}, provider=PROVIDER) as w:
         thread = await start(w.client)
@@ -104,7 +104,7 @@ async def test_a_server_that_never_answers_is_no_matter_of_the_window(tmp_path: 
 
 
 async def test_a_connection_that_broke_once_does_not_make_the_window_small(tmp_path: Path) -> None:
-    """A window that is guessed refuses nothing, and the first larger answer ends it."""
+    """A guessed window refuses no request, and the first larger answer ends the guess."""
     model = ClosingModel(author=counted, most=1 << 20)
     provider = {**PROVIDER, "stream_max_retries": 0, "request_max_retries": 0}
     config = {"model": "local", "model_context_window": 100_000}
@@ -126,7 +126,7 @@ async def test_a_connection_that_broke_once_does_not_make_the_window_small(tmp_p
 
 
 async def test_a_refusal_is_followed_by_a_compaction_whatever_our_estimate_says(world: MakeWorld) -> None:
-    """The provider says that the context is full; by our estimate a compaction would free too little."""
+    """The provider says that the context is full, while a compaction would free too little by our estimate."""
     refused: Json = {
         "error": {"code": 400, "message": "the request exceeds the available context size", "n_ctx": 4_096}
     }

@@ -1,4 +1,4 @@
-"""Answers that are cut off by the output limit, and answers of nothing, over both APIs that have such limits."""
+"""Answers that are cut off by the output limit, and empty answers, over both APIs that have such limits."""
 
 import json
 
@@ -13,7 +13,7 @@ CUT = "The call was cut off by the output limit and was not run."
 
 
 def cut_call(wire: str, id: str) -> Reply:
-    """A call of which the provider wrote a part."""
+    """Return a reply with a part of a call, cut off by the provider."""
     if wire == "messages":
         return claude_reply(shell("touch made", id), stop="max_tokens", id=f"msg_{id}")
     function = {"name": "shell", "arguments": '{"command": ["touch", "ma'}

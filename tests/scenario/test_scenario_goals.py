@@ -1,4 +1,4 @@
-"""Goals over the thread API: turns that begin by themselves, and everything that ends that."""
+"""Goals over the thread API: turns that begin by themselves, and every way to end them."""
 
 import pytest
 
@@ -152,7 +152,7 @@ async def test_a_stored_goal_waits_for_a_turn_that_somebody_asks_for(world: Make
 
 
 async def test_an_ephemeral_thread_has_none(world: MakeWorld) -> None:
-    """Nobody could end it from another process, and it would be gone with this one."""
+    """No other process could end the goal, and it would be lost with this one."""
     made = calls("create_goal", {"objective": "the model's"})
     async with world(reply(made), reply(says("as you wish"))) as w:
         thread = await start(w.client, ephemeral=True)

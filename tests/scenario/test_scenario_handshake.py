@@ -1,4 +1,6 @@
-"""Who may speak when, who hears what, and what docs/protocol.md says of cases that clients meet seldom."""
+"""Handshake and subscriptions: which requests are allowed when, which client receives what, and the rare cases of
+docs/protocol.md.
+"""
 
 import pytest
 
@@ -80,7 +82,7 @@ async def test_without_a_listener_a_turn_runs_and_nothing_is_said(world: MakeWor
         opened = await w.client.call("newConversation", {"cwd": str(w.workspace)})
         conversation = opened["conversationId"]
         await w.client.say(conversation, "silent")
-        # An operation that ends when the turn has: nothing runs any more when this is answered.
+        # This operation ends after the turn, so nothing runs any more when it is answered.
         await w.client.call(
             "archiveConversation", {"conversationId": conversation, "rolloutPath": opened["rolloutPath"]}
         )
@@ -162,7 +164,9 @@ async def test_two_conversations_do_not_mix(world: MakeWorld) -> None:
 
 
 async def test_requests_of_one_conversation_keep_their_order(world: MakeWorld) -> None:
-    """Sent without waiting for answers; answered in that order, and said to the model in that order."""
+    """The requests are sent without waiting for answers. They are answered in that order, and reach the model in that
+    order.
+    """
     hold = Hold()
     async with world(reply(hold, says("a")), reply(says("b"))) as w:
         conversation = await w.open()

@@ -1,4 +1,4 @@
-"""The beginning that the requests of a thread have in common: it stays, whatever happens between two compactions."""
+"""The common beginning of a thread's requests: it stays unchanged between two compactions, whatever happens."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +15,7 @@ from tests.support.world import EXPERIMENTAL, MakeWorld
 
 CLAUDE: Final = "claude-opus-5-5"
 CHECKING: Final = "gpt-6.2-sol"
-"""A model whose provider checks what stands before its thoughts."""
+"""Model whose provider checks the input before its thoughts."""
 
 
 def mode(kind: str, model: str, instructions: str | None = None) -> Json:
@@ -23,14 +23,14 @@ def mode(kind: str, model: str, instructions: str | None = None) -> Json:
 
 
 def parts(body: Json) -> tuple[Json, list[Json]]:
-    """What a request begins with, and its messages or items, without marks of the cache."""
+    """Return the head of a request, and its messages or items, without cache marks."""
     messages = plain(body.get("messages", body.get("input")))
     head = {name: body.get(name) for name in ("model", "instructions", "system", "tools")}
     return plain(head), messages
 
 
 def assert_continued(bodies: Sequence[Json]) -> None:
-    """Every request begins as the one before it, but for its last message."""
+    """Check that every request begins like the one before it, except for its last message."""
     for before, after in pairwise(map(parts, bodies)):
         assert before[0] == after[0]
         assert len(after[1]) >= len(before[1])

@@ -1,4 +1,4 @@
-"""Stopping what runs, speaking while it runs, and taking back what it did."""
+"""Interrupts of a running turn, messages during a turn, and undo of what it did."""
 
 import json
 from pathlib import Path
@@ -96,7 +96,7 @@ async def test_a_message_while_a_command_runs_joins_the_turn(world: MakeWorld) -
         await w.client.say(conversation, "start")
         await w.client.expect("exec_command_output_delta")
         await w.client.say(conversation, "and this")
-        # Answered after what was said before it has been dealt with.
+        # It is answered after the message before it has been handled.
         await w.client.submit(conversation, {"type": "list_custom_prompts"})
         await w.client.expect("list_custom_prompts_response")
         await w.open_gate("gate")
@@ -144,7 +144,7 @@ CONFINED = {"sandbox_mode": "workspace-write", "approval_policy": "never"}
 
 
 def change(command: str) -> tuple[Reply, Reply]:
-    """The replies of a turn that runs a command."""
+    """Return the replies of a turn that runs a command."""
     return reply(script(command)), reply(says("ok"))
 
 
@@ -287,7 +287,7 @@ async def test_an_undo_while_another_conversations_command_runs_there_is_refused
 
 
 def _with_terminal(replies: tuple[Reply, ...]) -> tuple[Reply, ...]:
-    """With `unified_exec` the model has another tool for commands."""
+    """Return the replies with the command tool that the model has with `unified_exec`."""
     first = {"cmd": "echo 2 > a", "shell": "/bin/sh", "login": False}
     return (reply(calls("exec_command", first)), *replies[1:])
 

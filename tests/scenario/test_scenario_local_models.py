@@ -1,4 +1,4 @@
-"""Models that the server knows nothing of, over both APIs of providers: what is assumed, and what is asked for."""
+"""Models that the server does not know, over both APIs of providers: its assumptions, and its requests for facts."""
 
 import json
 
@@ -34,7 +34,7 @@ TOO_LONG = (
 
 
 def answers(wire: str, *words: str, used: int = 15) -> Reply:
-    """Says this, word by word."""
+    """Return a message with these words, one delta for each."""
     if wire == "chat":
         usage = {"prompt_tokens": used - 5, "completion_tokens": 5, "total_tokens": used}
         return chat_reply(*({"content": each} for each in words), usage=usage)
@@ -74,7 +74,7 @@ async def test_a_window_that_nobody_knows_is_assumed_to_be_large(world: MakeWorl
 
 
 async def test_a_known_model_is_compacted_by_the_window_that_the_user_says(world: MakeWorld) -> None:
-    """A gateway may give less of it than its maker."""
+    """A gateway may offer a smaller window than the model's maker."""
     replies = (
         answers("responses", "a", used=27_000),
         answers("responses", "SUMMARY"),
@@ -92,7 +92,7 @@ async def test_a_known_model_is_compacted_by_the_window_that_the_user_says(world
 async def test_a_provider_may_say_in_words_that_the_conversation_is_too_long(
     world: MakeWorld, wire: str, words: str
 ) -> None:
-    """The next turn begins with a compaction; without it every later one would fail."""
+    """The next turn begins with a compaction; otherwise every later turn would fail."""
     refusal = failure(400, {"error": {"message": words}})
     replies = answers(wire, "a"), refusal, answers(wire, "SUMMARY"), answers(wire, "b")
     async with world(*replies, provider={"wire_api": wire}) as w:
@@ -150,7 +150,9 @@ async def test_a_provider_that_does_not_count_tokens_is_not_asked_again(world: M
 
 @WIRES
 async def test_a_broken_picture_costs_one_message(world: MakeWorld, wire: str) -> None:
-    """A provider refuses a request with one, and it would be in every later request of the thread."""
+    """A provider refuses a request with a broken picture, and the picture would be in every later request of the
+    thread.
+    """
     look: Json = {"path": "broken.png"}
     if wire == "chat":
         function = {"name": "view_image", "arguments": json.dumps(look)}
@@ -180,7 +182,7 @@ async def test_a_broken_picture_costs_one_message(world: MakeWorld, wire: str) -
 
 
 async def test_over_the_conversation_api_only_what_has_no_pixels_is_broken(world: MakeWorld) -> None:
-    """codex 0.58 sends all that begins like a picture."""
+    """codex 0.58 sends everything that begins like a picture."""
     wrong_sum = PNG[:-4] + bytes(4)
     files = {"broken.png": PNG[:50] + b"rubbish" * 20, "sum.png": wrong_sum}
     looks = [calls("view_image", {"path": name}, name) for name in files]
@@ -207,7 +209,7 @@ def thinks(wire: str) -> Reply:
 
 @WIRES
 async def test_raw_reasoning_is_shown_and_kept(world: MakeWorld, wire: str) -> None:
-    """Models with open weights give nothing else."""
+    """Models with open weights provide no other reasoning."""
     async with world(thinks(wire), provider={"wire_api": wire}) as w:
         thread = await start(w.client)
         await say(w.client, thread)

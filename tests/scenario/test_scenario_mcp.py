@@ -1,4 +1,4 @@
-"""MCP servers as a conversation sees them, logins at them, and logins with a device code."""
+"""MCP servers in a conversation, logins at them, and logins with a device code."""
 
 import json
 import stat
@@ -110,7 +110,9 @@ def declines(request: Json) -> Json:
 async def test_a_server_may_ask_the_user(
     world: MakeWorld, decider: Decider, said: str, transport: Transport
 ) -> None:
-    """Over a process the handshake is over before the server is loaded, which knows what the client can do."""
+    """If the server runs as a process, the handshake ends before the module is loaded that knows the client's
+    capabilities.
+    """
     call = calls("mcp__notes__ask", {}, "m1")
     async with world(
         reply(call),
@@ -137,7 +139,7 @@ async def test_a_client_that_cannot_ask_is_not_asked(world: MakeWorld) -> None:
 async def test_a_server_takes_no_module_from_the_workspace(
     world: MakeWorld, settings: dict[str, str]
 ) -> None:
-    """Neither a repository nor an earlier command has a say in what runs outside of the sandbox."""
+    """Neither a repository nor an earlier command can change what runs outside of the sandbox."""
     args, env = f'["-m", "{SERVER.stem}"]', f'{{ PYTHONPATH = "{SERVER.parent}" }}'
     given = table("notes", args=args, env=env, **settings).replace(f'args = ["{SERVER}"]\n', "")
     call = calls("mcp__notes__echo", {"text": "hello"}, "m1")
@@ -222,14 +224,14 @@ async def test_a_server_is_used_with_the_login(
         assert asked["token_endpoint_auth_method"] == "none"
         after = await server_status(w)
         assert (after["authStatus"], list(after["tools"])) == ("oAuth", ["echo"])
-        # A token that the server takes back is refreshed, and what comes for it is kept.
+        # The server revokes a token. It is refreshed, and the new one is stored.
         remote.good_tokens.clear()
         assert list((await server_status(w))["tools"]) == ["echo"]
         stored = w.home / ".credentials.json"
         assert stat.S_IMODE(stored.stat().st_mode) == 0o600
         [entry] = json.loads(stored.read_text()).values()
         assert (entry["access_token"], entry["refresh_token"]) == ("secret-access-2", "secret-refresh-2")
-        # A login that is over is none.
+        # A login that has ended does not count.
         remote.good_tokens.clear()
         remote.refresh_tokens.clear()
         assert (await server_status(w))["authStatus"] == "notLoggedIn"
@@ -355,7 +357,9 @@ async def test_a_login_with_a_device_code_is_cancelled(world: MakeWorld) -> None
 async def test_the_settings_decide_which_login_the_model_is_asked_with(
     world: MakeWorld, forced: str, headers: list[str]
 ) -> None:
-    """Without any request about the account before; it is not asked with the wrong one, which counts as none."""
+    """The login is chosen without an earlier request about the account. The wrong login is not used, and counts as
+    none.
+    """
 
     def store(w: Json) -> None:
         (w.home / "auth.json").write_text('{"OPENAI_API_KEY": "sk-mine"}')

@@ -1,4 +1,6 @@
-"""Calls of MCP tools that may change things: who is asked, in which words, and what an answer means, in all APIs."""
+"""Approval of MCP tool calls that may change things: the client that is asked, the text of the question, and the
+meaning of an answer, in all APIs.
+"""
 
 import sys
 import tomllib
@@ -24,13 +26,13 @@ NOBODY = "MCP tool call requires approval, and no client that is connected can b
 
 
 def changing(*ids: str, tool: str = "change") -> Sequence[Reply]:
-    """Return what a model says that calls a tool in each of its turns."""
+    """Return replies that call a tool in each turn."""
     turns = ((reply(calls(f"mcp__notes__{tool}", {"text": "hello"}, id)), reply(says("ok"))) for id in ids)
     return [each for turn in turns for each in turn]
 
 
 def outcomes(w: World) -> list[Json]:
-    """Return the error of each call in its order, None for one that was made."""
+    """Return the error of each call in its order, None for a call that succeeded."""
     items = [params["item"] for params in notified(w, "item/completed")]
     ended = [item for item in items if item["type"] == "mcpToolCall"]
     assert all((item["status"] == "completed") is (item["error"] is None) for item in ended)
@@ -104,7 +106,7 @@ async def test_the_question_waits_for_approval_and_has_the_hints(world: MakeWorl
 async def test_a_call_without_a_question(
     world: MakeWorld, settings: dict[str, str], config: Mapping[str, str], outcome: str | None
 ) -> None:
-    """The client's own calls need no approval whatever the policy is."""
+    """The client's own calls need no approval under any policy."""
     async with world(*changing("m1"), tables=table("notes", **settings), config=config) as w:
         thread = await start(w.client)
         await say(w.client, thread)
@@ -150,7 +152,7 @@ async def test_a_yes_for_good_goes_into_the_settings(world: MakeWorld) -> None:
 async def test_a_yes_for_good_is_not_offered_where_the_settings_cannot_keep_it(
     world: MakeWorld, of_request: bool
 ) -> None:
-    """The server is one of the request under a name of the settings; or clients do not have the user's rights."""
+    """Either the request defines the server under a name of the settings, or clients do not have the user's rights."""
     own: Json = {"command": sys.executable, "args": [str(SERVER)], "env": {"OWN": "1"}}
     tables = table("notes") + ("" if of_request else "[app_server]\nclient_rights = false\n")
     async with world(*changing("m1"), tables=tables, config=ASKS) as w:

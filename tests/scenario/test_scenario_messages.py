@@ -53,7 +53,7 @@ async def test_a_turn_with_parallel_calls_and_thoughts_between_them(world: MakeW
 
 
 async def test_a_thread_goes_on_after_a_restart_as_before(world: MakeWorld) -> None:
-    """Pictures, failed tools and an interrupted turn are sent as they were: Claude checks all before a thought."""
+    """Pictures, failed tools and an interrupted turn are sent unchanged: Claude checks everything before a thought."""
     picture = [*words("what is it?"), {"type": "image", "url": picture_url(PNG)}]
     claude = StrictClaude(
         [thinking("A dot."), text("A dot."), tool_use("view_image", {"path": "dot.png"}, "toolu_0")],
@@ -88,7 +88,7 @@ async def test_a_thread_goes_on_after_a_restart_as_before(world: MakeWorld) -> N
 async def test_thoughts_that_are_refused_are_forgotten_and_the_request_sent_once_more(
     world: MakeWorld,
 ) -> None:
-    """As after tools have changed: Claude refuses what it has signed for other ones."""
+    """This happens after tools have changed: Claude refuses thoughts that it has signed for other tools."""
     claude = StrictClaude([thinking("Hm."), text("Hello")], [thinking("Hm."), text("Again")])
     async with world(provider=MESSAGES, config=CONFIG) as w:
         w.model.author = claude
@@ -121,7 +121,7 @@ def told_over(wire: str, said: str) -> Reply:
 
 
 async def test_a_thread_changes_its_api_and_back(world: MakeWorld) -> None:
-    """All words go over; thoughts only to where they came from."""
+    """All messages are sent to the other API; thoughts are sent only to the API that they came from."""
     tables = "\n".join(
         f'[model_providers.{wire}]\nname = "{wire}"\nbase_url = "BASE"\nwire = "{wire}"'
         for wire in ("chat", "messages", "responses")
@@ -236,7 +236,7 @@ async def test_the_history_is_compacted_with_the_tools_that_it_has_called(world:
 
 
 async def test_commands_do_not_get_the_key_of_anthropic(world: MakeWorld) -> None:
-    """Its provider is built in, so its variable is withheld without any setting."""
+    """Anthropic's provider is built in, so its variable is withheld without any setting."""
     claude = StrictClaude([shell("echo key=$ANTHROPIC_API_KEY", "toolu_1")], [text("Done.")])
     environment = {"ANTHROPIC_API_KEY": "sk-ant-of-the-user"}
     async with world(provider=MESSAGES, config=CONFIG, environment=environment) as w:

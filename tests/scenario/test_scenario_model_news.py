@@ -1,5 +1,5 @@
-"""What clients are told of the model of a thread: another one answers, nothing is known of it, its window is smaller
-than the user says, it belonged to another provider, or nobody is logged in.
+"""Notifications about the model of a thread: another model answers, the model is unknown, its window is smaller than
+the user says, it belonged to another provider, or no user is logged in.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def warnings(w: World) -> list[str]:
 
 
 def use_openai(w: World) -> None:
-    """Move the built-in provider to the scripted model."""
+    """Point the built-in provider to the scripted model."""
     path = w.home / "config.toml"
     text = path.read_text()
     url = text.partition('base_url = "')[2].partition('"')[0]

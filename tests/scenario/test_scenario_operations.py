@@ -61,7 +61,7 @@ async def test_an_automatic_compaction_that_fails_does_not_end_the_turn(world: M
 
 
 async def test_a_second_summary_takes_the_place_of_the_first(world: MakeWorld) -> None:
-    """Also where the conversation was resumed in between."""
+    """This holds also if the conversation was resumed in between."""
     replies = reply(says("long answer")), reply(says("SUMMARY ONE")), reply(says("after"))
     async with world(*replies) as w:
         conversation = await w.open()
@@ -211,7 +211,7 @@ async def test_lines_of_the_message_history_are_kept_and_found(world: MakeWorld)
         for text in ("first", "second"):
             await w.client.submit(conversation, {"type": "add_to_history", "text": text})
         configured: Json = {"historyEntryCount": 0}
-        while configured["historyEntryCount"] < 2:  # the file says when they are there
+        while configured["historyEntryCount"] < 2:  # the file tells when they are stored
             await w.client.call("resumeConversation", {"conversationId": conversation})
             configured = (await w.client.expect("sessionConfigured"))["params"]
         await w.client.listen(conversation)

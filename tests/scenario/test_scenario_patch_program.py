@@ -69,7 +69,7 @@ async def test_what_the_sandbox_fences_stays_as_it_is(world: MakeWorld, patch: s
 
 
 async def test_a_command_can_neither_change_nor_hide_the_program(world: MakeWorld) -> None:
-    """Not even where the server's home lies in the workspace's own folder, nor by a program of the same name."""
+    """This holds even if the server's home is in the workspace, and against a program of the same name."""
     attack = 'p=$(command -v apply_patch); echo "#!/bin/sh" > $p; rm -f $p; mv ${p%/*} /tmp/x; echo $p; true'
     fake = {"apply_patch": "#!/bin/sh\necho fake\n"}
     replies = (

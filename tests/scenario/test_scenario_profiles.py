@@ -1,4 +1,4 @@
-"""Permission profiles in whole conversations: what is chosen, shown, stored, and what the model gets to see."""
+"""Permission profiles in whole conversations: how they are chosen, shown and stored, and what the model can read."""
 
 import json
 import subprocess
@@ -71,7 +71,7 @@ async def test_a_thread_and_its_turns_are_given_profiles_by_name(world: MakeWorl
             ("thread/settings/update", {"threadId": thread}),
         ):
             text = "'failed to load configuration: default_permissions refers to undefined profile `zz`'"
-            if method != "thread/resume":  # one that is open goes on
+            if method != "thread/resume":  # an open thread goes on
                 with pytest.raises(Refused, match=text):
                     await w.client.call(method, {**params, "permissions": "zz"})
         run = {"command": ["true"], "permissionProfile": "zz"}
@@ -108,7 +108,7 @@ async def test_the_model_reads_nothing_that_is_hidden_in_any_way(world: MakeWorl
         assert "words of the project" in json.dumps(w.model.requests[0].body)
         assert (w.workspace / "a.env").read_text() == SECRET
         assert not (w.workspace / "private/new").exists()
-        # The snapshot for undo is in the repository, where commands may read.
+        # The snapshot for undo is in the repository, which commands may read.
         assert SECRET not in git(w, "cat-file", "--batch-all-objects", "--batch")
 
 
@@ -134,7 +134,7 @@ READ_BY = {
     **dict.fromkeys(("update_plan", "request_user_input", "web_search"), "reads no file"),
     **dict.fromkeys(("get_goal", "create_goal", "update_goal"), "reads no file"),
 }
-"""By tool of the model, how it comes by the files that it reads."""
+"""Way in which each tool of the model reads files, by tool."""
 
 
 def test_it_is_known_of_every_tool_how_it_reads_files() -> None:
@@ -182,7 +182,7 @@ async def test_skills_that_are_hidden_are_neither_told_nor_handed_over(world: Ma
             {"type": "skill", "name": "private", "path": hidden},
             {"type": "skill", "name": "own", "path": str(w.home / "skills/own/SKILL.md")},
         ]
-        # The rules of the turn count that brings the words, not those of the one before.
+        # The rules of the turn with the skills count, not those of the turn before.
         await say(w.client, thread, permissions="s", input=handed)
         [told] = notified(w, "warning")
         assert (

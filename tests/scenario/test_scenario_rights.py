@@ -1,4 +1,6 @@
-"""Settings and rights: where they come from, what wins, and what the server reads for nobody."""
+"""Settings and rights: where they come from, which one has priority, and the files that the server never reads for a
+client.
+"""
 
 import json
 import os
@@ -40,7 +42,7 @@ async def test_a_relative_root_is_refused_over_every_method_of_threads(world: Ma
         await refused(w, "thread/settings/update", {"threadId": thread, "sandboxPolicy": policy})
         await refused(w, "command/exec", {"command": ["sh", "-c", OUTSIDE], "sandboxPolicy": policy})
         given = {"sandbox_workspace_write.writable_roots": [root], "sandbox_mode": "workspace-write"}
-        if root not in ("~", "~/x"):  # as in the file, where the home of the user is meant
+        if root not in ("~", "~/x"):  # as in the file, `~` is the user's home
             await refused(w, "thread/start", {"config": given}, "must hold absolute paths")
         assert not (w.root / "outside").exists()
 
@@ -330,7 +332,7 @@ def plant(w: World) -> None:
 
 
 async def talk(w: World, api: str) -> None:
-    """One turn over an API; whoever is asked declines."""
+    """Run one turn over an API; every client that is asked declines."""
     match api:
         case "v1":
             w.client.decide("applyPatchApproval", {"decision": "denied"})
@@ -345,7 +347,7 @@ async def talk(w: World, api: str) -> None:
 
 
 def told(w: World) -> str:
-    """Everything that the model and the client received, and that was stored."""
+    """Return everything that the model and the client received, and that was stored."""
     stored = [path.read_text() for path in (w.home / "sessions").rglob("*") if path.is_file()]
     return json.dumps([[each.body for each in w.model.requests], w.client.received(), stored])
 
@@ -404,7 +406,7 @@ for path in pathlib.Path({home!r}).rglob("*.jsonl"):
 
 
 async def test_no_command_takes_a_lease_on_the_files_of_other_threads(world: MakeWorld) -> None:
-    """A writer of the file would wait for whoever holds one."""
+    """A writer of the file would have to wait for the holder of a lease."""
     async with world(config={"sandbox_mode": "read-only", "approval_policy": "never"}) as w:
         attack = f"{sys.executable} -I - <<'END'{LEASES.format(home=str(w.home))}END\n"
         w.model.replies.extend(

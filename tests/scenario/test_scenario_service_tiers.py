@@ -1,4 +1,4 @@
-"""Service tiers over the thread API: what a client chooses, what is sent, and what the answers show."""
+"""Service tiers over the thread API: the client's choice, the request to the provider, and the answers."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ HAS_PRIORITY: Final = {"model": "gpt-6.2-sol"}
 
 
 def sent(w: World) -> list[Json]:
-    """Return the tiers of the requests so far, None for those without one."""
+    """Return the service tiers of the requests so far, None for those without one."""
     return [each.body.get("service_tier") for each in w.model.requests]
 
 

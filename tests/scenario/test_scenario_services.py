@@ -1,4 +1,4 @@
-"""What needs no conversation: commands, searches, diffs, models, and who is logged in."""
+"""Services without a conversation: commands, searches, diffs, models, and the login status."""
 
 import pytest
 

@@ -36,7 +36,7 @@ CANCELLED: Json = {"stopReason": "cancelled"}
 
 
 def mcp_server(*args: str, name: str = "notes") -> Json:
-    """As a client names it for a session."""
+    """Return an MCP server in the form in which a client names it for a session."""
     env = [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}]
     return {"name": name, "command": sys.executable, "args": [str(SERVER), *args], "env": env}
 
@@ -120,7 +120,7 @@ async def test_a_block_that_is_not_supported_is_refused_and_begins_no_turn(world
 # --- cancelling
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a prompt, at which the client acts: how it comes to it."""
+    """Moment of a prompt at which the client acts, and the way to reach it."""
 
     reply: Reply
     until: str | Matcher
@@ -131,7 +131,7 @@ class Moment:
 
     @asynccontextmanager
     async def reached(self, world: MakeWorld) -> AsyncIterator[tuple[World, Editor, str, int | str]]:
-        """The world, its editor, the session and its prompt. No answer of the editor but to reading is given."""
+        """Reach the moment; yield the world, its editor, the session and its prompt. The editor answers only reads."""
         files = {"open.txt": "saved\n"}
         async with world(self.reply, config=self.config, provider=self.provider, files=files, acp=True) as w:
             editor, session = await opened(w, EVERYTHING, mcpServers=list(self.servers))
@@ -222,7 +222,7 @@ async def test_a_prompt_and_its_cancel_sent_together(world: MakeWorld) -> None:
 async def test_waiting_for_servers_that_start_slowly_can_be_given_up(
     world: MakeWorld, way: str, early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also before it began, while the prompt is prepared."""
+    """It can be cancelled also before it began, while the prompt is prepared."""
     if early:
         monkeypatch.setattr(prompts, "_read_prompts", lambda *_: anyio.sleep(0.2))
     server = {"name": "slow", "command": "sleep", "args": ["300"], "env": []}
@@ -438,7 +438,7 @@ async def test_a_command_that_outlives_its_turn_says_nothing_until_the_next_one(
 
 
 async def test_a_file_that_a_command_changed_is_patched_on_the_disk(world: MakeWorld) -> None:
-    """The editor's text of it is from before."""
+    """The editor's text of the file is from before the command."""
     patch = "*** Begin Patch\n*** Update File: open.txt\n@@\n-generated\n+patched\n*** End Patch"
     stale = "*** Begin Patch\n*** Update File: other.txt\n@@\n-saved\n+patched\n*** End Patch"
     replies = (

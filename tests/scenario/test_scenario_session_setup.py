@@ -290,5 +290,5 @@ async def test_folders_beside_the_working_directory_do_not_come_back_by_themselv
         again = editor.opening(sessionId=session, additionalDirectories=[str(beside)])
         await w.client.call("session/resume", again)
         await editor.ends(session)
-        # The directories that stand for missing ones, such as `.git`, stay for a moment after a command.
+        # The placeholders of missing directories, such as `.git`, stay for a moment after a command.
         assert sorted(path.name for path in beside.iterdir() if path.is_file()) == ["1", "3"]

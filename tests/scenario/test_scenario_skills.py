@@ -1,4 +1,4 @@
-"""What a turn over the thread API may bring along: skills, efforts; and compaction of what came of it."""
+"""Additions to a turn over the thread API: skills and efforts, and the compaction of their effects."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def text(words: str) -> Json:
 
 
 def messages(w: World, number: int = -1) -> list[tuple[str, str]]:
-    """Role and text of the messages of a request to the model."""
+    """Return role and text of the messages of a request to the model."""
     return [
         (item["role"], item["content"][0].get("text", ""))
         for item in w.model.requests[number].body["input"]
@@ -178,7 +178,7 @@ async def test_a_client_that_listed_hears_of_a_new_skill_with_the_next_turn(worl
 
 
 def sent(w: World) -> list[Json]:
-    """The efforts that the model was asked with."""
+    """Return the efforts of the requests to the model."""
     return [request.body.get("reasoning", {}).get("effort") for request in w.model.requests]
 
 
@@ -198,13 +198,13 @@ async def test_what_the_client_says_reaches_the_model_and_comes_back(world: Make
         ] == [effort]
         [listed] = (await w.client.call("thread/list", {}))["data"]
         assert listed["reasoningEffort"] == effort
-        # The conversation API has a closed list; it goes on with the thread all the same.
+        # The conversation API has a closed list of efforts; it resumes the thread all the same.
         resumed = await w.client.call("resumeConversation", {"path": str(stored)})
         assert resumed["conversationId"] == thread
 
 
 async def test_ultra_is_a_word_of_clients(world: MakeWorld) -> None:
-    """No provider takes it. The client has it shown as it chose it."""
+    """No provider accepts it. The client is shown its own choice."""
     async with world(reply(says("a")), reply(says("b"))) as w:
         for model in ("scripted", "gpt-5.1"):
             thread = await start(w.client, model=model)

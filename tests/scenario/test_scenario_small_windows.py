@@ -1,4 +1,4 @@
-"""Models with a small window: what they are sent, and threads that outgrow it."""
+"""Models with a small context window: their requests, and threads that outgrow the window."""
 
 import json
 from itertools import pairwise
@@ -16,7 +16,7 @@ def names(w: World, n: int = -1) -> list[str]:
 
 
 def tokens(body: Json) -> int:
-    """Estimate the size of what the model's template is given."""
+    """Estimate the size of the input for the model's template, in tokens."""
     size = len(body["instructions"]) + len(json.dumps(body["tools"])) + len(str(body["input"]))
     return size // 4
 
@@ -70,7 +70,7 @@ async def test_the_conversation_api_keeps_its_tools_unless_the_window_is_known_t
 
 
 async def test_a_message_that_is_too_long_is_an_error_with_figures_and_not_sent(world: MakeWorld) -> None:
-    """The thread goes on: what was refused is not in the history of the turns to come."""
+    """The thread goes on: the refused message is not in the history of later turns."""
     async with world(reply(says("fine")), config={"model_context_window": 4_096}) as w:
         thread = await start(w.client, model="local")
         failed = await ended(w.client, await turn(w.client, thread, "x " * 9_000))
@@ -184,7 +184,7 @@ REFUSED: Json = {
 
 @pytest.mark.parametrize("config", [{}, {"model_context_window": 100_000}])
 async def test_a_window_that_a_refusal_names_counts_from_then_on(world: MakeWorld, config: Json) -> None:
-    """Also in other threads, and over what the user has set."""
+    """It holds also in other threads, and has priority over the user's setting."""
     usage = {"prompt_tokens": 400, "completion_tokens": 5}
     replies = failure(400, REFUSED), *(chat_reply({"content": each}, usage=usage) for each in "ab")
     async with world(*replies, config=config, provider={"wire_api": "chat"}) as w:
@@ -231,7 +231,7 @@ async def test_a_summary_of_reasoning_is_asked_for_as_the_model_or_the_user_says
 async def test_a_request_that_ollama_has_cut_says_the_window(
     world: MakeWorld, *, kind: str, cuts: bool
 ) -> None:
-    """Ollama answers the rest of what it has cut; the tokens that it counts are its window."""
+    """Ollama cuts the input and answers the rest; the tokens that it counts are its window."""
     counts = (1_900, 2_048, 1_000, 500)
     replies = [
         chat_reply({"content": "a"}, usage={"prompt_tokens": read, "completion_tokens": 5}) for read in counts

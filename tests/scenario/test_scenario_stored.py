@@ -1,4 +1,4 @@
-"""What outlives a conversation: resuming, forking, listing, describing, archiving."""
+"""Stored conversations: resuming, forking, listing, describing, archiving."""
 
 from pathlib import Path
 

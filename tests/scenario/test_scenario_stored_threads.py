@@ -1,4 +1,4 @@
-"""Threads as stored things: names, metadata, the archive, deletion, search, and being unloaded."""
+"""Stored threads: names, metadata, the archive, deletion, search, and unloading."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ async def listed(w: World, **params: Json) -> list[Json]:
 
 
 def told(w: World, thread: str, since: int = 0) -> list[Json]:
-    """What was sent about the thread as a whole and the ends of its turns; responses as True."""
+    """Return the messages about the thread as a whole and the ends of its turns; True stands for a response."""
     lines: list[Json] = []
     for message in w.client.received()[since:]:
         method = message.get("method")
@@ -63,7 +63,7 @@ async def test_a_list_may_be_limited_to_some_threads(world: MakeWorld) -> None:
 async def test_a_name_is_shown_everywhere(world: MakeWorld) -> None:
     async with world(reply(says("hello")), reply(says("hello"))) as w:
         thread, other = await talk(w.client, "first words"), await talk(w.client, "second words")
-        await w.client.call("thread/loaded/list", {})  # what the turns have caused is there
+        await w.client.call("thread/loaded/list", {})  # all notifications of the turns have arrived
         since = len(w.client.received())
         await w.client.call("thread/name/set", {"threadId": thread.upper(), "name": "  My name "})
         updated = await w.client.expect("thread/name/updated")
@@ -281,7 +281,7 @@ async def test_folders_that_no_disk_has(world: MakeWorld) -> None:
 
 
 async def found(w: World, term: str, **params: Json) -> list[tuple[str, str]]:
-    """Ids and snippets."""
+    """Return the ids and snippets of the threads that the search finds."""
     page = await w.client.call("thread/search", {"searchTerm": term, **params})
     return [(each["thread"]["id"], each["snippet"]) for each in page["data"]]
 
@@ -295,7 +295,7 @@ async def test_threads_are_found_by_what_was_said(world: MakeWorld, transport: T
         await say(w.client, second, "and this?")
         assert await found(w, "NEEDLE") == [(first, "where is it? The needle is here.")]
         assert await found(w, "this?") == [(second, "and this? hay")]
-        # What is said in a thread that is loaded is found at once.
+        # A message in a loaded thread is found at once.
         await say(w.client, second, "more?")
         assert [id for id, _ in await found(w, "needle")] == [second, first]
         assert [id for id, _ in await found(w, "needle", sortKey="updated_at", sortDirection="asc")] == [
@@ -348,13 +348,13 @@ async def test_who_resumes_a_thread_that_is_being_unloaded_gets_it_loaded_anew(
         await w.client.call("thread/unsubscribe", {"threadId": thread})
         await w.client.call(
             "thread/name/set", {"threadId": thread, "name": "x"}
-        )  # begins once that request is over
+        )  # it begins after that request
         monkeypatch.setattr(unused, "MOST_IDLE", 0)
         monkeypatch.setattr(LiveConversation, "shut_down", slow)
         await w.client.call("thread/unsubscribe", {"threadId": other})
         await ends.wait()
         request = await w.client.send("thread/resume", {"threadId": thread})
-        await w.client.call("thread/loaded/list", {})  # so the request before it has begun, too
+        await w.client.call("thread/loaded/list", {})  # then the request before has begun, too
         may_end.set()
         resumed = (await w.client.answer_to(request))["result"]
         assert [each["items"][0]["content"][0]["text"] for each in resumed["thread"]["turns"]] == ["first"]

@@ -1,4 +1,4 @@
-"""Commands that go on between calls and turns, as a client and the model see them."""
+"""Commands that run on between calls and turns, as a client and the model see them."""
 
 import os
 import sys
@@ -49,7 +49,7 @@ async def test_a_session_may_end_with_the_conversation(world: MakeWorld) -> None
 
 
 async def test_an_id_that_comes_again_while_its_command_goes_on(world: MakeWorld) -> None:
-    """Each item has its own end, and the model's history the ids that the model chose."""
+    """Each item has its own end, and the model's history has the ids that the model chose."""
     script = [
         reply(opens("read line; echo said:$line")),
         reply(opens("echo second")),

@@ -1,4 +1,4 @@
-"""Threads that begin as copies, threads that are taken back to an earlier turn, and threads that are not stored."""
+"""Threads that begin as copies, threads that are reverted to an earlier turn, and threads that are not stored."""
 
 import errno
 import os
@@ -108,7 +108,7 @@ async def test_a_fork_at_a_turn(world: MakeWorld, field: str, left: list[str], r
 
 
 async def test_a_fork_of_a_turn_of_the_other_api(world: MakeWorld) -> None:
-    """Its file names no turns, and has the user's words before their event."""
+    """Its file names no turns, and has the user's message before the event of the message."""
     async with world(*(reply(says(text)) for text in "abc")) as w:
         conversation = await w.open()
         for text in "123":
@@ -177,7 +177,7 @@ async def test_a_thread_is_taken_back_and_stays_so(world: MakeWorld) -> None:
         listed = await w.client.call("thread/turns/list", page)
         assert [each["id"] for each in listed["data"]] == [turns[0]]
         await say(w.client, thread, "2, differently")
-        await w.client.call("thread/loaded/list", {})  # what the turn has caused is there
+        await w.client.call("thread/loaded/list", {})  # all notifications of the turn have arrived
         states = [m["status"]["type"] for m in notified(w, "thread/status/changed")]
         assert states[-4:] == ["notLoaded", "idle", "active", "idle"]
         assert w.model.requests[3].texts() == ["1", "2, differently"]
@@ -229,7 +229,7 @@ async def test_a_running_turn_is_taken_back(world: MakeWorld) -> None:
 async def test_a_thread_that_cannot_be_read_as_it_is_opened_is_not_left_open(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Else it would be shown without its turns, and others could begin in it of which nobody is told."""
+    """Otherwise it would be shown without its turns, and others could begin turns in it without any notification."""
 
     async def failing(*_: object) -> None:
         raise RolloutUnreadable("input/output error")
@@ -254,7 +254,7 @@ async def test_who_let_go_of_a_thread_is_not_subscribed_by_taking_it_back(world:
 
 
 async def test_ids_that_a_provider_repeats_stay_unique(world: MakeWorld) -> None:
-    """After a restart, in a copy, and where the first item was taken back."""
+    """They stay unique after a restart, in a copy, and if the first item was reverted."""
 
     async def unique(w: World, thread: str, count: int) -> None:
         listed = await w.client.call("thread/items/list", {"threadId": thread})

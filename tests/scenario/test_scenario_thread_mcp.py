@@ -1,4 +1,4 @@
-"""MCP servers over the thread API: how they start, what they offer, calls of the client, starting them anew."""
+"""MCP servers over the thread API: their start, their tools and resources, calls of the client, restarts."""
 
 import pytest
 

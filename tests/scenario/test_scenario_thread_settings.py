@@ -1,4 +1,4 @@
-"""Settings of a thread that decide about commands, as requests give them: kinds of questions, named sandboxes."""
+"""Settings of a thread for commands, as requests send them: kinds of questions, named sandboxes."""
 
 import pytest
 
@@ -122,7 +122,7 @@ async def test_granular_policies_need_the_experimental_api(world: MakeWorld) -> 
 
 
 async def test_the_roots_of_a_clients_workspace_are_writable(world: MakeWorld) -> None:
-    """Until a turn names others, also under a policy that a turn brings, and in a thread that is resumed."""
+    """They are writable until a turn names others, also under a policy of a turn, and in a resumed thread."""
     inside = {"exclude_slash_tmp": True, "exclude_tmpdir_env_var": True}
     config = {
         "sandbox_mode": "workspace-write",

@@ -1,4 +1,4 @@
-"""The thread API around threads, and one conversation gone on with by one API after another."""
+"""Setup of threads over the thread API, and one conversation that several APIs continue in turn."""
 
 import json
 import stat
@@ -270,13 +270,13 @@ async def test_the_key_of_another_provider_is_no_login(world: MakeWorld, claim: 
 
 
 Before = tuple[str, ...]
-"""The APIs that made the turns so far."""
+"""APIs that made the turns so far."""
 
 PATCH = "*** Begin Patch\n*** Add File: made-{0}.txt\n+one\n*** End Patch"
 
 
 def work(n: int) -> tuple[Reply, ...]:
-    """A turn with a thought, a command that fails, a patch and two messages."""
+    """Return the replies of a turn with a thought, a command that fails, a patch and two messages."""
     thought = {
         "type": "reasoning",
         "id": f"rs-{n}",
@@ -337,7 +337,9 @@ async def by_threads(w: World, id: str | None, before: Before) -> str:
 
 
 def _resumed_as_a_thread(w: World, turns: list[Json], before: Before) -> None:
-    """The conversation API stores a turn as codex 0.58 does, whose commands and patches are no items of a thread."""
+    """Check the turns that the thread API shows. The conversation API stores a turn as codex 0.58 does, whose commands
+    and patches are no items of a thread.
+    """
     for n, (each, api) in enumerate(zip(turns, before, strict=True)):
         items = {item["type"]: item for item in each["items"]}
         calls = [] if api == "conversations" else ["commandExecution", "fileChange"]

@@ -1,5 +1,6 @@
-"""What a thread asks its client beside approvals: tools that the client brought, questions of the model; and
-plans."""
+"""Requests of a thread to its client besides approvals: calls of the client's tools, questions of the model;
+and plans.
+"""
 
 from typing import Any
 
@@ -41,7 +42,7 @@ async def planning(w: World, thread: str, mode: Json = PLAN_MODE) -> str:
 
 
 def results(w: World) -> list[Any]:
-    """What the model got for its calls, in the last request."""
+    """Return the outputs of the model's calls in the last request."""
     return [item["output"] for item in w.model.requests[-1].body["input"] if item["type"].endswith("_output")]
 
 
@@ -198,7 +199,7 @@ INTRO = "Intro\n<proposed_plan>\n# Plan\n- one\n</proposed_plan>\nOutro"
 
 
 def deltas(w: World) -> list[tuple[str, str]]:
-    """Neighbours of one item are joined."""
+    """Return the deltas; neighbours of one item are joined."""
     joined: list[tuple[str, str]] = []
     for m in w.client.received():
         kind = m.get("method", "")

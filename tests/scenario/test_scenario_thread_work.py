@@ -1,4 +1,4 @@
-"""Work on open threads that no words of the user begin: compaction, reviews, commands, items, settings."""
+"""Work on open threads without a message of the user: compaction, reviews, commands, items, settings."""
 
 import json
 
@@ -98,7 +98,7 @@ async def test_a_reviewer_without_words_has_an_item_and_a_message(
 
 @pytest.mark.parametrize("wire_api", ["responses", "chat"])
 async def test_a_review_is_made_by_the_model_of_the_thread(world: MakeWorld, wire_api: str) -> None:
-    """A local provider has no other."""
+    """A local provider has no other model."""
     answer = chat_reply({"content": "Fine."}) if wire_api == "chat" else reply(says("Fine."))
     async with world(answer, provider={"wire_api": wire_api}) as w:
         thread = await start(w.client, model="local")
@@ -326,7 +326,7 @@ async def test_instructions_are_named(world: MakeWorld) -> None:
 async def test_the_diff_names_files_from_the_root_of_the_threads_repository(
     world: MakeWorld, in_a_repository: bool
 ) -> None:
-    """From the thread's own folder where there is no repository; files outside by their whole path."""
+    """Without a repository, names start from the thread's own folder; files outside have their whole path."""
     parts = (
         "*** Add File: new.txt\n+x",
         "*** Update File: ../old.txt\n@@\n-one\n+two",
@@ -346,7 +346,7 @@ async def test_the_diff_names_files_from_the_root_of_the_threads_repository(
 
 
 async def test_a_conversation_that_the_provider_refuses_as_too_long_is_compacted(world: MakeWorld) -> None:
-    """Also where the context window of the model is not known."""
+    """This holds also if the context window of the model is not known."""
     too_long = failure(400, {"error": {"code": "context_length_exceeded", "message": "too long"}})
     replies = reply(says("one")), too_long, reply(says("a summary")), reply(says("two")), reply(says("three"))
     async with world(*replies) as w:
@@ -380,7 +380,7 @@ async def test_an_interrupt_of_the_compaction_that_precedes_words_keeps_them(wor
 
 
 async def test_the_model_knows_what_it_said_in_a_turn_that_failed(world: MakeWorld) -> None:
-    """As clients do: the message is an item of the turn."""
+    """Clients show it, too: the message is an item of the turn."""
     cut = Reply((CREATED, says("half the work is done"), begins_to_say(), word("and")), cut=True)
     async with world(cut, reply(says("the rest")), provider={"stream_max_retries": 0}) as w:
         thread = await start(w.client)

@@ -1,5 +1,6 @@
-"""The thread API over the engine: turns, approvals, interrupts, words that join a turn, reading, two APIs at
-once."""
+"""The thread API over the engine: turns, approvals, interrupts, messages that join a turn, reading, two APIs at
+once.
+"""
 
 import base64
 from datetime import UTC, datetime
@@ -138,7 +139,7 @@ async def test_threads_are_listed_by_pages(world: MakeWorld) -> None:
         unused = await start(w.client)
 
         async def listed(**params: Json) -> list[str]:
-            """All pages of one."""
+            """Return the ids of all pages with one entry each."""
             found: list[str] = []
             cursor = None
             while True:

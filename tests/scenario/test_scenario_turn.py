@@ -1,4 +1,4 @@
-"""A turn: what the client sees, what the model is sent, in which order."""
+"""One turn: the notifications to the client, the requests to the model, and their order."""
 
 import base64
 import gc
@@ -151,7 +151,7 @@ async def test_a_plan_is_shown_and_an_invalid_one_is_returned_to_the_model(world
 
 
 async def test_calls_of_one_reply_run_in_the_models_order(world: MakeWorld) -> None:
-    """Whatever takes longest: what the second finds is what the first has left."""
+    """The order does not depend on the durations: the second call finds what the first one has left."""
     first = script("echo first > made; sleep 0.2; echo end >> made", "c1")
     second = script("cat made; rm made", "c2")
     third = script("ls made 2>/dev/null || echo gone", "c3")
@@ -335,7 +335,7 @@ async def test_what_is_no_schema_is_told_before_a_model_is_asked(world: MakeWorl
 
 
 async def test_nothing_of_an_ended_turn_is_held(world: MakeWorld) -> None:
-    """The output of a command would otherwise stay in memory until the next turn."""
+    """Otherwise the output of a command would stay in memory until the next turn."""
     async with world(reply(script("echo x")), reply(says("done"))) as w:
         before = {id(each) for each in gc.get_objects() if isinstance(each, SessionEvent)}
         await w.client.turn(await w.open())

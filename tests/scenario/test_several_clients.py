@@ -1,4 +1,4 @@
-"""Several clients of one server, over the thread API: what belongs to each of them, and what of a thread to all."""
+"""Several clients of one server, over the thread API: the state of each client, and the shared state of a thread."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -83,7 +83,7 @@ async def test_a_turn_runs_in_the_environment_of_who_began_it(world: MakeWorld) 
         await say(other, thread)
         assert who(w) == "second"
         await join(without, thread)
-        await say(without, thread)  # it brings no environment: that of the last turn goes on
+        await say(without, thread)  # without an environment, that of the last turn holds
         assert who(w) == "second"
 
 
@@ -100,7 +100,7 @@ async def test_keys_come_from_the_environment_of_who_begins_the_turn(world: Make
         done = await ended(other, await turn(other, thread))
         assert done["status"] == "completed"
         again = await ended(w.client, await turn(w.client, thread))
-        assert "MODEL_KEY" in again["error"]["message"]  # that of the other one is not left behind
+        assert "MODEL_KEY" in again["error"]["message"]  # the other client's key is not kept
         assert [request.headers["authorization"] for request in w.model.requests] == ["Bearer of-the-other"]
 
 
@@ -184,7 +184,7 @@ async def test_the_first_yes_runs_a_command_once_and_closes_the_question_for_all
         for each, copy in zip((w.client, second, third), copies, strict=True):
             resolved = await each.expect("serverRequest/resolved")
             assert resolved["params"]["requestId"] == copy["id"]
-        await third.answer(copies[2], {"decision": "cancel"})  # too late
+        await third.answer(copies[2], {"decision": "cancel"})  # it comes too late
         assert (await ended(w.client, begun))["status"] == "completed"
         assert (w.workspace / "ran").read_text() == "x\n"
 
@@ -250,7 +250,7 @@ async def test_a_question_outlives_who_was_asked_and_is_put_to_who_joins(world: 
             await turn(asking, thread)
             await question(asking)
             await question(beside)
-        # Both have left. The turn goes on, and waits.
+        # Both clients have left. The turn goes on, and waits.
         found = await w.client.call("thread/read", {"threadId": thread})
         assert found["thread"]["status"] == {"type": "active", "activeFlags": ["waitingOnApproval"]}
         await join(w.client, thread)
@@ -358,7 +358,7 @@ async def test_names_settings_and_archiving_are_told_to_all_who_follow(world: Ma
 
 
 def text_of(item: Json) -> str:
-    """What an item has said or printed."""
+    """Return the text or the output of an item."""
     match item["type"]:
         case "agentMessage":
             return str(item["text"])
@@ -371,7 +371,7 @@ def text_of(item: Json) -> str:
 
 
 def followed(client: Client) -> dict[str, tuple[str, str]]:
-    """By item that was told of from its begin: its text by begin and deltas, and by its end."""
+    """Return the text of each item that the client followed from its begin: by begin and deltas, and by its end."""
     begun, whole = dict[str, str](), dict[str, tuple[str, str]]()
     for message in client.received():
         params = message.get("params") or {}
@@ -530,7 +530,7 @@ async def test_a_turn_that_nobody_follows_for_long_is_interrupted(world: MakeWor
             await leaving.expect("item/agentMessage/delta")
             unattended.look()
             clock[0] = 100
-            unattended.look()  # somebody follows it
+            unattended.look()  # a client follows it
         unattended.look()
         clock[0] = 159
         unattended.look()
@@ -599,7 +599,7 @@ async def test_a_conversation_is_unloaded_when_its_client_has_left_long_ago(worl
         async with w.another() as leaving:
             await leaving.call("newConversation", {})
             await look_after_long()
-            [live] = conversations.all()  # its client may go on with it, although it never listened
+            [live] = conversations.all()  # its client may use it, though it never listened
         await until(lambda: live.deserted)
         await look_after_long()
         assert conversations.all() == []
@@ -641,7 +641,7 @@ async def test_a_question_that_nobody_answers_for_long_is_a_no_and_the_turn_goes
         async with w.another() as later:
             await join(later, thread)
             await later.call("thread/loaded/list", {})
-            assert heard(later, "warning") == []  # it was told
+            assert heard(later, "warning") == []  # the warning was sent already
 
 
 async def test_what_a_client_names_as_it_joins_holds_from_the_next_turn_on_and_is_told_to_all(

@@ -1,4 +1,4 @@
-"""Limits of a server with several clients: how many there may be, and what one that does not read costs the others."""
+"""Limits of a server with several clients: their maximum number, and the cost of a client that does not read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.world import MakeWorld, World
 async def test_a_client_that_does_not_read_its_answers_holds_up_nobody_elses_requests(
     world: MakeWorld,
 ) -> None:
-    """What follows the answer of one client, who does not read, and a request of another about the same thread."""
+    """A client does not read the answer to its request; another client sends a request about the same thread."""
     hold = Hold()
     async with (
         world(reply(begins_to_say(), word("one"), hold, says("one"))) as w,
@@ -43,7 +43,7 @@ SMALL = {"APP_SERVER_MAX_UNREAD_BYTES": "8192"}
 
 
 def long_message(*holds: Hold) -> Reply:
-    """Two halves with the holds before, between and behind them, and a last word."""
+    """Return a message of two halves with the holds before, between and after them, and a last word."""
     half = len(WORDS) // 2
     first, second = map(word, WORDS[:half]), map(word, WORDS[half:])
     before, between, behind = holds
@@ -53,7 +53,7 @@ def long_message(*holds: Hold) -> Reply:
 
 @dataclass
 class Slow:
-    """A client that stops reading, in the words of one API."""
+    """Client of one API that stops reading."""
 
     world: World
     client: Client
@@ -67,7 +67,7 @@ class Slow:
 
     @property
     def unread(self) -> int:
-        """The bytes that the server holds for the clients that are not the first."""
+        """Number of unread bytes that the server holds for all clients but the first."""
         assert self.world.in_process is not None
         return sum(each.outgoing.unread for each in self.world.in_process.conversations.clients)
 
@@ -78,7 +78,7 @@ class Slow:
         await self.client.expect("turn/completed")
 
     def said(self) -> list[str]:
-        """What it was told of messages, piece by piece."""
+        """Return the deltas of messages that it received."""
         return [each["delta"] for each in heard(self.client, "item/agentMessage/delta")]
 
 
@@ -130,10 +130,10 @@ async def test_one_that_does_not_read_gets_what_it_missed_in_one_piece_and_holds
         slow.stop()
         holds[0].release()
         half = "".join(WORDS[: len(WORDS) // 2])
-        await until(lambda: text_heard(w.client) == half)  # somebody who reads is told all
+        await until(lambda: text_heard(w.client) == half)  # a client that reads gets everything
         holds[1].release()
         await until(lambda: text_heard(w.client) == "".join(WORDS))
-        assert slow.unread < 64 * 1024  # its deltas alone have ten times as much
+        assert slow.unread < 64 * 1024  # the deltas alone have ten times as much
         slow.read_on()
         await until(lambda: "".join(slow.said()).endswith("".join(WORDS)))
         pieces = len(slow.said())
@@ -216,7 +216,7 @@ async def test_one_for_whom_too_much_waits_is_disconnected_and_can_go_on_later(w
             slow.stop()
             begun = await turn(w.client, thread)
             assert (await ended(w.client, begun))["status"] == "completed"
-            assert slow.unread < 64 * 1024  # what waited is given up
+            assert slow.unread < 64 * 1024  # the waiting messages are dropped
             slow.read_on()
             await until(lambda: client.closed)
             last = client.received()[-1]

@@ -1,7 +1,8 @@
-"""One long thread with each provider, which refuses what the real one refuses; the client is shown the same each time.
+"""One long thread with each provider, which refuses what the real one refuses. The client is shown the same each time.
 
-The thread has words, parallel calls, a call whose arguments are no JSON, a picture of a tool, steering, an interrupt, a
-compaction, messages of the developer, an end in the middle of a call, and a switch to another provider and back.
+The thread has messages, parallel calls, a call whose arguments are no JSON, a picture of a tool, steering, an
+interrupt, a compaction, messages of the developer, an end in the middle of a call, and a switch to another provider and
+back.
 """
 
 import json
@@ -23,7 +24,7 @@ MakeStrict = Callable[[], Strict]
 
 LONG_ID = f"call_{'x' * 70}"
 SAME_ID = "functions.shell:0"
-"""Some models number their calls anew in each answer."""
+"""Id of a call. Some models count their calls from zero in each answer."""
 
 BEFORE = (
     Answer("Hello.", thought="A greeting."),
@@ -50,7 +51,9 @@ RETURNED = (
 )
 
 FOREIGN = "foreign: The encrypted content"
-"""Refusal of thoughts that another server of the Responses API encrypted: they are let go after one of them."""
+"""Refusal of thoughts that another server of the Responses API encrypted. The thoughts are dropped after one
+refusal.
+"""
 
 SHOWN = [
     *(("userMessage", "hello"), ("agentMessage", "Hello.")),
@@ -72,7 +75,7 @@ SHOWN_LATER = [
 
 
 def shown(w: World) -> list[tuple[str, str]]:
-    """Kind and text of what the client was shown, without thoughts and pictures."""
+    """Return kind and text of the items that the client was shown, without thoughts and pictures."""
     out: list[tuple[str, str]] = []
     for item in items(w):
         match item["type"]:
@@ -98,7 +101,7 @@ def settings(name: str, strict: Strict, **more: Json) -> Json:
 
 
 async def go(w: World, thread: str, text: str, **params: Json) -> None:
-    """One turn, which has to complete."""
+    """Run one turn, which has to complete."""
     done = await ended(w.client, await turn(w.client, thread, text, **params))
     assert done["status"] == "completed", (text, done["error"], refused_by(w))
 
@@ -151,7 +154,7 @@ async def interrupted(w: World, thread: str) -> None:
 
 
 def cut_after_last_call(w: World) -> None:
-    """Leave the file as a server that was killed while the last command ran."""
+    """Cut the file as if the server was killed while the last command ran."""
     [file] = w.rollouts()
     lines = file.read_text().splitlines()
     last = max(n for n, line in enumerate(lines) if '"type":"function_call",' in line)
@@ -168,7 +171,7 @@ OTHER = '[model_providers.other]\nname = "Other"\nbase_url = "BASE"\nwire = "res
 
 
 async def play(world: MakeWorld, name: str, strict: Strict, **more: Json) -> tuple[list[str], list[Json]]:
-    """Play the whole thread; returns what the provider refused, and the bodies of its requests."""
+    """Run the whole thread; return the provider's refusals, and the bodies of its requests."""
     author = Author(strict, [*BEFORE])
     bodies: list[Json] = []
     async with world(**settings(name, strict, **more), files={"dot.png": PNG}) as w:
@@ -236,12 +239,12 @@ def learnt_rows() -> list[object]:
 
 
 MOST_REFUSALS = 3
-"""Refusals of one request from which something is learnt."""
+"""Maximum number of refusals of one request from which the server learns something."""
 
 
 @pytest.mark.parametrize("make", learnt_rows())
 async def test_what_an_unknown_provider_refuses_is_learnt_once(world: MakeWorld, make: MakeStrict) -> None:
-    """A server that is started anew learns it again."""
+    """A new server learns it again."""
     strict = make()
     refused, _ = await play(world, "Unknown", strict)
     servers = 3

@@ -1,5 +1,5 @@
-"""Tools that a client brought, where a thread has several clients: who is asked to run them, and what becomes of a call
-that nobody who is there can run.
+"""Tools that a client brought, in a thread with several clients: which client has to run them, and the result of a call
+that no connected client can run.
 """
 
 from app_server.core.tools.client_tool import NO_ANSWER
@@ -20,7 +20,7 @@ CALLED = reply(calls("lookup", {}, "d1")), reply(says("found"))
 
 
 async def run_by(owner: Client, w: World, thread: str) -> None:
-    """A turn in which that client runs the tool."""
+    """Run a turn in which that client runs the tool."""
     begun = await turn(w.client, thread)
     await owner.answer(await question(owner, TOOL_CALL), FOUND)
     await ended(w.client, begun)
@@ -32,7 +32,7 @@ def waits(server: Server, thread: str) -> bool:
 
 
 async def opened_again(w: World, old: Client) -> str:
-    """A stored thread with a tool. The conversation API opens it again, and has no words for tools."""
+    """Return a stored thread with a tool. The conversation API opens it again, and cannot call tools."""
     assert w.in_process is not None
     w.in_process.conversations.outlasts_clients = True
     async with w.another(capabilities=CAN) as owner:
@@ -60,7 +60,7 @@ async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_with
             await run_by(owner, w, thread)
             begun = await turn(w.client, thread)
             await question(owner, TOOL_CALL)
-        assert (await ended(w.client, begun))["status"] == "completed"  # it left in the middle of the call
+        assert (await ended(w.client, begun))["status"] == "completed"  # the owner left during the call
         await ended(w.client, await turn(w.client, thread))
         assert asked(w.client, TOOL_CALL) == []
         ends = [each["item"] for each in heard(w.client, "item/completed")]
@@ -135,7 +135,7 @@ async def test_who_comes_back_on_another_connection_runs_its_tools_again(world: 
             thread = await start(owner, dynamicTools=[TOOL])
             await say(owner, thread)
             await join(w.client, thread)
-        await say(w.client, thread)  # it fails: who runs the tool has left
+        await say(w.client, thread)  # it fails: the tool's client has left
         async with w.another(capabilities=CAN) as owner:
             await join(owner, thread)
             await run_by(owner, w, thread)

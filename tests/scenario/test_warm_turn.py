@@ -1,4 +1,4 @@
-"""How much of the server a warm turn enters that calls no tool: what its reader has to know."""
+"""The number of server modules that a warm turn without tools enters: the code that its reader has to know."""
 
 import sys
 import threading
@@ -21,7 +21,7 @@ TURNS = 6
 
 @contextmanager
 def modules_entered() -> Iterator[set[str]]:
-    """Collects the modules of the product in which a function is called."""
+    """Collect the modules of the product in which a function is called."""
     codes: set[CodeType] = set()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -36,10 +36,11 @@ def modules_entered() -> Iterator[set[str]]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-        for code in list(codes):  # threads that note a last call
+        for code in list(codes):  # a copy: threads may still note a last call
             path = Path(code.co_filename)
             parts = path.relative_to(PRODUCT).parts if path.is_relative_to(PRODUCT) else ("",)
-            if parts[0] in ("app_server", "protocol") and parts[1] != "demo":  # which has the scripted model
+            # The demo has the scripted model.
+            if parts[0] in ("app_server", "protocol") and parts[1] != "demo":
                 entered.add("/".join(parts))
 
 
@@ -72,7 +73,7 @@ async def test_a_warm_turn_enters_few_modules(
     fewest: set[str] = set()
     async with world(*[reply(says("hello"))] * TURNS, acp=acp) as w:
         turn = await turns(w)
-        for _ in range(TURNS):  # what goes on beside the first ones is not the turn's
+        for _ in range(TURNS):  # background work of the first turns does not belong to the turn
             with modules_entered() as entered:
                 await turn()
             fewest = min(fewest or entered, entered, key=len)

@@ -1,7 +1,7 @@
-"""Plays simulated worlds: `make simulate`, with ARGS for the options below.
+"""Command that plays simulated worlds: `make simulate`, with ARGS for the options below.
 
-Without a seed it plays fresh worlds until it is stopped. Every failure is told with the commands that show and shrink
-it.
+Without a seed it plays fresh worlds until it is stopped. Every failure is printed with the commands that show and
+shrink it.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.simulation.world import Outcome, play
 FOUND = Path(__file__).with_name("found")
 PROGRESS_SECONDS = 2.0
 SHOWN = 3
-"""Problems of a world that are told in a run of many."""
+"""Maximum number of problems that a run of many worlds prints for one world."""
 
 
 def main() -> int:

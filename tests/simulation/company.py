@@ -1,6 +1,7 @@
-"""Who comes beside the first client. To the same server: people who come at any moment, follow the threads that are
-there, do what people do, leave or die in the middle of it, and come again. One who left and comes back. And a visitor
-with a server of its own on the same home.
+"""The clients beside the first one.
+
+People connect to the same server at any moment, follow the threads that are there, act in them, leave or die in the
+middle, and connect again. One person leaves and comes back. A visitor has a server of its own on the same home.
 """
 
 from collections.abc import Iterator
@@ -18,16 +19,18 @@ if TYPE_CHECKING:
     from tests.simulation.sim_world import SimWorld
 
 BETWEEN, BETWEEN_VISITS = (0.4, 0.0, 0.02, 3.0, 20.0), (0.4, 0.0, 3.0, 60.0)
-"""Seconds between two things that somebody does, if it is not at a sign; and that a visitor does."""
+"""Pauses between two deeds in virtual seconds: of a person who does not wait for a sign, and of a visitor."""
 
 DEEDS = ("interrupt", "steer", "second turn", "settings", "read", "resume", "name", "turn", "turn", "guess")
-"""What they do beside what is done in this world; the last: answer under an id that they were not asked under."""
+"""Deeds of these people beside those of this world. The last one is an answer under the id of a question that they did
+not receive.
+"""
 
 VISITORS_DEEDS = ("read", "name", "fork", "archive", "rollback", "settings")
 
 
 async def keep_company(world: "SimWorld", api: str) -> None:
-    """Be a client of the first server, once or several times."""
+    """Connect a client to the first server, once or several times."""
     draws = world.draws
     with counted(world):
         for _ in range(draws.pick("stays", (1, 1, 2, 3))):
@@ -79,7 +82,7 @@ async def _do(world: "SimWorld", person: Person, thread: str) -> None:
 
 
 async def _some_moment(world: "SimWorld", person: Person) -> None:
-    """Wait until something that this person is shown, or for some time."""
+    """Wait for a sign that this person is shown, or for some time."""
     if world.draws.chance("company at a sign", 0.6):
         await person.moment()
     else:
@@ -100,7 +103,7 @@ def counted(world: "SimWorld") -> Iterator[None]:
 
 
 async def come_back(world: "SimWorld") -> None:
-    """Connect again to a new server and go on with every thread."""
+    """Connect again to a new server and resume every thread."""
     with counted(world):
         async with world.again(world.habits.api) as person:
             await person.begin()
@@ -115,8 +118,8 @@ async def come_back(world: "SimWorld") -> None:
 
 
 async def visit(world: "SimWorld") -> None:
-    """Look at the threads of the first server in another one, and try to go on with them. While they are open there,
-    this is refused.
+    """Read the threads of the first server in another server, and try to resume them. The resume is refused while the
+    first server has them open.
     """
     draws = world.draws
     with counted(world):

@@ -1,5 +1,7 @@
-"""What must be true of people who share a server: what one of them is told of a thread, all are told who follow it, in
-one order; a question is put to all of them, and is over for all of them for a reason; tools stay with who brought them.
+"""Rules for people who share a server.
+
+A notification of a thread reaches all its followers, in one order. A question is sent to all of them, and it ends for
+all of them for a reason. A tool call goes to the client that brought the tool.
 """
 
 import json
@@ -22,8 +24,8 @@ FOREIGN_TURNS = (
     "rule_01_the_answer_comes_first: turn/start",
     "rule_07_usage_follows_what_it_paid_for",
 )
-"""How problems begin that are none where others begin turns, too: a client did not ask for all that it is told of, and
-is told in the middle of a message what was used before.
+"""Beginnings of problems that are no problems where other clients begin turns, too: a client did not ask for all the
+events that it receives, and receives in the middle of a message what was used before.
 """
 
 ENDS_QUESTIONS = (
@@ -39,23 +41,24 @@ ENDS_QUESTIONS = (
     "session/cancel",
     "session/load",
 )
-"""What a person may do that ends the turn of a question; who is alone opens a conversation or a session anew."""
+"""Requests of a person that end the turn of a question. A client that is alone opens a conversation or a session anew.
+"""
 TOLD_TO_ALL = ("thread/settings/updated", "thread/name/updated", "thread/archived", "thread/reverted")
 
 
 def with_foreign_turns(problems: Iterable[str]) -> list[str]:
-    """Return the problems that are some where other clients begin turns of the same thread."""
+    """Return the problems that remain problems where other clients begin turns of the same thread."""
     return [
         each
         for each in problems
         if not each.startswith(FOREIGN_TURNS)
-        # A prompt that is cancelled before its words have joined another's turn ends before that turn.
+        # A prompt that is cancelled before its message has joined another client's turn ends before that turn.
         and not (each.startswith("session_05") and "cancelled" in each)
     ]
 
 
 def company_rules(world: "SimWorld") -> Iterator[str]:
-    """Yield what is wrong between the clients of the first server."""
+    """Yield violations between the clients of the first server."""
     all_of_them = followers(world)
     lasts = not world.killed.is_set() and not world.habits.clock_jumps
     for one in all_of_them:
@@ -72,7 +75,7 @@ def company_rules(world: "SimWorld") -> Iterator[str]:
 
 # --- order
 def _ends(one: Follower) -> dict[str, list[tuple[str, str]]]:
-    """Return, by thread, the names of what has ended, with all that was said of it."""
+    """Return, by thread, the names of ended items, turns and calls, each with the whole notification."""
     found: dict[str, list[tuple[str, str]]] = {}
     for each in one.heard:
         if each.sent:
@@ -93,8 +96,8 @@ def _ends(one: Follower) -> dict[str, list[tuple[str, str]]]:
 
 
 def _in_another_order(all_of_them: Sequence[Follower]) -> Iterator[str]:
-    """Yield threads of which two people over one API were told other ends, or in another order: who came later or left
-    earlier has missed the others' begin or end, and nothing between.
+    """Yield threads for which two people over one API received different ends, or a different order of ends. A person
+    who came later or left earlier may lack the other's first or last ends, and none between.
     """
     ends = [(one, _ends(one)) for one in all_of_them]
     for n, (one, mine) in enumerate(ends):
@@ -108,7 +111,7 @@ def _in_another_order(all_of_them: Sequence[Follower]) -> Iterator[str]:
 
 
 def _apart(one: Follower, other: Follower) -> bool:
-    """Tell whether one left before the other came: the operations of both may have the same numbers."""
+    """Return whether one left before the other came: the operations of both may have the same numbers."""
     came = max((each.heard[0].seconds for each in (one, other) if each.heard), default=0.0)
     return any(each.person.left_at is not None and each.person.left_at <= came for each in (one, other))
 
@@ -125,7 +128,7 @@ def _fit(mine: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> bool:
     return min(i, j) == 0 and all(a == b for a, b in zip(mine[i:], theirs[j:], strict=False))
 
 
-# --- what all are told and asked
+# --- notifications and questions
 def _told_to_some(people: Sequence[Follower]) -> Iterator[str]:
     for one in people:
         for told in one.heard:
@@ -134,7 +137,7 @@ def _told_to_some(people: Sequence[Follower]) -> Iterator[str]:
                 continue
             cause = _asked_for(told, thread, people)
             for other in people:
-                # Who joins while a thread is taken back is shown what is left.
+                # A client that joins while a thread is reverted is shown the remaining turns.
                 follows = thread in other.since and other.since[thread].position < cause.position
                 if (
                     follows
@@ -147,7 +150,7 @@ def _told_to_some(people: Sequence[Follower]) -> Iterator[str]:
 
 
 def _asked_for(told: Heard, thread: str, people: Sequence[Follower]) -> Heard:
-    """Return the request by which the thread was taken back; of other news the news itself."""
+    """Return the request that reverted the thread. For any other notification return the notification itself."""
     if told.method != "thread/reverted":
         return told
     asked = (
@@ -163,7 +166,7 @@ def _asked_for(told: Heard, thread: str, people: Sequence[Follower]) -> Heard:
 
 
 def _asked_of_some(people: Sequence[Follower]) -> Iterator[str]:
-    """Yield questions that were put to one follower and not to another, though they were open for some time."""
+    """Yield questions that one follower received and another did not, though they were open for some time."""
     for one in people:
         for question in one.heard:
             if not question.is_question or not question.method.endswith("/requestApproval"):
@@ -195,7 +198,7 @@ def _resolves(heard: Heard, question: Heard) -> bool:
 
 
 def _over_without_cause(all_of_them: Sequence[Follower], world: "SimWorld") -> Iterator[str]:
-    """Yield approvals that were over for somebody who did not answer, though nobody had answered them, and nobody ended
+    """Yield approvals that ended for a person who did not answer, though no person had answered them or ended
     their turn.
     """
     if world.killed.is_set() or world.habits.clock_jumps:
@@ -238,7 +241,7 @@ def _over_without_cause(all_of_them: Sequence[Follower], world: "SimWorld") -> I
 
 
 def _went_on(one: Follower, question: Heard) -> bool:
-    """Tell whether the turn of a question came to its own end, so that nobody has ended it."""
+    """Return whether the turn of a question completed, so that nobody has ended it."""
     turns = (each.params["turn"] for each in one.heard if not each.sent and each.method == "turn/completed")
     return any(
         each["id"] == question.params.get("turnId") and each["status"] == "completed" for each in turns
@@ -246,7 +249,9 @@ def _went_on(one: Follower, question: Heard) -> bool:
 
 
 def _asked_under(one: Follower, answer: Heard) -> tuple[str, str] | None:
-    """Return what is answered: the last question of that id, or one that was on its way as its id was guessed."""
+    """Return the question that an answer is for: the last one of that id, or one that was on its way when its id was
+    guessed.
+    """
     at = one.heard.index(answer)
     same = [
         (n, each)
@@ -262,7 +267,7 @@ def _is_answer(message: Json) -> bool:
 
 
 def _tools_elsewhere(people: Sequence[Follower]) -> Iterator[str]:
-    """Yield calls of tools on another connection than the one that brought them, while that one was there."""
+    """Yield tool calls that went to another connection than the one that brought the tool, while that one was open."""
     for one in people:
         for each in one.heard:
             if each.is_question and each.method == "item/tool/call":

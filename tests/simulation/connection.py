@@ -1,4 +1,4 @@
-"""The connection of somebody in a simulated world: what is said on it in both directions is recorded."""
+"""The connection of a person in a simulated world. It records the messages of both directions."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Gone(Exception):
 
 
 class Connection:
-    """A client of a server, as far as it reads and writes. `tests.support.invariants` reads its log."""
+    """The reading and writing part of a client. `tests.support.invariants` reads its log."""
 
     api: str
 
@@ -32,17 +32,19 @@ class Connection:
         self.garbage: list[bytes] = []
         self.left_early = self.leaving = self.closed = False
         self.left_at: float | None = None
-        """In virtual seconds."""
+        """Virtual time at which the client left, in seconds. None if it has not left."""
         self.dead = False
-        """The server was killed: nothing that comes now was sent."""
+        """Whether the server was killed, or the client died. Messages that arrive afterwards are ignored."""
         self.server = self.name
-        """Whose client it is: the name of who is asked beside it, where a server has several clients."""
+        """Name of the server of this client. Where a server has several clients, it is the same for all who receive its
+        questions.
+        """
         self._next_id = 0
         self._answers: dict[int, Json] = {}
         self._changed = anyio.Event()
         self._writing = anyio.Lock()
         self.asking = 0
-        """Requests that are not answered."""
+        """Number of requests without an answer."""
 
     async def read(self) -> None:
         async for line in self.wire.lines():
@@ -51,7 +53,7 @@ class Connection:
         self.wake()
 
     def hear(self, line: bytes) -> None:
-        """Take a line of the server."""
+        """Take a line from the server."""
         raise NotImplementedError
 
     def note_message(self, message: Json, *, sent: bool) -> None:
@@ -63,18 +65,18 @@ class Connection:
         self._changed = anyio.Event()
 
     async def write(self, message: Json) -> None:
-        async with self._writing:  # the log has the order of the wire
+        async with self._writing:  # the log keeps the order of the wire
             if self.closed or self.leaving or self.dead:
                 raise Gone
             self.note_message(message, sent=True)
             try:
-                with anyio.CancelScope(shield=True):  # what is in the log was sent
+                with anyio.CancelScope(shield=True):  # every logged message was sent
                     await self.wire.write(json.dumps(message).encode() + b"\n")
             except TransportClosed:
                 raise Gone from None
 
     async def ask(self, method: str, params: Json) -> Json:
-        """Return the whole answer. Raises Gone."""
+        """Send a request and return its whole answer. Raises Gone."""
         self._next_id += 1
         id = self._next_id
         self.asking += 1
@@ -102,7 +104,7 @@ class Connection:
             await self._changed.wait()
 
     async def leave(self) -> None:
-        """Close the connection and wait for the server's end of it."""
+        """Close the connection and wait until the server has closed its end."""
         self.leaving = True
         self.left_at = anyio.current_time() if self.left_at is None else self.left_at
         self.world.model.note("somebody left")

@@ -1,5 +1,5 @@
-"""What must be true of what ran: each run that the policy asks about has a yes of its own, and nothing runs without the
-sandbox that did not run in it before, unless the model asked for that.
+"""Rules of consent for commands: each run that the policy asks about has an approval of its own, and nothing runs
+without the sandbox that did not run in it before, unless the model asked for that.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def consent_rules(world: "SimWorld") -> Iterator[str]:
-    """Yield what ran without the yes that the policy asks for."""
+    """Yield commands that ran without the approval that the policy requires."""
     record, habits = world.record, world.habits
     runs: Counter[tuple[str, bool]] = Counter(
         (mark, ran.confined) for ran in world.commands.ran for mark in ran.marks

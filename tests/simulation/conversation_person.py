@@ -1,4 +1,4 @@
-"""Somebody who speaks the conversation API."""
+"""Person who uses the conversation API."""
 
 import json
 import re
@@ -27,19 +27,20 @@ EFFORTS = ("low", "high")
 
 
 class ConversationPerson(Person):
-    """Speaks the conversation API."""
+    """Person who uses the conversation API."""
 
     api = "v1"
 
     def __init__(self, world: "SimWorld", wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
         self._running: set[tuple[str, str]] = set()
-        """Conversations, and the ids of their operations."""
+        """Running operations, as pairs of a conversation and an operation id."""
         self._ended: dict[str, list[str]] = {}
         self._said: dict[str, str] = {}
-        """The words, and where they were said."""
+        """Conversation of each word that was said."""
         self._troubled: set[str] = set()
-        """Conversations of which a turn failed or was interrupted: which words it had is not told."""
+        """Conversations with a failed or interrupted turn. The server does not tell which messages that turn contained.
+        """
 
     def told(self, message: Json) -> None:
         if not message["method"].startswith("codex/event/"):
@@ -100,7 +101,9 @@ class ConversationPerson(Person):
         }
 
     async def ended(self, thread: str, turn: str) -> str:
-        """Words join the turn that runs, so the next end may be an earlier turn's: which it was is settled at last."""
+        """Wait for the next end of a turn. A message joins the turn that runs, so that end may belong to an earlier
+        turn; `settle` finds out at last.
+        """
         at = int(turn)
         await self.until(lambda: len(self._ended.get(thread, ())) > at)
         return "ended"
@@ -108,7 +111,7 @@ class ConversationPerson(Person):
     def settle(self) -> None:
         for word, thread in self._said.items():
             if self.record.words.get(word) == "ended" and thread not in self._troubled | self.record.gone:
-                # Who has left may have been told of the end of the turn before, and of no begin.
+                # A client that has left may have received the end of the turn before, and no begin.
                 began = not self.left_early or self._was_shown(word)
                 self.record.words[word] = "completed" if began else "gone"
 

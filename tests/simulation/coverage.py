@@ -1,4 +1,4 @@
-"""What simulated worlds came through: situations that matter, and which event met which state of a thread."""
+"""Coverage of simulated worlds: the situations that came about, and which event met which state of a thread."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ SITUATIONS = (
     "killed while a turn runs",
     *FAULTS,
 )
-"""Each has to come about in the worlds that the tests play."""
+"""Situations that matter. Each has to come about in the worlds that the tests play."""
 
 EVENTS = (*dict.fromkeys(DEEDS.values()), *FAULTS)
 PAIRS = tuple(f"{event} while {state}" for event in EVENTS for state in STATES)
 
 
 def situations_of(journal: Sequence[Entry]) -> Counter[str]:
-    """Return how often each situation came about, and each event while a thread was in each state."""
+    """Count how often each situation came about, and each event while a thread was in each state."""
     threads = Threads()
     seen = Counter(f"{event} while {state}" for entry in journal for event, state in threads.take(entry))
     seen["an interrupt while a question is open"] = seen["interrupt while asked"]
@@ -54,14 +54,14 @@ def situations_of(journal: Sequence[Entry]) -> Counter[str]:
 
 
 def reached(seen: Mapping[str, int]) -> str:
-    """Return how much came about, in a few words."""
+    """Return a short summary of what was reached."""
     pairs = sum(pair in seen for pair in PAIRS)
     situations = sum(name in seen for name in SITUATIONS)
     return f"{pairs} of {len(PAIRS)} pairs, {situations} of {len(SITUATIONS)} situations"
 
 
 def situations_table(seen: Mapping[str, int]) -> str:
-    """Return what was reached how often, and what never was, as text."""
+    """Return a table of how often each situation was reached, and of what was never reached."""
     lines = [f"{seen.get(name, 0):8}  {name}" for name in SITUATIONS]
     width, head = max(map(len, STATES)), max(map(len, EVENTS))
     lines += ["", "event \\ state".ljust(head) + "".join(f" {state:>{width}}" for state in STATES)]

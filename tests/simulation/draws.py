@@ -1,7 +1,7 @@
-"""What is left to chance in a simulated world. Every choice goes through one object, so the choices are the world.
+"""Random choices of a simulated world. Every choice goes through one object, so the choices are the world.
 
-Each kind of choice has a stream of its own, so that a new kind changes nothing about the others. A seed draws the
-choices. Recorded ones replay them, and fewer of them are a simpler world: a choice that is cut falls back to its first
+Each kind of choice has a stream of its own, so that a new kind does not change the others. A seed draws the choices.
+Recorded choices replay them, and fewer of them are a simpler world: a choice that is cut falls back to its first
 option, which is the plainest one (no fault, no delay, the first task).
 """
 
@@ -15,32 +15,32 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Choices = Mapping[str, Sequence[int | None]]
-"""The index of each choice, by its kind; None and what is missing at the end is the plainest."""
+"""Index of each choice, by its kind. None, or no entry at the end, is the plainest option."""
 
 
 class Draws:
     """The choices of one world."""
 
     def __init__(self, seed: int, given: Choices | None = None) -> None:
-        """With `given`, the recorded choices are made again."""
+        """Draw by this seed. If `given` is set, the recorded choices are made again."""
         self._seed, self._given = seed, given
         self._drawn: dict[str, tuple[list[int], Callable[[], float]]] = {}
-        """By kind: the choices that were made, and the stream of numbers for the next ones."""
+        """Choices that were made, and the random stream for the next ones, by kind."""
 
     @property
     def made(self) -> dict[str, list[int]]:
         return {kind: choices for kind, (choices, _) in self._drawn.items()}
 
     def pick(self, kind: str, options: Sequence[T], weights: Sequence[float] | None = None) -> T:
-        """Choose one of the options; the first is the plainest. The weights need not sum up to 1."""
+        """Choose one of the options; the first is the plainest. The weights need not add up to 1."""
         return options[self._index(kind, len(options), weights)]
 
     def chance(self, kind: str, probability: float) -> bool:
-        """Draw whether something happens; that it does not is the plain option."""
+        """Draw whether something happens. The plain option is that it does not."""
         return probability > 0 and self._index(kind, 2, (1 - probability, probability)) == 1
 
     def below(self, kind: str, limit: int) -> int:
-        """Draw a number from 0 up to, not including, the limit."""
+        """Draw a number from 0 up to, but not including, the limit."""
         return self._index(kind, limit, None)
 
     def _index(self, kind: str, count: int, weights: Sequence[float] | None) -> int:
@@ -63,10 +63,10 @@ class Draws:
         return index
 
     def seconds(self, kind: str, *options: float) -> float:
-        """Draw a time; the first option is the plainest."""
+        """Draw a time in seconds; the first option is the plainest."""
         return self.pick(kind, options)
 
 
 def fresh_seed() -> int:
-    """Return the first of ten thousand seeds that nobody has played."""
+    """Return the first of ten thousand random seeds that have not been played."""
     return int(time.time()) * 10_000

@@ -1,4 +1,4 @@
-"""Somebody who speaks the Agent Client Protocol."""
+"""Person who uses the Agent Client Protocol."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EditorPerson(Person):
-    """Speaks the Agent Client Protocol."""
+    """Person who uses the Agent Client Protocol."""
 
     api = "acp"
 

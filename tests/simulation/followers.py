@@ -1,4 +1,4 @@
-"""The clients of a server that is shared, each with what was said on its connection."""
+"""The clients of a shared server, each with the messages of its connection."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
 OPENS = ("thread/start", "thread/resume", "thread/fork")
 SOON = 8.0
-"""Virtual seconds within which all are told: more than the disk and the threads of a world take."""
+"""Maximum delay until all clients have received a message, in virtual seconds: more than the disk and the threads of a
+world take.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A message of somebody's connection, in the order of the whole world."""
+    """Message of a person's connection, with its position in the whole world."""
 
     position: int
     seconds: float
@@ -39,32 +41,32 @@ class Heard:
 
 @dataclass(slots=True)
 class Follower:
-    """Somebody with what was said on the connection."""
+    """Person with the messages of the connection."""
 
     person: "Person"
     heard: list[Heard]
     since: dict[str, Heard] = field(default_factory=dict)
-    """When a thread was opened or joined over the thread API, by the answer."""
+    """Answer with which each thread was opened or joined over the thread API, by thread."""
     brought: set[str] = field(default_factory=set)
-    """Threads that were begun there, with the tools of this client."""
+    """Threads that were begun on this connection, with the tools of this client."""
 
     def stays(self, thread: str, begin: Heard) -> bool:
-        """Tell whether the thread is followed from before that message until some time behind it."""
+        """Return whether the thread is followed from before that message until some time after it."""
         joined = self.since.get(thread)
         return joined is not None and joined.seconds < begin.seconds and self.is_there(begin)
 
     def is_there(self, begin: Heard) -> bool:
-        """Tell whether this person does not leave soon behind that message."""
+        """Return whether this person stays for some time after that message."""
         left = self.person.left_at
         return left is None or left > begin.seconds + SOON
 
     def near(self, begin: Heard) -> Iterator[Heard]:
-        """Yield what was heard at about the time of that message."""
+        """Yield the messages received at about the time of that message."""
         return (each for each in self.heard if not each.sent and abs(each.seconds - begin.seconds) <= SOON)
 
 
 def followers(world: "SimWorld") -> list[Follower]:
-    """Return the clients of the first server."""
+    """List the clients of the first server."""
     first = world.people[0].name
     found = {each.name: Follower(each, []) for each in world.people if each.server == first}
     for position, entry in enumerate(world.model.journal.entries):

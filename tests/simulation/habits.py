@@ -1,6 +1,6 @@
-"""The habits of one world: what may happen in it, and how often. A world leaves most things out.
+"""The habits of one world: the events that may happen in it, and how often. A world leaves most of them out.
 
-Worlds that each leave out most things find more than worlds that do a little of everything (swarm testing).
+Worlds that each leave out most events find more than worlds with a little of everything (swarm testing).
 """
 
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ DEEDS = (
     "rollback",
     "leave",
 )
-"""What a person may do beside saying something."""
+"""Actions of a person besides sending a message."""
 GOALS = ("goal", "goal", "no goal")
-"""Deeds about what a thread works for by itself."""
+"""Deeds about the goal of a thread."""
 ANSWERS = (
     ("yes",),
     ("no",),
@@ -51,36 +51,36 @@ ANSWERS = (
     ("twice", "never", "no"),
     ("interrupt", "no", "yes"),
 )
-"""What somebody answers to questions, one of these."""
+"""Kinds of answers to questions. A person has one of these tuples."""
 TURNS_OWN = ("interrupt", "second turn", "steer", "shell")
-"""What is about the turn itself, or makes others wait, and is done more often."""
+"""Deeds that concern the turn itself or make others wait. They are done more often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """Drawn once for each world."""
+    """Habits of one world, drawn once for each."""
 
     api: str
     threads: int
     turns: int
     gaps: tuple[float, ...]
-    """Seconds between two deeds of a person."""
+    """Pauses between two deeds of a person, in virtual seconds."""
     deeds: tuple[str, ...]
     eagerness: float
-    """The chance that a deed is done in a turn."""
+    """Probability that a deed is done in a turn."""
     idle_deeds: float
-    """The chance that it is done before a turn, while nothing or something else runs."""
+    """Probability that a deed is done before a turn, while nothing or something else runs."""
     impatient: bool
-    """A person does the next thing before the last one is answered."""
+    """Whether a person does the next deed before the last one is answered."""
     changes_mind: float
-    """The chance that somebody who interrupts says something else at once."""
+    """Probability that a person who interrupts sends another message at once."""
     bursts: float
-    """The chance that a deed follows another at once."""
+    """Probability that a deed follows another at once."""
     interrupts: float
     moments: tuple[Moment, ...]
-    """When a deed is done in a turn."""
+    """Moments of a turn at which a deed is done."""
     thinking: tuple[float, ...]
-    """Seconds until a question is answered; the last may be for ever."""
+    """Delays until a question is answered, in virtual seconds. The last may be infinite."""
     answers: tuple[str, ...]
     approval_policy: str
     sandbox_mode: str
@@ -88,12 +88,12 @@ class Habits:
     calls_per_reply: tuple[int, ...]
     call_kinds: tuple[str, ...]
     repeats: float
-    """The chance that a command is one that ran before."""
+    """Probability that a command is one that ran before."""
     call_ids_repeat: bool
-    """The ids of calls count from one in each reply."""
+    """Whether the ids of calls count from one in each reply."""
     reasoning: float
     pieces: tuple[int, ...]
-    """In how many deltas a message comes."""
+    """Numbers of deltas in which a message may come."""
     tokens: tuple[int, ...]
     network_delays: tuple[float, ...]
     chunk_sizes: tuple[int, ...]
@@ -101,59 +101,65 @@ class Habits:
     stream_faults: tuple[str, ...]
     retries: int
     durations: tuple[float, ...]
-    """Seconds that a command runs."""
+    """Durations of a command, in virtual seconds."""
     outcomes: tuple[str, ...]
-    """How commands end."""
+    """Outcomes of commands."""
     disk_faults: float
     slow_disk: tuple[float, ...]
-    """Seconds that a write takes, in which nothing else happens."""
+    """Durations of a write in virtual seconds, during which nothing else happens."""
     full_disk: bool
-    """From some moment on, nothing can be written until the faults stop."""
+    """Whether the disk is full from some moment on until the faults stop."""
     thread_delays: tuple[float, ...]
     crash_at: int | None
-    """The step before which the process is killed; a second server goes on with what is on the disk."""
+    """Number of the step before which the process is killed; a second server goes on with the files on the disk. None
+    if it is not killed at a step.
+    """
     crash_sign: tuple[str, int] | None
-    """The same as people are shown something for the so manieth time."""
+    """Sign at which the process is killed, and the number of its occurrence. None if it is not killed at a sign."""
     crash_later: float
-    """So many seconds behind that."""
+    """Delay of the kill after that sign, in virtual seconds."""
     crash_write: int | None
-    """The same right behind the so manieth write of a stored file."""
+    """Number of the write of a stored file right after which the process is killed. None if it is not killed at a
+    write.
+    """
     power_cut: bool
-    """With the process, what was not synced is lost."""
+    """Whether the data that was not synced is lost with the process."""
     clock_jumps: tuple[tuple[int, float], ...]
-    """Before which steps the clock jumps, and by how many seconds: the wall clock alone, where it goes back."""
+    """Clock jumps: the step before which the clock jumps, and the number of seconds. A jump back moves only the wall
+    clock.
+    """
     terminals: bool
-    """The model is offered terminals."""
+    """Whether the model is offered terminals."""
     context_window: int | None
     mcp: bool
-    """There is an MCP server."""
+    """Whether there is an MCP server."""
     mcp_starts: tuple[str, ...]
     mcp_calls: tuple[str, ...]
     reflex: str | None
-    """The sign at which people do something else at once, time and again."""
+    """Sign at which people do something else at once, repeatedly. None if there is none."""
     comes_back: bool
-    """Who leaves connects again, to a new server."""
+    """Whether a client that leaves connects again, to a new server."""
     visitor: bool
-    """Another server runs on the same home."""
+    """Whether another server runs on the same home."""
     company: tuple[str, ...]
-    """The APIs of further clients of the same server, which outlives each of them."""
+    """APIs of further clients of the same server, which outlives each of them."""
     unattended: tuple[float, float]
-    """The seconds that such a server lets a turn run, and a question wait, without anybody."""
+    """Times for which such a server lets a turn run, and a question wait, without any client, in virtual seconds."""
     both_apis: bool
-    """A client of threads also listens and speaks as one of the conversation API does."""
+    """Whether a client of threads also listens and sends as a client of the conversation API."""
     wishes: float
-    """The chance that words come with settings or a schema for the answer."""
+    """Probability that a message comes with settings or a schema for the answer."""
     client_tools: bool
-    """Clients of threads bring a tool."""
+    """Whether clients of threads bring a tool."""
     read_faults: float
-    """The chance that reading what is stored, or moving it, fails."""
+    """Probability that reading or moving a stored file fails."""
 
 
 def _some(
     draws: Draws, kind: str, plain: str, others: tuple[str, ...], alone: float = 0.0
 ) -> tuple[str, ...]:
-    """Draw a few of the others, a third as often as the plain one, or none. `alone`: the chance that the plain one is
-    left out where there are others.
+    """Draw a few of the others, a third as often as the plain one, or none. `alone` is the probability that the plain
+    one is left out when there are others.
     """
     count = draws.pick(f"number of {kind}", (0, 0, 1, 2, 4))
     chosen = tuple(draws.pick(kind, others) for _ in range(count))
@@ -163,7 +169,7 @@ def _some(
 
 
 def _moments(draws: Draws) -> tuple[Moment, ...]:
-    """Draw when people do things: at any time, at the edges of what the server does, or at the edges of one part."""
+    """Draw the moments of deeds: any time, the edges of what the server does, or the edges of one part."""
     match draws.pick("moments", ("any", "edges", "an edge"), (2, 2, 3)):
         case "any":
             return MOMENTS
@@ -174,19 +180,21 @@ def _moments(draws: Draws) -> tuple[Moment, ...]:
 
 
 def _company(draws: Draws) -> tuple[str, ...]:
-    """Draw who uses the first server beside the first client: nobody, as a rule."""
+    """Draw the APIs of the clients beside the first one. There are usually none."""
     others = draws.pick("company", (0, 1, 2, 3), (0.8, 0.1, 0.07, 0.03))
     return tuple(draws.pick("api of company", ("v2", "v2", "v1", "acp")) for _ in range(others))
 
 
 def _clock_jump(draws: Draws, company: tuple[str, ...]) -> float:
-    """Draw by how much a clock jumps: who shares a server is cut off when it seems to have read nothing for long."""
+    """Draw the size of a clock jump in seconds. It is limited where clients share a server: a client that seems to have
+    read nothing for long is disconnected.
+    """
     seconds = draws.pick("clock jump", (3600.0, -600.0, 90.0))
     return min(seconds, 90.0) if company else seconds
 
 
 def draw_habits(draws: Draws) -> Habits:
-    """Draw a world's habits."""
+    """Draw the habits of a world."""
     client_tools = draws.chance("tools of clients", 0.15)
     goals = draws.chance("goals", 0.15)
     both_apis = not goals and draws.chance("both APIs", 0.2)
@@ -313,6 +321,6 @@ def draw_habits(draws: Draws) -> Habits:
         both_apis=both_apis,
         wishes=draws.pick("wishes", (0.0, 0.0, 0.4)),
         client_tools=client_tools,
-        # A revert that cannot be read closes its thread, and who listens over the old API is not told.
+        # A revert that cannot be read closes its thread, and a client that listens over the old API is not notified.
         read_faults=0.0 if company else draws.pick("read faults", (0.0, 0.0, 0.0, 0.0, 0.05)),
     )

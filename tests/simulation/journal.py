@@ -1,4 +1,4 @@
-"""What happened in a world, in order and in virtual time: the messages of all clients, and what the machine did."""
+"""The journal of a world, in order and in virtual time: the messages of all clients, and the events of the machine."""
 
 import json
 import re
@@ -9,26 +9,26 @@ from app_server_protocol.structs import Json
 
 NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}")
 LONG = 120
-"""Characters of a text that are shown."""
+"""Maximum number of characters that are shown of a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message, or one thing that happened otherwise."""
+    """One message, or one other event."""
 
     seconds: float
     who: str
-    """The client; empty where it is no message."""
+    """Name of the client; empty if the entry is no message."""
     sent: bool
-    """By the client."""
+    """Whether the client sent the message."""
     message: Json
-    """A sentence where it is no message."""
+    """The message, or a sentence if the entry is no message."""
     counts: bool = False
-    """It is a situation that is counted."""
+    """Whether the entry is a situation that is counted."""
 
 
 class Journal:
-    """Is written while a world is played."""
+    """Journal that is written while a world is played."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -38,16 +38,16 @@ class Journal:
         self.entries.append(Entry(self._clock(), who, sent, message))
 
     def note(self, situation: str) -> None:
-        """Note something that is counted, by its name."""
+        """Note a situation that is counted, by its name."""
         self.entries.append(Entry(self._clock(), "", False, situation, counts=True))
 
     def tell(self, sentence: str) -> None:
-        """Note something for the reader."""
+        """Note a sentence for the reader."""
         self.entries.append(Entry(self._clock(), "", False, sentence))
 
 
 def readable(entries: Sequence[Entry]) -> Iterator[str]:
-    """Yield a line for each entry. Long ids are replaced by numbers, in the order in which they come; long texts are
+    """Yield a line for each entry. Long ids are replaced by numbers, in the order of their appearance; long texts are
     cut.
     """
     numbers: dict[str, str] = {}
@@ -64,7 +64,7 @@ def readable(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _line(message: Json) -> str:
-    """Return the method and the number of a message, and what it says."""
+    """Return the method and the number of a message, and its content."""
     for what in ("params", "result", "error"):
         if what in message:
             said = json.dumps(_cut(message[what]))

@@ -1,5 +1,5 @@
-"""Servers that come later: each stored thread goes on in one, any beginning of a thread does, and all APIs tell the
-same of it.
+"""Later servers: each stored thread can be resumed in one, any beginning of a thread can be resumed, and all APIs show
+the same history.
 """
 
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_world import SimWorld
 
 SAID = re.compile(r"^(w\d+) (?:please|again)")
-"""How texts of people begin."""
+"""Beginning of the messages of people."""
 
 
 async def second_server(world: "SimWorld") -> None:
@@ -51,7 +51,7 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
     path = rollout_of(world.home, thread)
     assert path is not None
     if b'"type":"compacted"' in path.read_bytes() or world.loses_lines:
-        return []  # what the model is told is a summary, or some of what was said could not be stored
+        return []  # the model gets a summary, or some messages could not be stored
     asked = [request for request in world.model.requests if word in _words(request.texts())]
     if asked and (unsent := list(unsent_text(world, thread, asked[0].input))):
         return unsent
@@ -62,8 +62,8 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
 
 
 def _had_no_room(world: "SimWorld", word: str) -> bool:
-    """Return whether the turn of a word failed before a request: the message did not fit into a small window, and stays
-    out of the history.
+    """Return whether the turn of a word failed before a request: its message did not fit into a small window, and is
+    not in the history.
     """
     small = world.habits.context_window is not None
     asked = any(word in _words(request.texts()) for request in world.model.requests)
@@ -75,7 +75,7 @@ def _words(texts: Sequence[str]) -> list[str]:
 
 
 async def all_tell_the_same(world: "SimWorld") -> None:
-    """Read every stored thread over each API."""
+    """Read every stored thread over each API and compare the histories."""
     told: dict[str, dict[str, list[str] | None]] = {}
     for api in APIS:
         async with world.server(api) as person:
@@ -91,8 +91,8 @@ async def all_tell_the_same(world: "SimWorld") -> None:
 
 
 def _whole_messages(path: Path | None) -> Iterator[str]:
-    """Return the marks of messages that no interrupt cut: old clients are shown no others. In the newer form of files
-    an item tells that, and events for older readers repeat it.
+    """Return the marks of messages that no interrupt cut off. The conversation API shows no others. In the newer form
+    of files an item tells whether it was cut, and events for older readers repeat it.
     """
     lines = path.read_bytes().splitlines() if path is not None else ()
     for line in lines:
@@ -110,7 +110,7 @@ def _whole_messages(path: Path | None) -> Iterator[str]:
 
 
 async def beginning(world: "SimWorld") -> None:
-    """Cut a stored thread at any byte, often between two lines, and play one more turn behind that."""
+    """Cut a stored thread at any byte, often between two lines, and play one more turn after that."""
     draws = world.draws
     found = rollouts(world.home / "sessions")
     paths = [path for path in found if _is_json(path.read_bytes().split(b"\n")[0])]
@@ -129,8 +129,8 @@ async def beginning(world: "SimWorld") -> None:
     cut = home / path.relative_to(world.home)
     cut.write_bytes(b"".join(lines[:kept]) + torn)
     before, after = list(stored_items(thread, path)), list(stored_items(thread, cut))
-    # A command on a terminal stands in the turn in which it began, and is stored when it ends.
-    # Who joins a turn that runs has its begin stored late; what was stored before has no turn's id.
+    # A command on a terminal belongs to the turn in which it began, and is stored when it ends.
+    # If a client joins a running turn, its begin is stored late; lines that were stored before have no id of a turn.
     late = b'"late":true' in whole
     if not late and not is_reverted(path) and [each for each in before if each in set(after)] != after:
         world.problems.append(f"{kept} lines of {thread} show {after}, the whole file {before}")
@@ -160,6 +160,6 @@ def _is_json(line: bytes) -> bool:
 
 
 def is_stored(home: Path, thread: str) -> bool:
-    """Return whether the disk has the begin of a thread: where writes fail, it may never have come to that."""
+    """Return whether the beginning of a thread is on the disk. It may be missing where writes fail."""
     path = rollout_of(home, thread)
     return path is not None and any(_is_json(line) for line in path.read_bytes().split(b"\n")[:2])

@@ -1,5 +1,6 @@
-"""A person who uses the client library (`app_server.client`). What goes over the wire is recorded, and what the library
-says of a turn has to be what the server said.
+"""Person who uses the client library (`app_server.client`).
+
+The messages on the wire are recorded, and the library's report of a turn has to match what the server sent.
 """
 
 import json
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class _RecordedLink:
-    """The client's end of a connection, as the library wants it."""
+    """The client's end of a connection, in the form that the library requires."""
 
     def __init__(self, person: "LibraryPerson") -> None:
         self._person = person
@@ -65,7 +66,7 @@ class _RecordedLink:
 
 
 class LibraryPerson(ThreadPerson):
-    """Speaks to the server through the library."""
+    """Person who uses the server through the library."""
 
     def __init__(self, world: "SimWorld", wire: MemoryWire, tasks: TaskGroup, home: Path) -> None:
         super().__init__(world, wire, tasks, home)
@@ -74,7 +75,7 @@ class LibraryPerson(ThreadPerson):
         self._handles: dict[str, ThreadHandle] = {}
         self._turns: dict[str, TurnHandle] = {}
         self._taken: set[int] = set()
-        """Questions that a handler decides: there may be several of one item."""
+        """Questions that a handler decides. One item may have several."""
 
     async def read(self) -> None:
         link = _RecordedLink(self)
@@ -172,7 +173,7 @@ class LibraryPerson(ThreadPerson):
         asked = (each for each in self.open_questions if call_of(each["params"]) == item)
         question = next((each for each in asked if each["id"] not in self._taken), None)
         if question is None:
-            return False  # it was asked twice, and withdrawn once
+            return False  # it was sent twice, and withdrawn once
         self._taken.add(question["id"])
         kind = await self.decide(question)
         if isinstance(request, ClientToolRequest):

@@ -1,8 +1,8 @@
-"""An event loop in which nothing waits: when no task is ready, the clock moves to the next timer.
+"""An event loop in virtual time: when no task is ready, the clock moves to the next timer.
 
-The steps of tasks run in an order that is drawn; callbacks keep their order, as asyncio promises. Work for threads
-runs in the loop after a drawn delay. When no task is ready and no timer is set, the world is in a deadlock, which is an
-error that names every task and where it waits.
+The steps of tasks run in an order that is drawn; callbacks keep their order, as asyncio promises. Work for threads runs
+in the loop after a drawn delay. When no task is ready and no timer is set, the world is in a deadlock: the error names
+every task and where it waits.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.simulation.draws import Draws
 
 
 class Deadlock(Exception):
-    """Nothing can happen any more, and the world has not ended."""
+    """No task is ready, no timer is set, and the world has not ended."""
 
 
 class _NoWaiting(selectors.BaseSelector):
@@ -71,7 +71,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimLoop(asyncio.SelectorEventLoop):
-    """A loop in virtual time."""
+    """Event loop in virtual time."""
 
     def __init__(self, draws: Draws) -> None:
         self._clock = _NoWaiting()
@@ -83,16 +83,18 @@ class SimLoop(asyncio.SelectorEventLoop):
         self._numbers = itertools.count()
         self._order = itertools.count()
         self._new: set[int] = set()
-        """Tasks that have not begun: asyncio promises that they begin in the order in which they were made."""
+        """Tasks that have not begun. asyncio promises that they begin in the order in which they were created."""
         self.set_task_factory(self._new_task)
         self._a_step = asyncio.Handle(self._step, (), self, contextvars.Context())
-        """Stands in the ready queue once for each step that is due: none of them is cancelled, so one is enough."""
+        """Handle that is in the ready queue once for each step that is due. No such step is cancelled, so one handle is
+        enough.
+        """
         self.rounds = 0
-        """Steps of tasks that have begun."""
+        """Number of steps of tasks that have begun."""
         self._moment = 0.0
         self._steps_of_moment = 0
         self.before_round: dict[int, Callable[[], None]] = {}
-        """What happens before a step, by its number."""
+        """Callbacks before a step, by its number."""
 
     def _new_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **named: Any) -> SimTask:
         number = next(self._numbers)
@@ -134,7 +136,7 @@ class SimLoop(asyncio.SelectorEventLoop):
             self._moment, self._steps_of_moment = self._clock.now, 0
         self._steps_of_moment += 1
         if self._steps_of_moment > watchdog.MOST_STEPS:
-            self._steps_of_moment = 0  # as many again for the tasks to end
+            self._steps_of_moment = 0  # allow as many steps again for the tasks to end
             raise watchdog.Spin(f"the clock stands still while tasks take steps:\n{describe_tasks(self)}")
 
     def jump(self, seconds: float) -> None:
@@ -161,8 +163,8 @@ def describe_tasks(loop: asyncio.AbstractEventLoop) -> str:
 def threads_in_the_loop(
     draws: Draws, delays: tuple[float, ...], begins: Callable[[], None]
 ) -> Iterator[None]:
-    """Inside, work for threads runs in the event loop after one of the delays, in seconds. `begins` is called where it
-    has to wait.
+    """Run work for threads in the event loop while the block runs, after one of the delays in seconds. `begins` is
+    called where the work has to wait.
     """
 
     async def run_sync(
@@ -173,12 +175,12 @@ def threads_in_the_loop(
         try:
             if delay:
                 begins()
-                # Who is cancelled waits for the thread, as anyio does it.
+                # A cancelled task waits for the thread, as with anyio.
                 with anyio.CancelScope(shield=not abandon_on_cancel):
                     await anyio.sleep(delay)
         except anyio.get_cancelled_exc_class():
             with suppress(Exception):
-                work(*args)  # a thread that nobody waits for goes on
+                work(*args)  # a thread whose task has gone still runs on
             raise
         return work(*args)
 

@@ -1,5 +1,5 @@
-"""What must be true of what the model was sent: it hears every word in its turn, learns what became of its calls,
-forgets nothing but what a compaction summarises, and is sent no output without bounds.
+"""Rules for the requests to the model: it gets every message in its turn, learns the outcome of its calls, keeps
+everything that no compaction summarised, and gets no output of unbounded size.
 """
 
 import re
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"\bw\d+\b")
 MOST_OUTPUT = 16 * 1024
-"""Characters of an output; the server keeps ten kilobytes of one."""
+"""Maximum number of characters of an output; the server keeps ten kilobytes of one."""
 
 
 @dataclass(slots=True)
@@ -29,21 +29,22 @@ class _Known:
     words: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
-    """What ended when the next request may have been made already: the one behind it has it."""
+    """Marks of what ended when the next request may have been made already. The request after that one contains them.
+    """
     summarised: set[str] = field(default_factory=set)
-    """What was done before a compaction."""
+    """Marks of what was done before a compaction."""
     gone: set[str] = field(default_factory=set)
-    """What the request behind a compaction did not have any more."""
+    """Marks that the request after a compaction did not contain any more."""
     messages: list[str] = field(default_factory=list)
     """Texts of the user's messages, oldest first."""
     compacted: bool = False
     """Whether the thread was compacted since the last request."""
     has_no_summary: bool = False
-    """Whether the last request stood behind a compaction without a summary."""
+    """Whether the last request was preceded by a compaction without a summary."""
 
 
 def model_rules(world: "SimWorld") -> list[str]:
-    """Return what is wrong with the requests of a world."""
+    """Return the violations in the requests of a world."""
     broken = [*_unheard(world), *_forgotten(world)]
     for n, request in enumerate(world.model.requests):
         broken += [f"model request {n}: {problem}" for problem in orphans(request.input)]
@@ -62,7 +63,7 @@ def _said(world: "SimWorld", request: SimRequest) -> list[str]:
 
 
 def _messages(world: "SimWorld", request: SimRequest) -> list[str]:
-    """Return the texts of messages in which people said a word."""
+    """Return the texts of the messages that contain a word of a person."""
     texts = (
         "\n".join(part["text"] for part in item["content"] if "text" in part)
         for item in request.input
@@ -72,8 +73,8 @@ def _messages(world: "SimWorld", request: SimRequest) -> list[str]:
 
 
 def _kept(world: "SimWorld", before: _Known, now: _Known) -> set[str]:
-    """Return the words that a compaction keeps: those of the newest messages which fit into an eighth of a small
-    context window.
+    """Return the words that a compaction keeps: those of the newest messages that fit into an eighth of a small context
+    window.
     """
     window = world.habits.context_window
     if window is None:
@@ -90,7 +91,7 @@ def _kept(world: "SimWorld", before: _Known, now: _Known) -> set[str]:
 
 
 def _unheard(world: "SimWorld") -> Iterator[str]:
-    """Yield words whose turn was completed before any request to the model had them."""
+    """Yield words whose turn completed before any request to the model contained them."""
     record, requests = world.record, world.model.requests
     heard: dict[str, int] = {}
     for n, request in enumerate(requests):
@@ -110,7 +111,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
     ran, own = list(world.commands.ran), list(record.own_commands_done)
     read = list(record.replies.values())
     if world.habits.repeats and "review" in world.habits.deeds:
-        ran = []  # what a turn called, a review may have called again, and run
+        ran = []  # a review may have called and run the same again
     forks = sorted(record.forks, key=lambda fork: fork.after_requests)
     for n, request in sorted(enumerate(model.requests), key=lambda each: each[1].number):
         while forks and forks[0].after_requests <= request.number:
@@ -133,11 +134,11 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             if command.thread in known:
                 known[command.thread].late.add(command.word)
         if request.is_review or request.home != world.home or request.body == last.get(request.thread):
-            continue  # the last is one that was sent again because it was refused
+            continue  # the last condition: a refused request was sent again
         last[request.thread] = request.body
         before = known.get(request.thread)
         if request.is_compaction:
-            # A copy that is being made has what was there before the summary, or the summary.
+            # A copy that is in progress has what was there before the summary, or the summary.
             being_made = [
                 known[fork.child]
                 for fork in record.forks
@@ -150,7 +151,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
                 each.done.clear()
                 each.late.clear()
                 each.compacted = True
-            # What was before the request the client may be told after it.
+            # What was before the request may reach the client after it.
             read = [
                 each
                 for each in read
@@ -167,7 +168,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
         done = request.reply_marks() | record.own_commands.intersection(WORD.findall(str(request.texts())))
         has_no_summary = any(NO_SUMMARY in text for text in request.texts())
         if before is not None and has_no_summary and not (before.has_no_summary and before.done & done):
-            # Nothing of the history fitted into a request for a summary, so none was asked for. It may be the second.
+            # No part of the history fitted into a request for a summary, so none was sent. It may be the second time.
             before.summarised |= before.done
             before.done.clear()
             before.late.clear()
@@ -186,10 +187,10 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
 
 
 def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _Known) -> Iterator[str]:
-    """Yield what a request leaves out or has again."""
+    """Yield what a request leaves out, or contains again."""
     expected = before.done
     if _may_lose(world, before, request):
-        # What a client was told before a crash is kept for a server that follows.
+        # What a client was shown before a crash is kept for the next server.
         told = world.record.told_done if not world.loses_lines else ()
         expected = {mark for mark in before.done if (request.thread, mark) in told}
     elif missing := (_kept(world, before, now) if before.compacted else before.words) - now.words:
@@ -204,15 +205,15 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
 
 
 def _may_lose(world: "SimWorld", before: _Known, request: SimRequest) -> bool:
-    """Tell whether the request may know less: the server before could not store all."""
+    """Return whether the request may know less, because the server before could not store everything."""
     reopens = "resume" in world.habits.deeds and world.habits.api in ("v1", "acp")
     if world.loses_lines and (world.habits.visitor or reopens or world.habits.company):
-        return True  # a thread that could not be stored may have been closed and opened again
+        return True  # an unstored thread may have been closed and reopened
     return before.server != request.server and (world.killed.is_set() or world.loses_lines)
 
 
 def _all_compacted(world: "SimWorld", thread: str) -> bool:
-    """Tell whether each summary that was asked for is stored: one that was cut off takes nothing out."""
+    """Return whether each requested summary is stored. A compaction that was cut off removes nothing."""
     path = rollout_of(world.home, thread)
     stored = 0 if path is None else path.read_bytes().count(b'"type":"compacted"')
     asked = sum(each.is_compaction and each.thread == thread for each in world.model.requests)

@@ -1,5 +1,6 @@
-"""When a person does something: after some time, when so many messages have come, or as something comes about that they
-are shown. A server breaks most easily at the edges of what it does: a turn begins, a command ends, a reply is whole.
+"""Moments at which a person acts: after some time, after a number of messages, or at a sign that the person is shown.
+
+A server breaks most easily at the edges of what it does: a turn begins, a command ends, a reply is complete.
 """
 
 from dataclasses import dataclass
@@ -26,11 +27,11 @@ SIGNS = {
     "token_count": "reply",
     "item/started contextCompaction": "compaction",
 }
-"""What comes about, by the messages of all APIs that tell of it."""
+"""Signs that people wait for, by the messages of all APIs that show them."""
 
 
 def sign_of(message: Json) -> str | None:
-    """Return what a message of the server shows, None if it is nothing that people wait for."""
+    """Return the sign that a message of the server shows. None if it shows nothing that people wait for."""
     if "method" not in message:
         return None
     if "id" in message:
@@ -48,7 +49,7 @@ def sign_of(message: Json) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The first of some time, so many messages, and a sign; behind the sign some more time."""
+    """The first of three conditions: a time, a number of messages, a sign. A sign may be followed by a delay."""
 
     seconds: float
     messages: int = 0
@@ -62,16 +63,17 @@ class Moment:
 
 
 ALL_SIGNS = sorted({*SIGNS.values(), "question", "thread"})
-"""The last is none that people see: something runs in a thread, and the server waits for it."""
+"""All signs. The last one, `thread`, is not visible to people: something runs in a thread, and the server waits for it.
+"""
 
 MOMENTS = (
     *(Moment(seconds) for seconds in (0.0, 0.005, 0.15, 0.4, 1.2, 3.5)),
     *(Moment(4.0, messages) for messages in (1, 2, 3, 5, 8)),
     *(Moment(30.0, sign=sign) for sign in ALL_SIGNS),
 )
-"""Before a deed in a turn: about as long as its parts take."""
+"""Moments before a deed in a turn. The times are about as long as the parts of a turn."""
 
 
 def edges(*signs: str) -> tuple[Moment, ...]:
-    """Return the moments at these signs and shortly behind them, where something else is going on."""
+    """Return the moments at these signs and shortly after them, while something else happens."""
     return tuple(Moment(30.0, sign=sign, later=later) for sign in signs for later in (0.0, 0.004, 0.3))

@@ -1,4 +1,4 @@
-"""What must be true of every simulated world."""
+"""The oracle: the rules that every simulated world has to obey."""
 
 import itertools
 import re
@@ -42,7 +42,7 @@ SAID = re.compile(r"\b(w\d+) (?:please|again)")
 
 
 def violations(world: "SimWorld") -> list[str]:
-    """Return what is wrong with the world, as texts."""
+    """Return all violations in the world, as texts."""
     homes = {home: StoredThreads(home) for home in {world.home, *(person.home for person in world.people)}}
     broken = [problem for person in world.people for problem in _wire(world, person, homes[person.home])]
     broken = with_foreign_turns(broken) if world.habits.company else broken
@@ -64,10 +64,10 @@ def violations(world: "SimWorld") -> list[str]:
 
 
 def _wire(world: "SimWorld", person: "Person", stored: StoredThreads) -> list[str]:
-    """Hold the messages of one client against the rules of its API."""
+    """Check the messages of one client against the rules of its API."""
     if person.api == "acp":
         of_sessions = violated_session_invariants(person)  # type: ignore[arg-type]
-        goals = "goal" in world.habits.deeds  # turns begin for them, without a prompt
+        goals = "goal" in world.habits.deeds  # goals begin turns without a prompt
         return [each for each in of_sessions if not (goals and each.startswith("session_06"))]
     log, received = person.log, person.received()
     early = person.left_early
@@ -76,7 +76,7 @@ def _wire(world: "SimWorld", person: "Person", stored: StoredThreads) -> list[st
     broken += too_early(log)
     broken += unasked(received)
     of_threads = violated_thread_invariants(log, left_early=early)
-    if world.loses_lines:  # an item that was lost leaves its id to another
+    if world.loses_lines:  # the id of a lost item is used again
         of_threads = [each for each in of_threads if not each.endswith(" twice")]
     broken += of_threads
     if not world.loses_lines:
@@ -88,7 +88,7 @@ def _wire(world: "SimWorld", person: "Person", stored: StoredThreads) -> list[st
     broken += _ended_too_early(wires)
     broken += _out_of_turn(wires)
     broken += [] if early else _unshown(wires)
-    # Where a turn fails, the model is not told which commands go on.
+    # Where a turn fails, the model does not learn which commands still run.
     open_calls = dict.fromkeys(world.model.terminals, True) | terminals(world.model.requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))
@@ -106,7 +106,7 @@ def _wire(world: "SimWorld", person: "Person", stored: StoredThreads) -> list[st
 
 
 def _overtaken(world: "SimWorld") -> list[str]:
-    """Return turns of one thread of which the model got a later one's words first."""
+    """Return turns of one thread for which the model got the message of a later one first."""
     broken = []
     threads: dict[tuple[int, str], dict[str, int]] = {}
     for n, person in enumerate(world.people):
@@ -143,11 +143,11 @@ def _shown_too_early(person: "Person") -> list[str]:
 
 
 def _out_of_turn(wires: Sequence[WireMessage]) -> list[str]:
-    """Return turns of the thread API that began before one that was asked for earlier, with words or a command."""
+    """Return turns of the thread API that began before one that was requested earlier, with a message or a command."""
     accepted: dict[str, tuple[int, int]] = {}
-    """By the word that it was asked for with: when, and when accepted."""
+    """Positions of the request and of its answer, by the word of the request."""
     began: dict[str, tuple[int, str]] = {}
-    """By the same: when, and in which turn."""
+    """Position of the begin and the id of the turn, by the word of the request."""
     turns: set[str] = set()
     interrupted: set[str] = set()
     commands: set[str] = set()
@@ -174,18 +174,19 @@ def _out_of_turn(wires: Sequence[WireMessage]) -> list[str]:
         )
         if accepted[word][1] < accepted[later][0]
         and began[later] < began[word]
-        # A command was to run beside a turn of a goal that words joined, and that was interrupted before it began.
+        # The command was to run beside the turn of a goal that a message joined, and that was interrupted before it
+        # began.
         and not (word in commands and began[later][1] in interrupted)
     ]
 
 
 def _accepted(wire: WireMessage, *methods: str) -> WireMessage | None:
-    """Return the request of one of these methods that the message accepts."""
+    """Return the request of one of these methods that the message accepts; None if it accepts none."""
     return wire.asked if not wire.sent and wire.result is not None and wire.answers in methods else None
 
 
 def _ended_too_early(wires: Sequence[WireMessage]) -> list[str]:
-    """Return turns that were interrupted and that words joined which were said behind the interrupt."""
+    """Return interrupted turns that were joined by messages sent after the interrupt."""
     interrupts: dict[str, int] = {}
     joined: list[tuple[str, int]] = []
     for wire in wires:
@@ -201,7 +202,7 @@ def _ended_too_early(wires: Sequence[WireMessage]) -> list[str]:
 
 
 def _unshown(wires: Sequence[WireMessage]) -> list[str]:
-    """Return words that the thread API took for a turn which began, and that were never shown."""
+    """Return words that the thread API accepted for a turn which began, and that were never shown."""
     taken: dict[str, str] = {}
     shown: set[str] = set()
     begun: set[str] = set()
@@ -224,7 +225,7 @@ def _unshown(wires: Sequence[WireMessage]) -> list[str]:
 
 
 def _tried_too_often(world: "SimWorld", received: Sequence[Json]) -> list[str]:
-    """Return attempts beyond those that are configured."""
+    """Return attempts beyond the configured number."""
     told = (ATTEMPT.search(str(message)) for message in received)
     return [
         f"an attempt too many: {found[0]}"
@@ -234,9 +235,9 @@ def _tried_too_often(world: "SimWorld", received: Sequence[Json]) -> list[str]:
 
 
 def _told_otherwise(person: "Person") -> list[str]:
-    """Return where a client that listens over two APIs was told of other ends of turns over one than over the other; of
-    a turn that never began the conversation API tells the end only. Listening over that API ends with the conversation;
-    a crash may come between the two.
+    """Return the threads of a client that listens over two APIs and received other ends of turns over one than over the
+    other. For a turn that never began the conversation API sends the end only. Listening over that API ends with the
+    conversation; a crash may come between the two notifications.
     """
     new: dict[str, list[str]] = {}
     old: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
-"""Who uses the server in a simulated world, in whatever API. They say things, do other things beside, answer questions
-early, late, wrong or never, and leave.
+"""People who use the server in a simulated world, over any API. They send messages, do other deeds, answer questions
+early, late, wrongly or never, and leave.
 
-Every text that a person says has a word of its own, `w17`, by which the oracle finds it again.
+Every text that a person sends has a word of its own, `w17`, by which the oracle finds it again.
 """
 
 import json
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 APIS = ("v2", "v1", "acp")
 
 MOST_REFLEXES = 6
-"""Some of what people do by reflex shows them the same sign again."""
+"""Maximum number of reflexes of a person. It is bounded because a reflex may show the same sign again."""
 
 WITHDRAWALS = ("serverRequest/resolved", "$/cancel_request")
-"""How a client is told that a question is over."""
+"""Notifications that tell a client that a question is over."""
 
 YES: Json = {
     "decision": "accept",
     "outcome": {"outcome": "selected", "optionId": "approved"},
 }
 ON_THE_WAY = 30
-"""So many messages may be under way while somebody answers what it is about to be asked."""
+"""Maximum number of messages that may be on their way while a person answers a question that has not arrived."""
 
 
 class Person(Connection):
@@ -51,23 +51,23 @@ class Person(Connection):
         self.record = world.record
         self.answers = self.habits.answers
         self.followed: set[str] = set()
-        """Threads of others that it joined."""
+        """Threads of others that the person joined."""
         self.withdrawn: set[Json] = set()
-        """The ids of questions that it was told are over."""
+        """Ids of questions that the client was notified are over."""
         self._guesses: dict[Json, int] = {}
-        """Ids that it answered without having been asked, and how long its log was then."""
+        """Ids that the person answered without a question, with the length of the log at that time."""
         self.open_questions: list[Json] = []
         """Questions that are not answered."""
         self.shown: list[Shown] = []
         self.wrong: list[str] = []
-        """What this person noticed that cannot be."""
+        """Violations that this person noticed."""
         self._paths: dict[str, Path | None] = {}
         self._signs: Counter[str] = Counter()
         self._reflexes = 0
 
-    # --- what is heard
+    # --- receiving
     def hear(self, line: bytes) -> None:
-        """Take a line of the server."""
+        """Take a line from the server."""
         if self.dead:
             return
         try:
@@ -93,13 +93,13 @@ class Person(Connection):
                 self._react(message["params"])
 
     def notice(self, sign: str) -> None:
-        """Do what is to be done at this sign."""
+        """Act at this sign."""
         self._signs[sign] += 1
         self.wake()
         self.world.shown(sign)
 
     def _react(self, params: Json) -> None:
-        """Do something else while that goes on which is told of."""
+        """Act at once, while the operation that the message shows still runs."""
         thread = thread_of(params)
         if thread is not None and self.draws.chance("a reflex", 0.7):
             self._reflexes += 1
@@ -107,7 +107,7 @@ class Person(Connection):
             self.tasks.start_soon(self.try_deed, thread, deed, params.get("turnId"), name="a reflex")
 
     def _note(self, thread: str, *stored_as: str) -> None:
-        """Note how long the file of a thread is when the client is shown something that is to be stored."""
+        """Record the length of the thread's file when the client is shown something that has to be stored."""
         if self._paths.get(thread) is None:
             self._paths[thread] = rollout_of(self.home, thread)
         path = self._paths[thread]
@@ -115,13 +115,13 @@ class Person(Connection):
             self.shown.append(Shown(thread, stored_as, 0 if path is None else path.stat().st_size))
 
     def _read_reply(self, number: int) -> None:
-        """Note that the client was told what a reply has cost."""
+        """Record that the client was shown the usage of a reply."""
         if number and self.home == self.world.home:
             self.record.replies.setdefault(number, ReadReply(number, self.world.model.begun))
 
     # --- questions
     def _shown_marks(self, question: Json) -> set[str]:
-        """Return the marks of what is asked about, also where only the item or call before shows it."""
+        """Return the marks of what a question is about, also where only the item or call before shows it."""
         id = call_of(question["params"])
         shown = [message for message in self.received() if id is not None and is_begin(message, id)]
         return set(MARK.findall(json.dumps([question, *shown[-1:]])))
@@ -132,19 +132,19 @@ class Person(Connection):
         self.tasks.start_soon(self._answer, question, name="an answer")
 
     def _is_over(self, id: Json) -> None:
-        """Take note that a question is over, unless it is for who answered it with nothing."""
+        """Record that a question is over, unless this person has answered it without a decision."""
         if id not in self.withdrawn:
             self.withdrawn.add(id)
             if any(each["id"] == id for each in self.open_questions):
                 self.record.rounds.is_over(self.name, id)
 
     def _allow_guess(self, question: Json) -> None:
-        """Take an answer to this question for a yes that was on its way as it was asked."""
+        """Count a guessed answer that was on its way when this question arrived as a yes."""
         if len(self.log) - self._guesses.pop(question["id"], -ON_THE_WAY) < ON_THE_WAY:
             self.record.yes.update(self._shown_marks(question))
 
     async def guess(self) -> None:
-        """Answer yes under the id of a question that others were asked, or that is over, or under any."""
+        """Answer yes under the id of a question that others received, of one that is over, or under any id."""
         mine = [each["id"] for each in self.open_questions]
         of_others = [each["id"] for person in self.world.people for each in person.open_questions]
         ids = [each for each in (*of_others, *sorted(self.withdrawn), *range(4)) if each not in mine]
@@ -154,7 +154,7 @@ class Person(Connection):
             await self.write(self._message({"id": id, "result": YES}))
 
     async def decide(self, question: Json) -> str:
-        """Think about a question; return the kind of its answer."""
+        """Wait as long as the person thinks about a question; return the kind of its answer."""
         marks = self._shown_marks(question)
         kind = self.draws.pick("answer", self.answers)
         if len(self.open_questions) > 1:
@@ -200,9 +200,9 @@ class Person(Connection):
             if kind == "twice":
                 await self.write(self._message(answer))
 
-    # --- what each API says in its own way
+    # --- the parts that differ between the APIs
     def told(self, message: Json) -> None:
-        """Take note of a notification."""
+        """Take a notification."""
         raise NotImplementedError
 
     def decision(self, question: Json, kind: str) -> Json:
@@ -210,11 +210,11 @@ class Person(Connection):
         raise NotImplementedError
 
     def busy(self) -> bool:
-        """Tell whether a turn runs that the client was told of."""
+        """Return whether a turn runs, as far as the client was notified."""
         raise NotImplementedError
 
     def running_in(self, thread: str) -> str | None:
-        """Return the turn that runs in a thread, where the API gives turns names."""
+        """Return the turn that runs in a thread, if the API names turns; None otherwise."""
 
     async def follow(self, thread: str) -> None:
         """Join a thread that others may have opened."""
@@ -222,7 +222,7 @@ class Person(Connection):
             self.followed.add(thread)
 
     def settle(self) -> None:
-        """Find out at last which words were in turns that were completed, where the API did not tell before."""
+        """Find out at last which messages were in completed turns, where the API did not show it before."""
 
     async def begin(self) -> None:
         raise NotImplementedError
@@ -232,7 +232,7 @@ class Person(Connection):
         raise NotImplementedError
 
     async def say(self, thread: str, text: str) -> "str | None":
-        """Say something; return the id of the turn, None if it was refused."""
+        """Send a message; return the id of the turn. None if it was refused."""
         raise NotImplementedError
 
     async def ended(self, thread: str, turn: str) -> str:
@@ -240,11 +240,11 @@ class Person(Connection):
         raise NotImplementedError
 
     async def do(self, thread: str, deed: str, turn: "str | None") -> None:
-        """Do something else, while that turn runs or none."""
+        """Do another deed, while that turn or none runs."""
         raise NotImplementedError
 
     async def history(self, thread: str) -> list[str] | None:
-        """Open a stored thread again; return the marks of what was said in it. None if it cannot be opened."""
+        """Open a stored thread again; return the marks of its messages. None if it cannot be opened."""
         raise NotImplementedError
 
     # --- life
@@ -277,7 +277,7 @@ class Person(Connection):
             return
 
     async def turn(self, thread: str) -> None:
-        """Say something, do something beside, and wait for the end, as a rule."""
+        """Send a message, do other deeds meanwhile, and usually wait for the end of the turn."""
         word = self.record.new_word()
         turn = await self._says(thread, word)
         if turn is None:
@@ -323,7 +323,7 @@ class Person(Connection):
         await self.try_deed(thread, deed, turn)
 
     async def moment(self) -> None:
-        """Wait for some time, for so many messages, or for a sign."""
+        """Wait for some time, for a number of messages, or for a sign."""
         wait = self.draws.pick("moment of a deed", self.habits.moments)
         with anyio.move_on_after(wait.seconds), suppress(Gone):
             if (sign := wait.sign) is not None:
@@ -353,7 +353,7 @@ class Person(Connection):
             pass
 
     async def _change_mind(self, thread: str, turn: str | None) -> None:
-        """Say something right behind an interrupt; sometimes take that back, too."""
+        """Send a message right after an interrupt, and sometimes interrupt that, too."""
         await self.try_deed(thread, "second turn", turn)
         if self.draws.chance("no mind", 0.3):
             await self.try_deed(thread, "interrupt", turn)

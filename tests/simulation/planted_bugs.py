@@ -1,7 +1,7 @@
-"""Planted bugs: patches of the product in `mutants`, each of which some world has to fail with.
+"""Planted bugs: patches of the product in `mutants`. Each has to make some world fail.
 
-A patch is applied to a copy of the product in a temporary folder, never to the checkout. Its first line says what the
-bug is. A world counts as a find if it fails with the patch and not without it.
+A patch is applied to a copy of the product in a temporary folder, never to the checkout. Its first line describes the
+bug. A world finds the bug if it fails with the patch and passes without it.
 """
 
 import json
@@ -23,35 +23,35 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ("app_server", "protocol")
 NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 MOST = 2000
-"""Worlds within which a bug has to be found."""
+"""Maximum number of worlds in which a bug has to be found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """What became of the search for one bug."""
+    """Result of the search for one bug."""
 
     name: str
     seed: int | None
-    """None: no world failed."""
+    """Seed of the world that failed. None if no world failed."""
     worlds: int
-    """Played up to that one, or all."""
+    """Number of worlds that were played, up to the one that failed or in total."""
     seconds: float
     problem: str
 
 
 def names() -> list[str]:
-    """Return the names of all planted bugs."""
+    """List the names of all planted bugs."""
     return sorted(path.stem for path in PATCHES.glob("*.patch"))
 
 
 def sentence(name: str) -> str:
-    """Return what the bug is."""
+    """Return the description of the bug."""
     return (PATCHES / f"{name}.patch").read_text().split("\n", 1)[0]
 
 
 @contextmanager
 def product_with(name: str) -> Iterator[Path]:
-    """Hold a copy of the product with this bug; the tests in it are those of the checkout."""
+    """Yield a copy of the product with this bug. The tests in it are those of the checkout."""
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy = Path(folder)
         for part in PRODUCT:
@@ -62,7 +62,7 @@ def product_with(name: str) -> Iterator[Path]:
 
 
 def apply(name: str, folder: Path, *, check: bool = False) -> None:
-    """Apply a patch in a folder, or only check that it can be. Raises CalledProcessError."""
+    """Apply a patch in a folder, or only check that it applies. Raises CalledProcessError."""
     command = ["git", "apply", *(["--check"] if check else []), str(PATCHES / f"{name}.patch")]
     alone = os.environ | {"GIT_CEILING_DIRECTORIES": str(folder.parent)}
     subprocess.run(command, cwd=folder, env=alone, check=True, capture_output=True, text=True)
@@ -84,7 +84,7 @@ def search(name: str, first: int = 0, most: int = MOST) -> Find:
 
 
 def _first_failure(product: Path, first: int, last: int) -> tuple[int, str] | None:
-    """Play worlds in a process of its own; return the first that fails, with what fails in it."""
+    """Play worlds in a process of its own; return the first seed that fails, with its problem. None if none fails."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.planted_bugs", str(first), str(last)],
         cwd=product,

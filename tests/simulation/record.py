@@ -1,5 +1,7 @@
-"""What the people of a world did and were told, for the oracle. And questions as they are put to several people at
-once: of each, one yes counts, and only from who was asked and was not told that it is over.
+"""The record of what the people of a world did and received, for the oracle.
+
+It also has the questions that several people receive at once: of each, one yes counts, and only from a person who
+received it and was not notified that it is over.
 """
 
 import re
@@ -10,38 +12,40 @@ from app_server_protocol.structs import Json
 from tests.simulation.sayings import call_of, thread_of
 
 REPEATED = re.compile(r"^(call-\d+)-\d+$")
-"""The id of a call whose own id another call had before."""
+"""Pattern of a call's id which the server extended, because another call had the same id before."""
 
 
 @dataclass(slots=True, eq=False)
 class Round:
-    """One question, to all who were asked it."""
+    """One question, with all people who received it."""
 
     asked: set[str] = field(default_factory=set)
-    """The names of those people."""
+    """Names of the people who received it."""
     yes: bool = False
     over: bool = False
-    """Somebody has answered, or was told that it is over: who is asked from now on is asked something else."""
+    """Whether a person has answered, or was notified that it is over. A person who is asked afterwards gets another
+    question.
+    """
 
 
 def about(params: Json) -> tuple[str, str]:
-    """Return the thread and the call that a question is about; a call whose id was used before is that other one."""
+    """Return the thread and the call that a question is about. A repeated call counts under its original id."""
     return thread_of(params) or "", REPEATED.sub(r"\1", call_of(params) or "")
 
 
 class Rounds:
-    """The questions of a world."""
+    """All questions of a world."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str, str], Round] = {}
-        """By server, thread and call."""
+        """Last question, by server, thread and call."""
         self._of: dict[tuple[str, Json], Round] = {}
-        """By person, and the id under which it was asked."""
+        """Question, by person and the id under which the person received it."""
 
     def asked(self, server: str, person: str, question: Json) -> None:
-        """Take note that a person is asked."""
+        """Record that a person received a question."""
         if (person, question["id"]) in self._of:
-            return  # again, as it joins once more
+            return  # received again, because the person joined once more
         key = server, *about(question["params"])
         last = self._last.get(key)
         if last is None or last.over or person in last.asked:
@@ -50,11 +54,11 @@ class Rounds:
         self._of[person, question["id"]] = last
 
     def answered(self, person: str, id: Json) -> None:
-        """Take note that a person answers with a yes or a no."""
+        """Record that a person answers with a yes or a no."""
         self._of[person, id].over = True
 
     def is_over(self, person: str, id: Json) -> None:
-        """Take note that a person was told that its question is over."""
+        """Record that a person was notified that the question is over."""
         if (person, id) in self._of:
             self._of[person, id].over = True
 
@@ -72,19 +76,19 @@ class OwnCommand:
     word: str
     thread: str
     after_requests: int
-    """So many requests to the model were begun then."""
+    """Number of requests to the model that had begun at the end of the command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A thread that was copied."""
+    """Copy of a thread."""
 
     child: str
     parent: str
     after_requests: int
-    """So many were begun when the copy was asked for."""
+    """Number of requests to the model that had begun when the copy was requested."""
     before_requests: int
-    """And so many when it was there."""
+    """Number of requests to the model that had begun when the copy existed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,39 +96,39 @@ class ReadReply:
     """A reply of the model that was read to its end."""
 
     number: int
-    """Of all replies, from 1 on."""
+    """Number of the reply among all replies, counted from 1."""
     after_requests: int
-    """So many requests to the model were begun when a person was told."""
+    """Number of requests to the model that had begun when a person was shown the reply's usage."""
 
 
 @dataclass(slots=True)
 class Record:
-    """What the people of a world did and were told, for the oracle."""
+    """Record of what the people of a world did and received, for the oracle."""
 
     words: dict[str, str] = field(default_factory=dict)
-    """The words that were accepted, and how their turn ended: `completed`, another word, or nothing yet."""
+    """State of each word: `completed` or another state in which its turn ended, or `accepted` until then."""
     requests_at_end: dict[str, int] = field(default_factory=dict)
-    """How many requests the model had got when a turn had ended, by the words."""
+    """Number of requests that the model had received when the turn of a word ended, by word."""
     yes: Counter[str] = field(default_factory=Counter)
-    """How often the marks of what was asked about were allowed."""
+    """Number of approvals, by the marks of what they were about."""
     rounds: Rounds = field(default_factory=Rounds)
     session_yes: set[str] = field(default_factory=set)
-    """What was allowed for the rest of a session."""
+    """Marks that were approved for the rest of a session."""
     own_commands: set[str] = field(default_factory=set)
     own_commands_done: list[OwnCommand] = field(default_factory=list)
     replies: dict[int, ReadReply] = field(default_factory=dict)
-    """By number, as they were told of first."""
+    """Replies by number, in the order in which they were first reported to a person."""
     told_done: set[tuple[str, str]] = field(default_factory=set)
-    """Threads and marks of commands that were told to have run."""
+    """Threads and marks of commands that were reported to have run."""
     forks: list[Forked] = field(default_factory=list)
     reverted: set[str] = field(default_factory=set)
-    """Threads that were taken back to an earlier turn."""
+    """Threads that were reverted to an earlier turn."""
     said_in_old_words: set[str] = field(default_factory=set)
-    """Words over the conversation API: those that join a turn are not shown."""
+    """Words that were sent over the conversation API, which does not show those that join a turn."""
     loosened: bool = False
-    """A person changed the policy or the sandbox."""
+    """Whether a person changed the policy or the sandbox."""
     turn_ends: dict[tuple[str, str], str] = field(default_factory=dict)
-    """The status with which each turn of a thread was told to have ended."""
+    """Status that each turn of a thread was reported to have ended with."""
     threads: list[str] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     """Threads that were archived or deleted."""
@@ -137,9 +141,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Something that a client was shown, and how much of its thread was stored then."""
+    """Message that a client was shown, and the stored length of its thread at that time."""
 
     thread: str
     stored_as: tuple[str, ...]
-    """Expressions for what a stored line of it has; one of them is enough."""
+    """Regular expressions for the stored line; one match is enough."""
     size: int

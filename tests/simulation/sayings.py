@@ -1,4 +1,4 @@
-"""The texts of people and of the model in the messages of all APIs, and the marks by which they are found again."""
+"""The texts of people and of the model in the messages of all APIs, and the marks by which they are found."""
 
 import re
 from collections.abc import Iterable
@@ -16,19 +16,19 @@ SAYINGS = (
     "userMessage",
     "agentMessage",
 )
-"""What is said, in the words of each API."""
+"""Types of messages of people and of the model, in the spelling of each API."""
 
 
 def marks(texts: Iterable[str | None]) -> list[str]:
-    """Return the marks that texts of people and of the model begin with. Of a text that broke off in its mark, `s12`,
-    it may be that `s1` is all there is, which is not the mark of another.
+    """Return the marks with which the texts of people and of the model begin. A text that broke off in its mark, `s12`,
+    may consist of `s1`, which is not the mark of another.
     """
     found = (SAYING.match(text) for text in texts if text)
     return [each[0] + ("" if each.string[each.end() :] else "…") for each in found if each]
 
 
 def marks_of(thread: Json) -> list[str]:
-    """Return the marks of what was said in a thread with its turns."""
+    """List the marks of the messages in a thread with its turns."""
     items = [item for turn in thread["turns"] for item in turn["items"]]
     return marks(_text_of(item) for item in items if item["type"] in SAYINGS)
 
@@ -38,13 +38,13 @@ def _text_of(item: Json) -> str:
 
 
 def thread_of(params: Json) -> str | None:
-    """Return the thread that a message of any API is about."""
+    """Return the thread that a message of any API is about; None if it names none."""
     names = ("threadId", "conversationId", "sessionId")
     return next((params[name] for name in names if name in params), None)
 
 
 def call_of(params: Json) -> str | None:
-    """Return the item or the call that a question of any API is about."""
+    """Return the item or the call that a question of any API is about; None if it names none."""
     id: str | None = (
         params.get("itemId") or params.get("callId") or params.get("toolCall", {}).get("toolCallId")
     )
@@ -52,7 +52,7 @@ def call_of(params: Json) -> str | None:
 
 
 def is_begin(message: Json, id: str) -> bool:
-    """Tell whether the item or call begins with the message."""
+    """Return whether the item or call begins with the message."""
     params = message.get("params") or {}
     return bool(
         (params.get("item") or {}).get("id") == id or (params.get("update") or {}).get("toolCallId") == id
@@ -60,5 +60,5 @@ def is_begin(message: Json, id: str) -> bool:
 
 
 def words(text: str) -> list[Json]:
-    """Return the input of a turn."""
+    """Return a text as the input of a turn."""
     return [{"type": "text", "text": text}]

@@ -1,4 +1,4 @@
-"""Shrinking: of the choices of a world that fails, the fewest that still fail in the same way."""
+"""Shrinking: finds the fewest choices of a failing world that still fail in the same way."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from tests.simulation.draws import Choices
 from tests.simulation.world import Outcome, play
 
 NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b(?:msg|call|rs)-\d+|\b[wm]\d+\b|\d+")
-"""What differs between two worlds that fail in the same way."""
+"""Pattern of the names that differ between two worlds that fail in the same way."""
 
 
 def kind_of(problem: str) -> str:
@@ -18,8 +18,9 @@ def kind_of(problem: str) -> str:
 def shrink(
     seed: int, outcome: Outcome, *, tell: Callable[[str], None], rounds: int = 400
 ) -> tuple[Choices, Outcome]:
-    """Return choices that fail as `outcome` did, and what becomes of them. A choice that is cut is made as plainly as
-    possible: blocks are cut first, halves of what is left, then smaller ones. Plays at most so many worlds.
+    """Return fewer choices that fail as `outcome` did, and their outcome. A choice that is cut falls back to the
+    plainest option. Blocks are cut first: halves of the remaining choices, then smaller ones. At most `rounds` worlds
+    are played.
     """
     wanted = {kind_of(problem) for problem in outcome.problems}
     best, last = _risky(outcome.made), outcome
@@ -43,11 +44,11 @@ def shrink(
 
 
 Choice = tuple[str, int, int]
-"""The kind of a choice, its number among those of its kind, and what was chosen."""
+"""Kind of a choice, its number among those of its kind, and the chosen index."""
 
 
 def _risky(made: Choices) -> list[Choice]:
-    """Return the choices that are not the plainest."""
+    """List the choices that are not the plainest."""
     return [(kind, at, index) for kind, each in made.items() for at, index in enumerate(each) if index]
 
 

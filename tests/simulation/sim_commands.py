@@ -1,6 +1,6 @@
-"""Commands of a simulated world: they take virtual time, print, fail, and are remembered with how they were confined.
+"""Commands of a simulated world: they take virtual time, print, fail, and are recorded with their sandbox.
 
-The sandbox plan of every command is the real one; only what the launcher would do is simulated.
+The sandbox plan of every command is the real one; only the launcher is simulated.
 """
 
 import math
@@ -28,50 +28,50 @@ from tests.simulation.sim_model import SimModel
 
 TOUCHED = re.compile(r"\btouch (m\d+)")
 OWN_COMMAND = re.compile(r"\becho (w\d+)")
-"""What a person types."""
+"""Command that a person types."""
 ADDED = re.compile(r"/(m\d+)\.txt")
 FLOOD = b"y\n" * 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A command that was started."""
+    """Command that was started."""
 
     argv: tuple[str, ...]
     confined: bool
     after_requests: int
-    """So many requests to the model were begun before it."""
+    """Number of requests to the model that had begun before the command."""
     patch: str | None
-    """What it writes, if it is the writer of a patch."""
+    """Patch that the command writes. None if it is not the writer of a patch."""
 
     @property
     def marks(self) -> list[str]:
-        """Return the marks of what it changes."""
+        """Marks of the files or lines that the command changes."""
         return TOUCHED.findall(" ".join(self.argv)) if self.patch is None else ADDED.findall(self.patch)
 
 
 @dataclass(slots=True)
 class Commands:
-    """What ran in a world, of all its servers."""
+    """Commands of all servers of a world."""
 
     model: SimModel
     ran: list[Ran] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=dict)
-    """By what a command of a person printed: how many requests to the model were begun at its end."""
+    """Number of requests to the model that had begun when a person's command ended, by the word that it printed."""
     running: int = 0
     calm: anyio.Event = field(default_factory=anyio.Event)
-    """Set: commands end at once."""
+    """Event after which commands end at once."""
 
     def calm_down(self) -> None:
         self.calm.set()
 
     async def last(self, seconds: float) -> None:
-        """Take the time of a command."""
+        """Wait for the duration of a command."""
         with anyio.move_on_after(seconds):
             await self.calm.wait()
 
     def begin(self, spec: CommandSpec) -> "Course":
-        """Draw what becomes of a command. Raises LaunchError or SandboxUnavailable."""
+        """Draw the outcome of a command. Raises LaunchError or SandboxUnavailable."""
         draws, habits = self.model.draws, self.model.habits
         outcome = "0" if self.calm.is_set() else draws.pick("outcome", habits.outcomes)
         if outcome == "launch error":
@@ -103,7 +103,7 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a command does."""
+    """Outcome of a command: its exit status, its output and its duration."""
 
     code: int
     stdout: bytes
@@ -112,12 +112,12 @@ class Course:
 
 
 def _document(argv: Sequence[str]) -> str | None:
-    """Return what the writer of a patch was handed."""
+    """Return the patch document for the writer of a patch; None for any other command."""
     return Path(argv[3]).read_text() if argv[-1].endswith("atomic_writer.py") else None
 
 
 class SimSandbox:
-    """A machine with the full sandbox."""
+    """Capabilities of a machine with the full sandbox."""
 
     async def state(self) -> SandboxState:
         await anyio.lowlevel.checkpoint()
@@ -125,10 +125,10 @@ class SimSandbox:
 
 
 def runner_of(commands: Commands) -> Callable[..., CommandRunner]:
-    """Return what a machine makes its runner of commands with."""
+    """Return the function with which a machine makes its command runner."""
 
     class SimRunner(CommandRunner):
-        """Runs nothing."""
+        """Command runner that starts no process."""
 
         def __init__(self, **settings: Json) -> None:
             super().__init__(**settings)
@@ -192,14 +192,14 @@ async def _run(commands: Commands, spec: CommandSpec, on_output: OnOutput, cap: 
 
 
 class _Input:
-    """The input of a process that reads everything."""
+    """Input of a process that reads everything."""
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
         await anyio.lowlevel.checkpoint()
 
 
 class SimProcess:
-    """A process on a terminal, as `app_server.core.exec.process.Process` is one."""
+    """Process on a terminal, with the interface of `app_server.core.exec.process.Process`."""
 
     def __init__(self, commands: Commands, course: Course) -> None:
         self.stdin = _Input()

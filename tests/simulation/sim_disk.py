@@ -1,4 +1,4 @@
-"""The disk of a simulated world: a real folder in memory whose calls can fail, and whose files have virtual times."""
+"""The disk of a simulated world: a real folder in memory with calls that can fail, and files with virtual times."""
 
 import errno
 import fcntl
@@ -23,23 +23,25 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
 
 @dataclass(slots=True)
 class Writers:
-    """Which server writes which file: one that writes between two writes of another has not waited for its lock."""
+    """Record of which server writes which file. A server that writes between two writes of another has not waited for
+    its lock.
+    """
 
     problems: list[str] = field(default_factory=list)
     synced: dict[int, int] = field(default_factory=dict)
-    """By the inode: how much of a file a loss of power leaves."""
+    """Synced size of each file in bytes, by inode. A loss of power leaves that much."""
     longest_failure: int = 0
-    """How often writing one file has failed in a row, at most."""
+    """Longest series of failed writes of one file."""
     _writes: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By the inode: who wrote last, and through which opening."""
+    """Last server that wrote the file and the number of its opening, by inode."""
     _opened: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By server and descriptor: its place among all openings."""
+    """Number of the opening among all openings, by server and descriptor."""
     _openings: int = 0
     _failing: dict[str, int] = field(default_factory=dict)
-    """By path: how often writing has failed since it worked."""
+    """Number of failed writes since the last success, by path."""
 
     def tried(self, path: str, *, worked: bool) -> None:
-        """Note how an attempt to open or to write a file went."""
+        """Record whether an attempt to open or to write a file succeeded."""
         self._failing[path] = 0 if worked else self._failing.get(path, 0) + 1
         self.longest_failure = max(self.longest_failure, self._failing[path])
 
@@ -60,7 +62,7 @@ class Writers:
 
 
 def sim_disk(world: "SimWorld", server: int) -> DiskCalls:
-    """Return calls of a server that fail as often as the habits of the world say, until its faults stop."""
+    """Return the disk calls of a server, which fail as often as the habits of the world say until its faults stop."""
     model, draws, habits, writers = world.model, world.draws, world.habits, world.writers
 
     def fail(call: str) -> None:
@@ -118,7 +120,7 @@ def sim_disk(world: "SimWorld", server: int) -> DiskCalls:
 
 
 def _read_only(fd: int) -> str:
-    """Return the path of a descriptor, "" where it may be written."""
+    """Return the path of a read-only descriptor, "" if it can be written."""
     if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
         return ""
     return os.readlink(f"/proc/self/fd/{fd}")
@@ -126,8 +128,8 @@ def _read_only(fd: int) -> str:
 
 @contextmanager
 def reading_fails(model: SimModel, home: Path) -> Iterator[None]:
-    """Inside, reading what is stored in the home, and moving it, fails as often as the habits of the world say. What
-    writers read of their files is left to the faults of writing.
+    """While the block runs, let reading and moving stored files of the home fail as often as the habits of the world
+    say. Reads of a writer's own files belong to the faults of writing.
     """
     draws, often = model.draws, model.habits.read_faults
     if not often:
@@ -150,6 +152,6 @@ def reading_fails(model: SimModel, home: Path) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "pread", failing("pread", _read_only, often))
-        # Few things are moved.
+        # The probability is higher because few files are moved.
         patch.setattr(os, "rename", failing("rename", str, min(1.0, 10 * often)))
         yield

@@ -1,4 +1,4 @@
-"""An MCP server of a simulated world: it starts late or never, answers, fails, asks the user, stands still, and dies at
+"""An MCP server of a simulated world: it starts late or never, answers, fails, asks the user, hangs, and dies during
 any of these.
 """
 
@@ -25,11 +25,11 @@ ASKED = {"type": "object", "properties": {"project": {"type": "string"}}}
 
 
 class _Dies(Exception):
-    """The server ends in the middle of what it does."""
+    """The server dies in the middle of an operation."""
 
 
 class _Pipe:
-    """What the server writes."""
+    """Output pipe of the server."""
 
     def __init__(self) -> None:
         self._send, self._receive = anyio.create_memory_object_stream[bytes](math.inf)
@@ -44,7 +44,7 @@ class _Pipe:
         try:
             self._send.send_nowait(data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # nobody reads any more
+            pass  # the reader has closed the pipe
 
     def end(self) -> None:
         self._send.close()
@@ -56,7 +56,7 @@ class _Pipe:
 
 @dataclass(slots=True)
 class SimService:
-    """A running server, as `app_server.core.exec.service.ServiceProcess` is one."""
+    """Running server, with the interface of `app_server.core.exec.service.ServiceProcess`."""
 
     commands: "Commands"
     stdout: _Pipe = field(default_factory=_Pipe)
@@ -87,7 +87,7 @@ class SimService:
     async def aclose(self) -> None:
         self._end()
 
-    # --- as a process
+    # --- the interface of a process
     async def wait(self) -> None:
         await self._ended.wait()
 

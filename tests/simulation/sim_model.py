@@ -1,7 +1,7 @@
-"""The model of a simulated world and the network before it: what it says, and how its bytes come.
+"""The model of a simulated world and the network before it: the replies, and how their bytes arrive.
 
-A reply is drawn when it is asked for, from the habits of the world: messages in pieces, reasoning, calls of tools. On
-the way it may be refused, come late, come in pieces of any size, stand still, or break off at any byte.
+A reply is drawn when it is requested, from the habits of the world: messages in pieces, reasoning, calls of tools. On
+the way it may be refused, be late, come in pieces of any size, hang, or break off at any byte.
 """
 
 import json
@@ -37,10 +37,10 @@ SENTENCES = ("Done.", "I look at it now.", "", "Grüße 👋\u2028 and a\nnew li
 
 @dataclass(frozen=True, slots=True)
 class SimRequest(ModelRequest):
-    """What the model was sent, and by which server of the world."""
+    """Request to the model, and the server of the world that sent it."""
 
     number: int
-    """Of all requests that were begun, in the order in which they were made."""
+    """Number among all requests that were begun, in the order in which they were made."""
     server: int
     home: Path
 
@@ -76,16 +76,16 @@ def marks_of_item(item: Json) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """What the model asked for under one mark."""
+    """Call of the model under one mark."""
 
     kind: str
     by: SimRequest
-    """The request that was answered with it."""
+    """Request whose reply contained the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What the model answered to one request."""
+    """Reply of the model to one request."""
 
     request: SimRequest
     marks: frozenset[str]
@@ -93,27 +93,28 @@ class Answered:
 
 @dataclass(slots=True)
 class SimModel:
-    """The provider's side."""
+    """The model provider of a world."""
 
     draws: Draws
     habits: Habits
     journal: Journal
     requests: list[SimRequest] = field(default_factory=list)
     faults: bool = True
-    """Whether the network may fail: off in the last part of a world."""
+    """Whether the network may fail. It may not in the last part of a world."""
     disk_is_full: bool = False
     calm: bool = False
-    """The model ends every turn with its next reply."""
+    """Whether the model ends every turn with its next reply."""
     called: dict[str, Called] = field(default_factory=dict)
-    """By mark."""
+    """Calls by mark."""
     answered: list[Answered] = field(default_factory=list)
     begun: int = 0
-    """Requests, also those that never came here."""
+    """Number of requests that were begun, including those that never arrived."""
     first_tries: dict[str, tuple[bytes, int]] = field(default_factory=dict)
-    """By thread: what was sent last, and the number of the request that was the first with it. It is not made anew
-    where it is sent again."""
+    """Body that was sent last, and the number of the first request with it, by thread. A request that is sent again is
+    not made anew.
+    """
     terminals: set[str] = field(default_factory=set)
-    """The calls of commands that may go on after their turn."""
+    """Ids of calls whose commands may outlive their turn."""
     servers: int = 0
     _marks: int = 0
     _calls: int = 0
@@ -147,7 +148,7 @@ class SimModel:
             "input_tokens": tokens,
             "input_tokens_details": {"cached_tokens": 0},
             "output_tokens": 5,
-            # By this number the client is told that the reply was read.
+            # The client recognises by this number that the reply was read.
             "output_tokens_details": {"reasoning_tokens": len(self.answered)},
             "total_tokens": tokens + 5,
         }
@@ -245,7 +246,7 @@ OFFERED = {
     "client": "look",
     "goal": "update_goal",
 }
-"""The tool that a kind of call needs."""
+"""Name of the tool that a kind of call needs."""
 
 
 def _shell(names: set[str], call_id: str, script: str, more: Mapping[str, Json] | None = None) -> Json:
@@ -352,7 +353,7 @@ class SimHttp:
 
 
 class SimResponse:
-    """A response of the simulated provider."""
+    """Response of the simulated provider."""
 
     def __init__(self, http: SimHttp, status: int, body: bytes, fault: str, idle: float) -> None:
         self.status = status

@@ -1,6 +1,4 @@
-"""What a simulated world consists of while it is played: its people, its servers, what is known of it, and its end by a
-kill.
-"""
+"""The state of a simulated world while it is played: its people, its servers, its record, and its end by a kill."""
 
 import asyncio
 import itertools
@@ -40,7 +38,7 @@ from tests.simulation.thread_person import ThreadPerson
 from tests.support.client import MemoryWire
 
 EPOCH = 1_790_000_000
-"""When every world begins, in seconds since 1970."""
+"""Time at which every world begins, in seconds since 1970."""
 
 PEOPLE: Mapping[str, type[Person]] = {
     "v1": ConversationPerson,
@@ -51,7 +49,7 @@ PEOPLE: Mapping[str, type[Person]] = {
 
 
 class Surroundings(TypedDict):
-    """What every client of a world brings."""
+    """Settings that every client of a world has."""
 
     home: Path
     cwd: Path
@@ -61,7 +59,7 @@ class Surroundings(TypedDict):
 
 @dataclass(slots=True)
 class SimWorld:
-    """A world while it is played."""
+    """State of a world while it is played."""
 
     draws: Draws
     root: Path
@@ -75,27 +73,27 @@ class SimWorld:
     problems: list[str] = field(default_factory=list)
     killed: anyio.Event = field(default_factory=anyio.Event)
     guests: int = 0
-    """Clients beside the first, with servers of their own."""
+    """Number of clients beside the first that are connected."""
     guest_left: anyio.Event = field(default_factory=anyio.Event)
     came_back: int = 0
     streamed: dict[str, set[str]] = field(default_factory=dict)
-    """By thread: text that streamed when the server was killed and that has to be there later."""
+    """Text that streamed when the server was killed and that has to be there later, by thread."""
     shared: Server | None = None
-    """The first server, where several clients share it."""
+    """The first server if several clients share it; None otherwise."""
     over: anyio.Event = field(default_factory=anyio.Event)
-    """Nobody connects to it any more."""
+    """Event after which no client connects to the shared server any more."""
     ended: anyio.Event = field(default_factory=anyio.Event)
-    """It has ended."""
+    """Event that is set when the shared server has ended."""
     wall_clock_off: float = 0.0
-    """Seconds by which the wall clock was set."""
+    """Offset of the wall clock in seconds."""
     signs: Counter[str] = field(default_factory=Counter)
-    """What people were shown, how often."""
+    """Number of times that people were shown each sign."""
     writes: int = 0
-    """Of stored files."""
+    """Number of writes of stored files."""
     machines: Iterator[int] = field(default_factory=itertools.count)
-    """Numbers of those that servers run on, each of which has one."""
+    """Numbers of the machines. Each server runs on a machine of its own."""
     tasks: TaskGroup | None = None
-    """Of the first part."""
+    """Task group of the first part. None before it begins."""
     writers: Writers = field(default_factory=Writers)
 
     @property
@@ -104,7 +102,9 @@ class SimWorld:
 
     @property
     def loses_lines(self) -> bool:
-        """Whether lines may be missing or damaged: a write failed in its middle, or what was not synced was lost."""
+        """Whether lines may be missing or damaged: a write failed in its middle, or data that was not synced
+        was lost.
+        """
         habits = self.habits
         return bool(habits.disk_faults or habits.full_disk or (habits.power_cut and self.killed.is_set()))
 
@@ -116,7 +116,7 @@ class SimWorld:
         return EPOCH + self.loop.time() + self.wall_clock_off
 
     def shown(self, sign: str) -> None:
-        """Kill the process where that is to happen as people are shown something."""
+        """Count a sign, and kill the process if it is to be killed at this sign."""
         self.signs[sign] += 1
         if (sign, self.signs[sign]) == self.habits.crash_sign:
             if self.habits.crash_later:
@@ -134,7 +134,9 @@ class SimWorld:
             kill(self)
 
     def thread_begins(self) -> None:
-        """Let people act while the server waits for a thread: nobody sees that, and much is half done then."""
+        """Let people act while the server waits for a thread. This moment is invisible to them, and much is half done
+        then.
+        """
         for person in self.people:
             person.notice("thread")
 
@@ -164,7 +166,7 @@ class SimWorld:
 
     @asynccontextmanager
     async def connection(self, api: str) -> AsyncIterator[Person]:
-        """Connect one more client to the first server. It leaves in the end, or dies where it is `dead`."""
+        """Connect one more client to the first server. At the end of the block it leaves, or dies if it is `dead`."""
         assert self.shared is not None
         assert self.tasks is not None
         async with anyio.create_task_group() as tasks:
@@ -187,18 +189,18 @@ class SimWorld:
             tasks.cancel_scope.cancel()
 
     def again(self, api: str) -> AbstractAsyncContextManager[Person]:
-        """Connect somebody who was here before: to the server that is there, or to a new one."""
+        """Connect a person who was here before, to the server that is there or to a new one."""
         return self.server(api) if self.shared is None else self.connection(api)
 
     @asynccontextmanager
     async def server(self, api: str, home: Path | None = None) -> AsyncIterator[Person]:
-        """Start a server of its own with one client, who leaves in the end."""
+        """Start a server of its own with one client, who leaves at the end of the block."""
         async with anyio.create_task_group() as tasks:
             person = arrive(self, tasks, api, home or self.home)
             try:
                 yield person
             except anyio.get_cancelled_exc_class():
-                person.left_early = True  # it came as the server was killed
+                person.left_early = True  # the client came as the server was killed
                 raise
             person.left_early |= person.busy() or person.asking > 0
             await person.leave()
@@ -247,7 +249,7 @@ async def _serve_one(server: Server, end: MemoryTransport, place: ClientPlace) -
 
 
 def kill(world: SimWorld) -> None:
-    """Keep what is on the disk at this moment; the rest of the process's life is not seen."""
+    """Keep the files that are on the disk at this moment. The rest of the process's life has no effect."""
     shutil.copytree(world.home, world.root / "killed")
     if world.habits.power_cut:
         world.model.note("power cut")

@@ -1,5 +1,5 @@
-"""What must be true of stored threads where writes fail for some time: nothing is lost once they work again, a line in
-halves is followed by the whole one, and the user is told.
+"""Rules for stored threads where writes fail for some time: nothing is lost once writes work again, half a line is
+followed by the whole one, and the user is notified.
 """
 
 import json
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from tests.simulation.sim_world import SimWorld
 
 MOST_SILENT = 3
-"""So often in a row a file may fail to be written without a word: what fails is written again in the same step, or with
-the first thing that happens in a new thread.
+"""Maximum number of failures in a row to write a file without a notification. A failed write is retried in the same
+step, or with the first event in a new thread.
 """
 
 RESTLESS = {"leave", "resume", "archive", "rollback", "fork", "name"}
-"""Deeds by which a thread is closed or opened while writes may fail: what could not be written is lost; and one that
-writes for itself, and is answered with an error.
+"""Deeds that close or open a thread while writes may fail, so that unwritten lines are lost, and one deed that writes
+by itself and is answered with an error.
 """
 
 
 def storage_rules(world: "SimWorld") -> Iterator[str]:
-    """Yield what is wrong in a world whose writes fail, and whose threads stay open until they work again."""
+    """Yield violations in a world whose writes fail, and whose threads stay open until writes work again."""
     habits = world.habits
     comes_and_goes = habits.visitor or habits.comes_back or habits.company or RESTLESS & set(habits.deeds)
     if not habits.disk_faults or comes_and_goes or world.killed.is_set():
@@ -47,7 +47,7 @@ def storage_rules(world: "SimWorld") -> Iterator[str]:
 
 
 def _glued(path: Path) -> Iterator[str]:
-    """Yield lines that are neither whole nor the begin of the next one."""
+    """Yield lines that are neither whole nor the beginning of the next one."""
     lines = path.read_bytes().splitlines()
     for line, following in zip(lines, [*lines[1:], b""], strict=True):
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Where a simulated home has its rollouts. Looked for often, and `Path.glob` takes its time."""
+"""The rollout files of a simulated home. They are looked up often, and `Path.glob` is slow."""
 
 import os
 from functools import cached_property
@@ -10,18 +10,18 @@ from tests.support.thread_invariants import StoredItems
 
 
 def rollouts(folder: Path) -> list[Path]:
-    """Return all rollouts beneath a folder, in the order of their paths."""
+    """List all rollouts beneath a folder, in the order of their paths."""
     found = (os.path.join(where, name) for where, _, names in os.walk(folder) for name in names)
     return [Path(each) for each in sorted(found) if each.endswith(".jsonl") and "/rollout-" in each]
 
 
 def rollout_of(home: Path, thread: str) -> Path | None:
-    """Return the rollout of a thread that is not archived; None where it has none."""
+    """Return the rollout of a thread that is not archived. None if it has none."""
     return next((each for each in rollouts(home / "sessions") if each.name.endswith(f"{thread}.jsonl")), None)
 
 
 class StoredThreads:
-    """What the files of a home have when its world is over. Each is read once."""
+    """Contents of a home's files when its world is over. Each file is read once."""
 
     def __init__(self, home: Path) -> None:
         self.paths = rollouts(home)
@@ -33,7 +33,7 @@ class StoredThreads:
 
     @property
     def broken(self) -> list[str]:
-        """What is wrong with them."""
+        """Problems of the files."""
         return [problem for _, broken in self._read.values() for problem in broken]
 
     @cached_property

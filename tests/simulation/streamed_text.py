@@ -1,4 +1,4 @@
-"""Text that streams when a server is killed: what people were shown of it in time is there when its thread goes on."""
+"""Text that streams when a server is killed: a thread that is resumed has the text that people were shown in time."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from tests.simulation.sim_world import SimWorld
 
 KEPT_WITHIN = 0.25
-"""Virtual seconds for which text may be lost; a world's messages are too short for the other bound, 4 KiB."""
+"""Time within which text may be lost, in virtual seconds. The messages of a world are too short for the other bound, 4
+KiB.
+"""
 
 
 def note_what_streams(world: "SimWorld") -> None:
-    """Note the text that has to be kept, as a server is killed. Where nothing runs for some time (a slow disk, a clock
-    that jumps), nothing is written either.
+    """Record the text that has to survive when a server is killed. Where nothing runs for some time (a slow disk, a
+    clock that jumps), nothing is written either.
     """
     habits = world.habits
     if not (world.loses_lines or habits.clock_jumps or any(habits.slow_disk)):
-        # Who has left was not told what became of the text.
+        # A client that has left was not notified what became of the text.
         there = {person.name for person in world.people if person.left_at is None}
         heard = (each for each in world.model.journal.entries if each.who in there and not each.sent)
         clock_began = world.now() - world.loop.time()
@@ -37,8 +39,8 @@ def note_what_streams(world: "SimWorld") -> None:
 
 
 def _is_cut(path: Path | None, since: float) -> bool:
-    """Tell whether something is stored as cut off by an interrupt since that time, in seconds since 1970. The
-    conversation API shows such a message to nobody who comes later.
+    """Return whether anything was stored as cut off by an interrupt since that time, in seconds since 1970. The
+    conversation API does not show such a message to clients that come later.
     """
     begin = datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds")[:23].encode()
     lines = path.read_bytes().splitlines() if path is not None else ()
@@ -48,7 +50,7 @@ def _is_cut(path: Path | None, since: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _OpenText:
-    """The text of a message that has not ended, as a client was shown it, since when."""
+    """Text of an unfinished message as a client was shown it, and the time of its first piece."""
 
     thread: str
     since: float
@@ -56,7 +58,7 @@ class _OpenText:
 
 
 def _open_texts(heard: Iterable[Entry], until: float) -> list[_OpenText]:
-    """Return the messages that have not ended, with what clients were shown of them until then."""
+    """Return the unfinished messages, with the text that clients were shown until then."""
     texts: dict[tuple[str, str], _OpenText] = {}
     for entry in heard:
         params = entry.message.get("params") or {}
@@ -66,7 +68,7 @@ def _open_texts(heard: Iterable[Entry], until: float) -> list[_OpenText]:
             case "codex/event/agent_message_content_delta":
                 msg = params["msg"]
                 thread, item, delta = msg["thread_id"], f"v1 {msg['item_id']}", msg["delta"]
-            case "item/started" if text := params["item"].get("text"):  # for who joins
+            case "item/started" if text := params["item"].get("text"):  # for a client that joins
                 thread, item, delta = params["threadId"], params["item"]["id"], text
             case "item/completed":
                 texts.pop((entry.who, params["item"]["id"]), None)
@@ -76,7 +78,7 @@ def _open_texts(heard: Iterable[Entry], until: float) -> list[_OpenText]:
                     texts.pop((entry.who, f"v1 {old['id']}"), None)
                 continue
             case "codex/event/turn_aborted" | "codex/event/task_complete" | "codex/event/stream_error":
-                # The conversation API does not tell of the end of a message that an interrupt or a retry cut off.
+                # The conversation API does not show the end of a message that an interrupt or a retry cut off.
                 over = params["conversationId"]
                 texts = {
                     key: each for key, each in texts.items() if (key[0], each.thread) != (entry.who, over)
@@ -91,7 +93,7 @@ def _open_texts(heard: Iterable[Entry], until: float) -> list[_OpenText]:
 
 
 def lost_text(world: "SimWorld", person: "Person", thread: str, opened: int) -> Iterator[str]:
-    """Yield the text that who has resumed a thread was not shown. `opened`: the length of the log before."""
+    """Yield the text that a client was not shown when it resumed a thread. `opened` is the log's length before."""
     if thread not in world.record.reverted:
         shown = [json.dumps(message) for message in person.received_since(opened)]
         for text in sorted(world.streamed.get(thread, ())):
@@ -100,7 +102,7 @@ def lost_text(world: "SimWorld", person: "Person", thread: str, opened: int) -> 
 
 
 def unsent_text(world: "SimWorld", thread: str, input: Sequence[Json]) -> Iterator[str]:
-    """Yield the text that the first request behind a kill does not have."""
+    """Yield the text that the first request after a kill does not contain."""
     if thread not in world.record.reverted:
         for text in sorted(world.streamed.get(thread, ())):
             if _begin_of_a_text(text) not in json.dumps(input):

@@ -1,5 +1,5 @@
 """Batches in virtual time: the real coordinator, with workers that die, attempts that fail, a provider that asks for
-fewer requests, and a coordinator that is killed and started again, its last line torn.
+fewer requests, and a coordinator that is killed and started again, with its last line torn.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from tests.simulation.loop import SimLoop, threads_in_the_loop
 
 LONG = os.environ.get("FAULTS") == "long"
 TOKENS = 100
-"""Of a request."""
+"""Tokens of a request."""
 
 
 @dataclass(slots=True)
 class World:
-    """What the workers of all runs share: the provider, and what was seen."""
+    """State that the workers of all runs share: the provider, and the record."""
 
     draws: Draws
     folder: Path
@@ -44,21 +44,21 @@ class World:
     jobs: int = 8
     retries: int = 3
     deaths: float = 0.0
-    """Seconds after which a worker dies, in the mean; 0: never."""
+    """Mean time until a worker dies, in virtual seconds. 0 if workers do not die."""
     refused: tuple[float, float] = (0.0, 0.0)
-    """When the provider refuses requests."""
+    """Interval in which the provider refuses requests."""
     kills: int = 0
-    """How often the coordinator is killed."""
+    """Number of times that the coordinator is killed."""
     sent: list[float] = field(default_factory=list)
     asked: Counter[str] = field(default_factory=Counter)
-    """Answered requests by task."""
+    """Number of answered requests, by task."""
     failed: set[str] = field(default_factory=set)
-    """Tasks of which an attempt failed."""
+    """Tasks with a failed attempt."""
     problems: list[str] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     most_at_once: int = 0
     seconds: float = 0.0
-    """Virtual time that has passed."""
+    """Virtual time that has passed, in seconds."""
 
     def tasks(self) -> list[Task]:
         return [
@@ -70,11 +70,11 @@ class World:
 
 
 LONGEST = 24 * 3600.0
-"""Virtual seconds in which each run has to end: the coordinator looks around for ever, so nothing deadlocks."""
+"""Time in which each run has to end, in virtual seconds. The coordinator polls for ever, so nothing deadlocks."""
 
 
 class OverBudget(Exception):
-    """A request may never be sent, as a budget of the whole batch is used up."""
+    """A request may never be sent, because a budget of the whole batch is used up."""
 
 
 class Waiting:
@@ -156,7 +156,7 @@ class SimWorkers(Workers):
         self._hear(worker, ended)
 
     async def _request(self, worker: int, task: Task, *, first: bool) -> bool:
-        """Send a request; returns whether the provider took it."""
+        """Send a request; return whether the provider accepted it."""
         world = self._world
         waiting = self._passes[worker, task.id] = Waiting()
         self._hear(worker, messages.Ask(id=task.id, size=TOKENS, first=first))
@@ -208,7 +208,7 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
 
 
 def tear(path: Path, draws: Draws) -> None:
-    """Leave of the last line what a crash might leave: all, or a piece."""
+    """Leave of the last line what a crash might leave: all of it, or a piece."""
     content = path.read_bytes() if path.exists() else b""
     if content:
         last = content.rstrip(b"\n").rfind(b"\n") + 1
@@ -281,7 +281,7 @@ def test_a_provider_that_refuses_for_a_minute_fails_no_task_and_costs_no_attempt
     assert play(world) is None
     every_task_once(world)
     tens = Counter(int(at // 10) for at in world.sent)
-    """By ten seconds."""
+    """Number of requests in each ten seconds."""
     while_refused = sum(tens[n] for n in range(2, 7)) / 5
     assert while_refused < tens[0] / 3
     assert max(count for n, count in tens.items() if n >= 7) > while_refused * 3

@@ -1,4 +1,4 @@
-"""Planted bugs: every patch fits the product, and worlds find what is planted."""
+"""Planted bugs: every patch applies to the product, and worlds find the bugs."""
 
 from pathlib import Path
 
@@ -7,12 +7,14 @@ import pytest
 from tests.simulation.planted_bugs import ROOT, apply, names, search, sentence
 
 SOON = ("error_after_the_end", "idle_before_the_end", "one_retry_too_many")
-"""Found in the first worlds. `make simulate ARGS=--mutants` searches for all."""
+"""Bugs that the first worlds find. `make simulate ARGS=--mutants` searches for all."""
 
 
 @pytest.mark.parametrize("name", names())
 def test_a_bug_can_be_planted(name: str) -> None:
-    """A patch that does not fit any more is to be made anew: its first line says what the bug is."""
+    """Check that a patch applies. One that does not apply any more has to be made anew from its first line, which
+    describes the bug.
+    """
     assert sentence(name).endswith(".")
     apply(name, ROOT, check=True)
 

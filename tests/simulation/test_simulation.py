@@ -1,4 +1,4 @@
-"""Worlds that the suite plays: those that failed once, fresh ones, and some twice."""
+"""Simulated worlds in the test suite: those that failed once, fresh ones, and some that are played twice."""
 
 import gc
 import itertools
@@ -20,7 +20,7 @@ FOUND = sorted(Path(__file__).with_name("found").glob("*.json"))
 LONG = os.environ.get("FAULTS") == "long"
 BLOCK = 25
 BLOCKS = 400 if LONG else 12
-"""Of fresh seeds; each is one test, so that they run beside one another."""
+"""Number of blocks of fresh seeds. Each block is one test, so that blocks run in parallel."""
 
 
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
@@ -69,7 +69,7 @@ def test_choices_replay_a_world() -> None:
 
 
 REACHING = (20039, 20150, 20013, 20007, 20087, 20236, 20036, 20161, 20207, 20201)
-"""Worlds that have all situations together; where they have changed, others are looked for."""
+"""Seeds of worlds that reach all situations together. If the worlds change, others have to be found."""
 
 
 def test_situations_that_matter_come_about() -> None:
@@ -82,7 +82,7 @@ def test_situations_that_matter_come_about() -> None:
 
 
 def test_shrinking_keeps_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A world fails here where somebody interrupts; what does not matter for that is cut."""
+    """A world fails here where a person interrupts. Choices that do not matter for that are cut."""
 
     def interrupted(seed: int, given: object = None) -> Outcome:
         outcome = play(seed, given)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def test_a_new_kind_of_choice_changes_no_other() -> None:
 
 
 def test_worlds_leave_nothing_in_memory() -> None:
-    """What the first worlds load and cache stays; after that the same worlds leave nothing behind."""
+    """The first worlds may load and cache things; after that the same worlds leave nothing behind."""
     seeds = range(250 if LONG else 12)
 
     def objects() -> int:

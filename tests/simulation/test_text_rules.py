@@ -1,4 +1,4 @@
-"""The rule of texts that sessions are shown, which may be loaded while some of a text is on its way."""
+"""The rule of texts that sessions are shown. A session may be loaded while a part of a text is on its way."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Worlds that spin are told of as those that fail otherwise, with their seed."""
+"""Worlds that spin are reported like other failures, with their seed."""
 
 import anyio
 import anyio.lowlevel

@@ -1,4 +1,4 @@
-"""What must be true of texts that people are shown who share a server: each has every text whole, and no part twice."""
+"""Rules for the texts that clients of a shared server are shown: each gets every text whole, and no part twice."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from tests.simulation.followers import Follower, Heard
 
 
 def _text_of(item: Json) -> str | None:
-    """Return the text of a message or of a thought, in the words of either API that has items."""
+    """Return the text of a message or of a thought, in either API that has items; None for any other item."""
     match item:
         case {"type": "agentMessage", "text": text}:
             return str(text)
@@ -21,7 +21,7 @@ def _text_of(item: Json) -> str | None:
 
 
 def _pieces(heard: Iterable[Heard]) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yield begins, pieces and ends of texts, with the names of thread, turn and item."""
+    """Yield begins, pieces and ends of texts, with the ids of thread, turn and item."""
     for each in heard:
         if each.sent:
             continue
@@ -46,7 +46,7 @@ def _pieces(heard: Iterable[Heard]) -> Iterator[tuple[str, tuple[str, ...], str]
 
 
 def text_not_whole(one: Follower) -> Iterator[str]:
-    """Yield texts whose begin and pieces are not what they were at their end."""
+    """Yield texts whose begin and pieces differ from their end."""
     so_far: dict[tuple[str, ...], str] = {}
     for kind, name, text in _pieces(one.heard):
         if kind == "begin":
@@ -55,12 +55,12 @@ def text_not_whole(one: Follower) -> Iterator[str]:
             so_far[name] += text
         elif kind == "end" and name in so_far:
             shown = so_far.pop(name)
-            if shown not in ("", text):  # a text without pieces comes whole at its end
+            if shown not in ("", text):  # without pieces, the text comes whole at its end
                 yield f"{one.person.name} was shown {shown[:80]!r} of {name[2]}, which is {text[:80]!r}"
 
 
 def chunks_not_whole(all_of_them: Sequence[Follower]) -> Iterator[str]:
-    """Yield messages that a session was shown otherwise than clients with items were."""
+    """Yield messages that a session was shown differently than the clients with items."""
     whole: dict[_Name, set[str]] = {}
     for one in all_of_them:
         for kind, (thread, _, item), text in _pieces(one.heard):
@@ -76,34 +76,34 @@ def chunks_not_whole(all_of_them: Sequence[Follower]) -> Iterator[str]:
 
 
 _Name = tuple[str, str]
-"""Of a message: its session and its id."""
+"""Ids of a message's session and of the message."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """What is shown of a session: its messages in the order in which they were first shown, with their texts."""
+    """A client's view of a session: the messages in the order in which they were first shown, with their texts."""
 
     texts: dict[str, str] = field(default_factory=dict)
     before: dict[str, str] = field(default_factory=dict)
-    """The texts as the session was asked for again, until its replay begins. What comes until then was on its way, and
-    the replay has it, too.
+    """Texts at the time when the session was loaded again, until its replay begins. A text that comes until then was on
+    its way, and the replay contains it, too.
     """
     replays: int = 0
-    """So many were asked for and have not begun."""
+    """Number of replays that were requested and have not begun."""
 
     is_known: bool = False
-    """Something may be on its way as it is asked for."""
+    """Whether something may be on its way when the session is loaded."""
 
     def ask_for(self) -> None:
         self.replays += self.is_known or bool(self.texts)
         self.before, self.texts, self.is_known = {**self.before, **self._so_far()}, {}, True
 
     def replay_begins_with(self, id: str) -> bool:
-        """Tell whether a message that was over is shown again."""
+        """Return whether the message with this id begins a replay: it was over, and is shown again."""
         return self.replays > 0 and id in [*{**self.before, **self.texts}][:-1]
 
     def begin_replay(self) -> dict[str, str]:
-        """Show nothing, and return the messages of what was on its way, as far as they had come."""
+        """Begin with no texts, and return the messages that were on their way, as far as they had come."""
         on_its_way = self._so_far()
         self.texts, self.before = {}, {}
         self.replays -= 1
@@ -114,7 +114,7 @@ class _Session:
 
 
 def _texts_of_sessions(heard: Iterable[Heard]) -> Iterator[tuple[_Name, str, bool]]:
-    """Yield the texts of messages as sessions are shown them, and whether they stay as they are."""
+    """Yield the texts of messages as sessions are shown them, and whether they are final."""
     sessions: dict[str, _Session] = {}
     for each in heard:
         update = each.params.get("update") or {}

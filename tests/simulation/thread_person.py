@@ -1,4 +1,4 @@
-"""Somebody who speaks the thread API."""
+"""Person who uses the thread API."""
 
 import re
 from collections.abc import Sequence
@@ -37,16 +37,16 @@ WISHES: Sequence[Json] = (
     *({"effort": effort} for effort in EFFORTS),
     {"outputSchema": {"type": "object", "properties": {}, "required": [], "additionalProperties": False}},
 )
-"""What words may come with."""
+"""Parameters that a message may come with."""
 
 STORED = ("userMessage", "agentMessage", "reasoning", "commandExecution", "fileChange")
-"""Items that are stored as such."""
+"""Types of items that are stored as such."""
 STORED_ENDS = ("task_complete", "turn_aborted")
-"""What a stored line of the end of a turn is."""
+"""Types of stored lines that end a turn."""
 
 
 class ThreadPerson(Person):
-    """Speaks the thread API."""
+    """Person who uses the thread API."""
 
     api = "v2"
 
@@ -54,11 +54,11 @@ class ThreadPerson(Person):
         super().__init__(world, wire, tasks, home)
         self._ends: dict[str, str] = {}
         self._completed: dict[str, list[str]] = {}
-        """The items of each turn."""
+        """Ids of the completed items, by turn."""
         self._running: dict[str, str] = {}
-        """Turns, and their threads."""
+        """Thread of each running turn, by turn."""
         self._latest: dict[str, str | None] = {}
-        """The turn of each thread that was asked for beside another."""
+        """Last turn of each thread that was requested beside another, by thread."""
 
     def told(self, message: Json) -> None:
         if message["method"] == "thread/tokenUsage/updated":
@@ -132,7 +132,7 @@ class ThreadPerson(Person):
         return self._ends[turn]
 
     async def _shown(self, method: str, params: Json) -> Json:
-        """Ask for a thread with its turns: those that have ended are shown as they were told."""
+        """Request a thread with its turns, and check that ended turns have the status that was reported."""
         thread, record = params["threadId"], self.record
         told = {turn: status for (of, turn), status in record.turn_ends.items() if of == thread}
         answer = await self.ask(method, params)
@@ -155,7 +155,8 @@ class ThreadPerson(Person):
                 ended = self.draws.pick("interrupted turn", (turn, self._latest.get(thread), ""))
                 await self.ask("turn/interrupt", {"threadId": thread, "turnId": ended or ""})
             case "second turn" if self.habits.both_apis and self.draws.chance("in old words", 0.5):
-                # Which turn these join is not told: it is only held that the model gets them in their order.
+                # The client does not learn which turn these join: the rules only check that the model gets them in
+                # order.
                 items = [{"type": "text", "data": {"text": f"{self.record.new_word()} please"}}]
                 await self.ask("sendUserMessage", {"conversationId": thread, "items": items})
             case "steer" | "second turn":

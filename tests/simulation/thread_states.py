@@ -1,5 +1,5 @@
-"""The states of threads as their clients know them, over all APIs, and the events that meet them: what clients do, and
-what happens to a server.
+"""The states of threads as their clients know them, over all APIs, and the events that meet them: deeds of clients, and
+faults of a server.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ FAULTS = (
     "somebody left",
     "somebody came back",
 )
-"""What happens to a whole server, by its note in the journal: it meets every thread that is not idle."""
+"""Faults of a whole server, by their note in the journal. A fault meets every thread that is not idle."""
 
 DEEDS = {
     "turn/start": "say",
@@ -61,7 +61,7 @@ DEEDS = {
     "undo": "undo",
     "answer": "answer",
 }
-"""By method, or by kind of what is submitted."""
+"""Deeds, by method or by the type of a submitted operation."""
 
 STATES = ("idle", "accepted", "asked", "speaking", "running", "between", "compacting")
 SPEAKING = ("agentMessage", "reasoning", "AgentMessage", "Reasoning")
@@ -72,14 +72,14 @@ THREAD_NAMES = ("threadId", "conversationId", "sessionId")
 
 
 class _Thread:
-    """What a client knows of a thread."""
+    """A client's knowledge of one thread."""
 
     def __init__(self) -> None:
         self.runs = self.accepted = False
         self.items: dict[Json, str] = {}
         self.questions: set[Json] = set()
         self.prompts: set[Json] = set()
-        """Requests of the Agent Client Protocol that are answered at the end of their turns."""
+        """Ids of prompts of the Agent Client Protocol, which are answered at the end of their turns."""
 
     @property
     def state(self) -> str:
@@ -104,7 +104,7 @@ class _Thread:
         self.runs, self.accepted = True, False
 
     def sent(self, method: str, id: Json) -> None:
-        """Take note of a request of the client."""
+        """Take a request of the client."""
         self.accepted |= method in SAYS and not self.runs
         if method == "session/prompt":
             self.prompts.add(id)
@@ -115,7 +115,7 @@ class _Thread:
             self.end()
 
     def told(self, method: str, params: Json) -> None:
-        """Take note of a notification of the thread API, or of the Agent Client Protocol."""
+        """Take a notification of any API."""
         match method:
             case "turn/started":
                 self.begin()
@@ -165,12 +165,12 @@ class _Thread:
 
 
 class Threads:
-    """What the clients of a world know of their threads."""
+    """The clients' knowledge of all threads of a world."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Thread] = {}
         self._asked: dict[tuple[str, bool, Json], _Thread] = {}
-        """By client, sender and number: the thread that a request is about."""
+        """Thread that a request is about, by client, sender and number."""
 
     def take(self, entry: Entry) -> Iterator[tuple[str, str]]:
         """Take an entry of the journal; yield each event in it, with the state that it met."""

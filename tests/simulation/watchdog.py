@@ -1,5 +1,7 @@
-"""An end for worlds that spin: a step of a task that never yields, and tasks that yield for ever while the clock stands
-still. Either would hang the run, and nobody would know which seed it was.
+"""Watchdog for worlds that spin: a step of a task that never yields, and tasks that yield for ever while the clock
+stands still.
+
+Either would hang the run, and nobody would know its seed.
 """
 
 import signal
@@ -8,19 +10,22 @@ from contextlib import contextmanager
 from types import FrameType
 
 STEP_SECONDS = 3.0
-"""Of processor time. A step is stopped that takes longer than that, and at most twice as long."""
+"""Limit of the processor time of one step, in seconds. A step over the limit is stopped after at most twice that time.
+"""
 MOST_STEPS = 50_000
-"""Steps of tasks at one moment; worlds that end take up to some 1,500."""
+"""Maximum number of steps at one moment. Worlds that end take up to some 1,500."""
 FRAMES = 8
 
 
 class Spin(KeyboardInterrupt):
-    """The world does not get on. An event loop holds such an exception of a task not back."""
+    """The world makes no progress. It is a KeyboardInterrupt because an event loop does not catch that exception of a
+    task.
+    """
 
 
 @contextmanager
 def step_limit(steps: Callable[[], int]) -> Iterator[None]:
-    """Raise Spin inside where the number of steps stays the same for too long."""
+    """Raise Spin in the block if the number of steps stays the same for too long."""
     before = -1
 
     def tick(_: int, frame: FrameType | None) -> None:
@@ -39,7 +44,7 @@ def step_limit(steps: Callable[[], int]) -> Iterator[None]:
 
 
 def _places(frame: FrameType | None) -> Iterator[str]:
-    """Yield where the step is, the innermost place first."""
+    """Yield the code positions of the step, innermost first."""
     for _ in range(FRAMES):
         if frame is None:
             return

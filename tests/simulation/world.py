@@ -1,8 +1,8 @@
 """One simulated world: a server, people, a model, commands and a disk, all in one thread and in virtual time.
 
-A world has two parts. In the first anything may happen that its habits allow. Then the faults stop, questions get their
-answers and commands end: every turn has to end, and what is stored has to be read by a second server. The oracle looks
-at what was said, run and stored.
+A world has two parts. In the first anything may happen that its habits allow. Then the faults stop, questions are
+answered and commands end: every turn has to end, and a second server has to read what is stored. The oracle checks what
+was said, run and stored.
 """
 
 import asyncio
@@ -43,26 +43,26 @@ from tests.simulation.stored import rollouts
 from tests.simulation.watchdog import Spin, step_limit
 
 ROOT = Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
-"""Where worlds have their files: in memory, where the system has such a folder."""
+"""Folder for the files of worlds: in memory, if the system has such a folder."""
 OF_KILLED = "of-killed"
-"""The folder to which the home of a process is moved that was killed."""
+"""Name of the folder to which the home of a killed process is moved."""
 
 FIRST_PART = 900.0
-"""Virtual seconds that people have."""
+"""Duration of the first part, in virtual seconds."""
 
 LAST_PART = 4000.0
-"""Virtual seconds in which every turn has to end when the faults have stopped: more than all retries take."""
+"""Time in which every turn has to end after the faults have stopped, in virtual seconds: more than all retries take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a world."""
+    """Result of a world."""
 
     seed: int
     problems: tuple[str, ...]
     made: Choices
     digest: str
-    """Of all that was said and stored."""
+    """Digest of everything that was said and stored."""
     virtual_seconds: float
     situations: Mapping[str, int]
     habits: Habits
@@ -70,7 +70,7 @@ class Outcome:
 
     @property
     def report(self) -> str:
-        """What is wrong, and the commands that show the world and shrink it."""
+        """Problems, and the commands that show the world and shrink it."""
         show = f"make simulate ARGS='--seed {self.seed}'"
         return "\n".join([*self.problems, show, f"make simulate ARGS='--seed {self.seed} --shrink'"])
 
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def play(seed: int, given: Choices | None = None, *, keep: Path | None = None) -> Outcome:
-    """Play one world. `keep`: a folder that the world's files are left in."""
+    """Play one world. `keep` is a folder in which the files of the world are left."""
     draws = Draws(seed, given)
     habits = draw_habits(draws)
     root = ROOT / f"simulation-{os.getpid():07d}"  # a path of the same length in every process
@@ -91,7 +91,7 @@ def play(seed: int, given: Choices | None = None, *, keep: Path | None = None) -
         with _collected_behind():
             outcome = _play(seed, draws, habits, root)
         if left := _open_files() - before:
-            gc.collect()  # closes what nobody uses any more
+            gc.collect()  # closes files that are no longer in use
             left = _open_files() - before
         return outcome.failing((*outcome.problems, f"left open: {sorted(left)}")) if left else outcome
     finally:
@@ -102,8 +102,8 @@ def play(seed: int, given: Choices | None = None, *, keep: Path | None = None) -
 
 @contextmanager
 def _collected_behind() -> Iterator[None]:
-    """Keep the garbage collector from running in a world: it takes time, and finalizers would run at any moment. Behind
-    the world it looks at what was made in it, and at nothing older.
+    """Keep the garbage collector from running in a world: it takes time, and finalizers would run at any moment. After
+    the block it collects what was made in the world, and nothing older.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -116,12 +116,12 @@ def _collected_behind() -> Iterator[None]:
 
 
 def _open_files() -> set[str]:
-    """Return the descriptors of this process, with what they are open on. Those of a simulated process that was killed
-    are left out: the system closes them.
+    """Return the descriptors of this process, with their paths. Those of a simulated process that was killed are left
+    out: the system closes them.
     """
     found = set()
     for number in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
-        with suppress(OSError):  # the one that lists them
+        with suppress(OSError):  # the descriptor that lists them
             found.add(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
     return {each for each in found if f"/{OF_KILLED}/" not in each}
 
@@ -217,7 +217,7 @@ async def _both_parts(world: SimWorld) -> None:
 
 
 def _jump(world: SimWorld, seconds: float) -> None:
-    """Move both clocks on, as after a suspend, or set the wall clock back."""
+    """Move both clocks forward, as after a suspend, or set the wall clock back."""
     world.model.note("a clock jumped")
     if seconds > 0:
         world.loop.jump(seconds)
@@ -237,7 +237,7 @@ async def _die(world: SimWorld, tasks: TaskGroup) -> None:
 
 
 def _let_go(world: SimWorld) -> None:
-    """Stop the faults for the server that follows one that was killed."""
+    """Stop the faults for the server that follows a killed one."""
     world.model.faults, world.model.calm = False, True
     for step, _ in world.habits.clock_jumps:
         world.loop.before_round.pop(step, None)
@@ -246,7 +246,7 @@ def _let_go(world: SimWorld) -> None:
 
 
 async def _calm_down(world: SimWorld, person: Person) -> None:
-    """Stop the faults; every turn has to end. Then the client leaves."""
+    """Stop the faults. Every turn has to end; then the client leaves."""
     _let_go(world)
     with anyio.move_on_after(LAST_PART / 2) as limit:
         await world.guests_left()
@@ -264,8 +264,8 @@ async def _calm_down(world: SimWorld, person: Person) -> None:
 
 @contextmanager
 def _virtual(world: SimWorld) -> Iterator[None]:
-    """Inside, the clocks and identifiers of the standard library that are read without a `Machine` are the world's, and
-    nothing is logged: faults would fill the log.
+    """Replace the clocks and identifiers of the standard library that are read without a `Machine` by the world's, and
+    log nothing: faults would fill the log.
     """
     ids = random.Random(7)
     logged = logging.root.manager.disable

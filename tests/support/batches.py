@@ -1,4 +1,4 @@
-"""Batches in a test: tasks, repositories, a scripted model that answers by what it is asked, and the command itself,
+"""Fixtures of batches: tasks, repositories, a scripted model whose answer depends on the request, and the batch command
 with its workers in this process or in processes of their own.
 """
 
@@ -33,34 +33,36 @@ from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel, fai
 from tests.support.world import PATH, make_folders
 
 Author = Callable[[ModelRequest], Reply]
-"""Answers a request of any task."""
+"""Function that answers a request of any task."""
 
 WHOLE_BATCH = 120.0
 
 
 def agrees(request: ModelRequest) -> Reply:
-    """Answer everything with one word."""
+    """Answer every request with the same word."""
     return reply(says("done"))
 
 
 def writes(command: str, then: str = "done") -> Author:
-    """A model that runs a command, and then says something."""
+    """Return a model that runs a command and then sends a message."""
     return lambda request: reply(says(then)) if request.outputs() else reply(script(command))
 
 
 def refuses(status: int) -> Author:
-    """A model that fails every request so."""
+    """Return a model that fails every request with this status."""
     return lambda request: failure(status, {"error": {"message": "no"}})
 
 
 class MemoryWorkers(Workers):
-    """Workers in this process."""
+    """Batch workers that run in this process."""
 
     def __init__(self, count: int, environment: Mapping[str, str]) -> None:
         super().__init__(count, self.connect)
         self._environment = environment
         self.scopes: list[anyio.CancelScope] = []
-        """Of all workers that were ever started; who cancels one ends a worker in the middle of everything."""
+        """Cancel scopes of all workers that were ever started. Cancelling one ends its worker in the middle of its
+        work.
+        """
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Transport]:
@@ -79,7 +81,7 @@ class MemoryWorkers(Workers):
 
 @dataclass(slots=True)
 class BatchDone:
-    """What a run of the command left."""
+    """Result of one run of the command."""
 
     status: int
     stdout: str
@@ -93,13 +95,13 @@ class BatchDone:
 
     @property
     def results(self) -> dict[str, Json]:
-        """By id, each of which has one line."""
+        """Results by task id; each id has exactly one line."""
         found = {line["id"]: line for line in self.lines}
         assert len(found) == len(self.lines), "a task has two results"
         return found
 
     def files(self) -> bytes:
-        """Everything in the folder, as one text."""
+        """Return the contents of all files in the folder, joined."""
         return b"\n".join(path.read_bytes() for path in sorted(self.out.rglob("*")) if path.is_file())
 
 
@@ -124,7 +126,7 @@ class BatchWorld:
         return self.root / "home"
 
     def write(self, *tasks: Json | str) -> Path:
-        """Write a file of tasks; texts are lines as they are."""
+        """Write a file of tasks. A task that is a string becomes a line as it is."""
         path = self.root / "tasks.jsonl"
         lines = [
             each if isinstance(each, str) else json.dumps({"prompt": f"Do {each['id']}.", **each})
@@ -160,7 +162,7 @@ class BatchWorld:
 
     @asynccontextmanager
     async def serving(self, config: Mapping[str, Json] = {}, tables: str = "") -> AsyncIterator[None]:
-        """Have the model answer while the block runs."""
+        """Serve the model while the block runs."""
 
         def aside(body: Json) -> Reply:
             request = ModelRequest("", {}, body)
@@ -174,12 +176,12 @@ class BatchWorld:
     async def run(
         self, *arguments: str, workers: Workers | None = None, jobs: int = 4, **config: Any
     ) -> BatchDone:
-        """Run the command with its workers in this process, on the world's tasks and folder."""
+        """Run the command with its workers in this process, on the tasks and the folder of this world."""
         async with self.serving(**config):
             return await self.command(*arguments, workers=workers, jobs=jobs)
 
     async def command(self, *arguments: str, workers: Workers | None = None, jobs: int = 4) -> BatchDone:
-        """Run the command, with the model that is served."""
+        """Run the command while the scripted model is served."""
         verb = arguments[0] if arguments and arguments[0] in ("retry", "status", "merge") else ""
         words = (
             list(arguments[1:]) if verb else [str(self.root / "tasks.jsonl"), "-o", str(self.out), *arguments]
@@ -211,10 +213,10 @@ class BatchWorld:
             return 2
 
     def process(self, *arguments: str) -> Sequence[str]:
-        """The command line of the installed program."""
+        """Return the command line of the installed program."""
         return (SCRIPT, "batch", str(self.root / "tasks.jsonl"), "-o", str(self.out), *arguments)
 
     def left_over(self) -> list[str]:
-        """What a batch that has ended may not leave: checkouts, locks that are held."""
+        """Return what a batch must not leave behind when it has ended: checkouts and locks that are held."""
         work = self.out / ".work"
         return [str(path) for path in work.rglob("*")] if work.exists() else []

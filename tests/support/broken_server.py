@@ -1,7 +1,7 @@
 """A server that breaks rules on purpose, as a program: `broken_server.py [DELTAS]`.
 
-It answers `initialize`, then tells of a turn with so many deltas; one comes after the end of its turn. It answers
-`wait` once a request of its own is answered. It writes a line to stderr.
+It answers `initialize` and then sends the notifications of a turn with DELTAS deltas; one more delta comes after the
+end of the turn. It answers `wait` once its own request is answered. It writes a line to stderr.
 """
 
 import json

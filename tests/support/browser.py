@@ -1,9 +1,9 @@
 """A Chromium for tests of the inspector's page, in a thread of its own.
 
-While Playwright's API without `await` is in use, its event loop counts as running in the thread that started it, and no
-other can run there: async tests that the same worker plays next would fail. So the browser lives in one thread from its
-start to its end, and tests that ask for a `page` are played in that thread. It does not matter which tests a worker
-plays in between.
+While Playwright's synchronous API is in use, its event loop counts as running in the thread that started it, and no
+other event loop can run there: async tests that the same worker runs next would fail. So the browser lives in one
+thread from its start to its end, and a test that asks for a `page` runs in that thread. The order of the tests in a
+worker does not matter.
 """
 
 import os
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 class BrowserThread:
-    """A browser, and the one thread that may speak to it."""
+    """A browser and the single thread that may use it."""
 
     def __init__(self, thread: ThreadPoolExecutor, chromium: Any) -> None:
         self._thread, self._chromium = thread, chromium
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do something in the browser's thread, and wait for it."""
+        """Run a function in the browser's thread and wait for its result."""
         return self._thread.submit(work, *args, **kwargs).result()
 
     @contextmanager
     def page(self) -> Iterator[Any]:
-        """Open a page, in which no script may fail."""
+        """Open a page. The block fails if a script of the page raised an error."""
         page = self.run(
             self._chromium.new_page, viewport={"width": 1440, "height": 860}, accept_downloads=True
         )
@@ -51,7 +51,7 @@ class BrowserThread:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[BrowserThread]:
-    """A browser; the test is skipped where something of what a page needs is missing."""
+    """Yield a browser. The test is skipped if something that a page needs is missing."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright (make venv)")
     pytest.importorskip("starlette", reason="no extra `inspect`")
     names = ("chromium", "chromium-browser", "google-chrome")
@@ -72,14 +72,14 @@ def browser() -> Iterator[BrowserThread]:
 
 @pytest.fixture
 def page(browser: BrowserThread) -> Iterator[Any]:
-    """A page of the browser, in whose thread the test is played."""
+    """Yield a page of the browser. The test runs in the browser's thread."""
     with browser.page() as opened:
         yield opened
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Play a test that asks for a page in the browser's thread."""
+    """Run a test that asks for a page in the browser's thread."""
     if not {"browser", "page"} <= {*pyfuncitem.fixturenames}:
         return None
     browser = pyfuncitem.funcargs["browser"]
@@ -99,12 +99,12 @@ def expect(locator: Any) -> Any:
 
 
 def line(page: Any, method: str) -> Any:
-    """The lines of the list that have this method."""
+    """Return the lines of the list that have this method."""
     return page.locator("#list .line", has=page.get_by_text(method, exact=True))
 
 
 def capture(page: Any, name: str, replaced: Mapping[str, str], theme: str, view: str) -> None:
-    """Write `docs/NAME.png` with texts of this machine replaced, if pictures are to be recorded (`make captures`)."""
+    """Write `docs/NAME.png`, with texts of this machine replaced, if pictures are recorded (`make captures`)."""
     if "RECORD_CAPTURES" not in os.environ:
         return
     page.set_viewport_size({"width": 1280, "height": 760})

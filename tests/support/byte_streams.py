@@ -1,4 +1,4 @@
-"""Two connected byte streams in memory, as a socket pair has them."""
+"""Two connected byte streams in memory, like a socket pair."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 
 class MemoryByteStream(ByteStream):
-    """One end: what it sends, the other one receives in pieces of any size."""
+    """One end of the pair. The other end receives what it sends in pieces of any size."""
 
     def __init__(
         self, incoming: MemoryObjectReceiveStream[bytes], outgoing: MemoryObjectSendStream[bytes]
@@ -45,7 +45,7 @@ class MemoryByteStream(ByteStream):
 def byte_pair(
     *, to_first: float = math.inf, to_second: float = math.inf
 ) -> tuple[MemoryByteStream, MemoryByteStream]:
-    """Two connected ends. The numbers are how many pieces may wait unread before the other end has to."""
+    """Return two connected ends. The numbers are how many pieces may wait unread before the sender has to wait."""
     to_a, from_b = anyio.create_memory_object_stream[bytes](to_first)
     to_b, from_a = anyio.create_memory_object_stream[bytes](to_second)
     return MemoryByteStream(from_b, to_b), MemoryByteStream(from_a, to_a)

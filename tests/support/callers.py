@@ -1,4 +1,4 @@
-"""Clients as the engine knows them, for tests of its parts."""
+"""Clients as the engine sees them, for tests of its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chat with everything in this process: frontend, server, scripted model. In a terminal, or in plain lines."""
+"""A chat with frontend, server and scripted model in this process, in a terminal or in plain lines."""
 
 import io
 import json
@@ -44,22 +44,24 @@ class ChatWorld:
         return sorted((self.root / "home").glob("sessions/**/rollout-*.jsonl"))
 
     def model_saw(self) -> str:
-        """All that the model was sent, as one text."""
+        """Return everything that the model was sent, as one text."""
         return json.dumps([request.input for request in self.model.requests])
 
 
 Play = Callable[[Terminal], None]
-"""What a person does who sees the prompt, before leaving. Called in a thread."""
+"""Function that types what a person types at the prompt, before leaving. It is called in a thread."""
 
 CTRL_D, CTRL_U = "\x04", "\x15"
 
 
 SECOND, INSTANT = 1.0, 0.001
-"""How far the clock of a chat in a test goes whenever it is read: a question was seen by what is typed next, or not."""
+"""Advance of a test chat's clock at each reading, in seconds. With SECOND a question counts as seen by the next typed
+input, with INSTANT it does not.
+"""
 
 
 class Setting(TypedDict, total=False):
-    """What differs from one chat to another."""
+    """Options in which one chat differs from another."""
 
     columns: int
     rows: int
@@ -99,7 +101,7 @@ async def chat_of_lines(
     opening: Opening = NEW,
     tables: str = "",
 ) -> str:
-    """What a chat shows that is no terminal, and whose input are these lines."""
+    """Return the output of a chat that runs without a terminal and reads these lines as its input."""
     typed = root / "typed"
     typed.write_text(lines)
 
@@ -137,7 +139,7 @@ async def _chatting(
     terminal: Terminal,
     setting: Setting,
 ) -> AsyncIterator[threading.Event]:
-    """The event is set when the chat has ended."""
+    """Run a chat while the block runs; yield an event that is set when the chat has ended."""
     left, dumb = threading.Event(), setting.get("dumb", False)
     clock: Callable[[], float] = count(step=setting.get("tick", SECOND)).__next__
     environment, opening = setting.get("environment", {}), setting.get("opening", NEW)
@@ -158,7 +160,8 @@ async def _chatting(
             left.set()
 
     with os.fdopen(os.dup(terminal.inner), "r") as keys, os.fdopen(os.dup(terminal.inner), "w") as screen:
-        # Not a session of its own: the thread in which prompt_toolkit prints above the prompt knows this one only.
+        # The chat does not run in a session of its own: prompt_toolkit prints above the prompt in a thread that knows
+        # only this one.
         get_app_session()._output = Vt100_Output.from_pty(screen, "xterm-256color")
         async with anyio.create_task_group() as group:
             group.start_soon(chat, name="the chat")
@@ -167,7 +170,7 @@ async def _chatting(
 
 
 def _play_to_the_end(play: Play, terminal: Terminal, left: threading.Event, setting: Setting) -> None:
-    if "opening" not in setting:  # which says and chooses by itself
+    if "opening" not in setting:  # such a chat shows and chooses its opening itself
         terminal.wait_for("/help" if setting.get("dumb") else "0 tokens")
     play(terminal)
     terminal.press(CTRL_D if setting.get("dumb") else CTRL_U + CTRL_D)

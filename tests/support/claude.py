@@ -1,5 +1,5 @@
-"""A provider of the Messages API that is as strict as Claude: it refuses what Claude refuses, and signs thoughts for
-the conversation that they stand in.
+"""A provider of the Messages API that is as strict as Claude: it refuses what Claude refuses, and signs each thought
+for the conversation that contains it.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def _must(holds: object, words: str) -> None:
 
 
 def plain(value: Json) -> Json:
-    """A value without the marks of the cache."""
+    """Return a value without its cache marks."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items() if key != "cache_control"}
     return [plain(each) for each in value] if isinstance(value, list) else value
@@ -55,13 +55,15 @@ def _marks(value: Json) -> Iterator[Json]:
 
 
 def signature(body: Json, answer: Sequence[Json], thought: str, *, until: int | None = None) -> str:
-    """What Claude signs a thought with: one value of all that stands before it. `answer`: blocks of the same answer."""
+    """Return the signature that Claude gives a thought: a value of everything that stands before it. `answer` is the
+    list of earlier blocks of the same answer.
+    """
     before = [body.get("system"), body.get("tools"), body["messages"][:until], answer, thought]
     return hashlib.sha256(json.dumps(plain(before), sort_keys=True).encode()).hexdigest()
 
 
 def check(body: Json, *, checks_head: bool = True) -> None:
-    """Raise Refused for a request that Claude does not take."""
+    """Raise Refused for a request that Claude does not accept."""
     for name in body:
         _must(name in FIELDS, f"{name}: Extra inputs are not permitted")
     _must(isinstance(body.get("max_tokens"), int) and body["max_tokens"] > 0, "max_tokens: Field required")
@@ -175,7 +177,7 @@ def shell(command: str, id: str) -> Json:
 def events(
     *blocks: Json, stop: str = "end_turn", usage: Json = None, id: str = "msg_1", end: bool = True
 ) -> list[Json]:
-    """The stream of an answer of these blocks."""
+    """Return the stream of an answer of these blocks."""
     start_usage = usage or {"input_tokens": 10, "cache_read_input_tokens": 0, "output_tokens": 1}
     message: Json = {"id": id, "type": "message", "role": "assistant", "content": [], "usage": start_usage}
     out: list[Json] = [{"type": "message_start", "message": message}, {"type": "ping"}]
@@ -217,12 +219,12 @@ def stream(frames: Sequence[Json]) -> bytes:
 
 
 def claude_reply(*blocks: Json, stop: str = "end_turn", usage: Json = None, id: str = "msg_1") -> Reply:
-    """An answer of these blocks."""
+    """Return an answer of these blocks."""
     return Reply(body=stream(events(*blocks, stop=stop, usage=usage, id=id)))
 
 
 class StrictClaude:
-    """Answers requests with given blocks, whose thoughts it signs; refuses what Claude refuses."""
+    """Model author that answers requests with given blocks, signs their thoughts, and refuses what Claude refuses."""
 
     def __init__(self, *answers: Sequence[Json], checks_head: bool = True) -> None:
         self.answers = list(answers)

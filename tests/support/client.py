@@ -1,6 +1,9 @@
-"""The client of a scenario: asks, listens, answers what it is asked, and keeps every message in order. Waiting
-goes forward: `expect` returns the next message that matches after the one it returned last. Every wait is
-bounded. And the two ways to reach a server: in this process through memory, or as a process through pipes."""
+"""The client of a scenario: it sends requests, listens, answers the server's requests, and records every message in
+order.
+
+Waiting goes forward: `expect` returns the next match after the message that it returned last. Every wait is bounded.
+The module also has the two ways to reach a server: in this process through memory, or as a process through pipes.
+"""
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,7 +24,7 @@ class Wire(Protocol):
     async def write(self, data: bytes) -> None: ...
 
     async def close(self) -> None:
-        """End the direction to the server."""
+        """Close the direction to the server."""
         ...
 
 
@@ -68,7 +71,7 @@ class ProcessWire:
 
 
 PATIENCE = 60.0
-"""Seconds that anything may take. Nothing here waits for it unless something hangs."""
+"""Maximum time of any wait, in seconds. It passes only if something hangs."""
 
 ENDS = ("task_complete", "turn_aborted")
 
@@ -76,13 +79,13 @@ Matcher = Callable[[Json], bool]
 
 
 class Decider(Protocol):
-    """Says how a request of the server is answered; None leaves it open."""
+    """Function that returns the answer to a request of the server, or None to leave it open."""
 
     def __call__(self, request: Json) -> Json | None: ...
 
 
 class Refused(Exception):
-    """The server answered with an error."""
+    """Error answer of the server."""
 
     def __init__(self, method: str, error: Json) -> None:
         super().__init__(f"{method}: {error}")
@@ -93,7 +96,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One message. `sent`: by the client."""
+    """One message of the log. `sent` is true for a message that the client sent."""
 
     sent: bool
     message: Json
@@ -101,7 +104,7 @@ class Logged:
 
 @dataclass(slots=True)
 class Turn:
-    """What came of one turn: the messages from the request's answer to the turn's last event."""
+    """The messages of one turn, from the answer to its request up to its last event."""
 
     conversation: str
     messages: list[Json]
@@ -124,17 +127,17 @@ class Turn:
 
 @dataclass(slots=True)
 class Client:
-    """One end of a wire."""
+    """The client's end of a wire."""
 
     wire: Wire
     log: list[Logged] = field(default_factory=list)
     garbage: list[bytes] = field(default_factory=list)
     closed: bool = False
-    """The server has closed its end."""
+    """Whether the server has closed its end."""
     left_early: bool = False
-    """The client has left in the middle of something."""
+    """Whether the client left while a turn or a request was still open."""
     _asleep: anyio.Event | None = None
-    """Set when it reads on."""
+    """Event that is set when a client that stopped reading reads again. None if it never stopped."""
     _next_id: int = 0
     _position: int = 0
     _arrived: anyio.Event = field(default_factory=anyio.Event)
@@ -142,7 +145,7 @@ class Client:
 
     # --- reading
     async def read(self) -> None:
-        """Until the server closes its end."""
+        """Read messages until the server closes its end."""
         async for line in self.wire.lines():
             if self._asleep is not None:
                 await self._asleep.wait()
@@ -180,7 +183,7 @@ class Client:
             await self.answer(request, result)
 
     async def leave(self) -> None:
-        """Leave, whatever is going on; returns once the server has left too."""
+        """Close the client's end, whatever is running, and wait until the server has left too."""
         self.left_early = True
         await self.wire.close()
         with anyio.fail_after(PATIENCE):
@@ -193,18 +196,18 @@ class Client:
         await self.wire.write(json.dumps(message).encode() + b"\n")
 
     async def send(self, method: str, params: Json = None, *, id: int | str | None = None) -> int | str:
-        """A request, without waiting for its answer; returns its id."""
+        """Send a request without waiting for its answer; return its id."""
         if id is None:
             id = self._next_id = self._next_id + 1
         await self.write({"id": id, "method": method} | ({} if params is None else {"params": params}))
         return id
 
     async def ask(self, method: str, params: Json = None, *, id: int | str | None = None) -> Json:
-        """The whole answer."""
+        """Send a request and return its whole answer, result or error."""
         return await self.answer_to(await self.send(method, params, id=id))
 
     async def call(self, method: str, params: Json = None) -> Json:
-        """The result. Raises Refused."""
+        """Send a request and return its result. Raises Refused."""
         answer = await self.ask(method, params)
         if "error" in answer:
             raise Refused(method, answer["error"])
@@ -217,8 +220,9 @@ class Client:
         await self.write({"id": request["id"], "result": result})
 
     def decide(self, method: str, *answers: Json | Decider) -> None:
-        """How that request of the server is answered, in order; the last answer holds from then on. A word stands
-        for the decision."""
+        """Set the answers to a request of the server, in order. The last answer holds from then on. A string stands for
+        the decision.
+        """
         self._deciders[method] = [{"decision": a} if isinstance(a, str) else a for a in answers]
 
     # --- waiting
@@ -229,13 +233,13 @@ class Client:
         return await self.anywhere(is_answer, f"the answer to {id!r}")
 
     async def expect(self, what: str | Matcher, conversation: str | None = None) -> Json:
-        """The next message that matches; a word is a method or the type of an event."""
+        """Wait for the next message that matches. A string is a method or the type of an event."""
         position, message = await self._find(_matcher(what, conversation), self._position, str(what))
         self._position = position + 1
         return message
 
     async def anywhere(self, what: str | Matcher, why: str = "") -> Json:
-        """The first message ever that matches."""
+        """Wait for the first match among all messages, old ones included."""
         return (await self._find(_matcher(what), 0, why or str(what)))[1]
 
     async def _find(self, matches: Matcher, start: int, why: str) -> tuple[int, Json]:
@@ -259,7 +263,7 @@ class Client:
         return [entry.message for entry in self.log if not entry.sent]
 
     def events(self, kind: str, conversation: str | None = None) -> list[Json]:
-        """The events of that kind so far."""
+        """Return the events of that kind received so far."""
         matches = _matcher(kind, conversation)
         return [m["params"]["msg"] for m in self.received() if "id" not in m and matches(m)]
 
@@ -268,13 +272,13 @@ class Client:
         return await self.call("initialize", {"clientInfo": {"name": "tests", "version": "1.0"}} | more)
 
     async def open(self, *, raw: bool = False, **params: Json) -> str:
-        """A new conversation that is listened to."""
+        """Open a new conversation and subscribe to its events; return its id."""
         opened = await self.call("newConversation", params)
         await self.listen(opened["conversationId"], raw=raw)
         return str(opened["conversationId"])
 
     async def resume(self, **how: Json) -> Json:
-        """The answer; the conversation is listened to."""
+        """Resume a conversation and subscribe to its events; return the answer."""
         resumed = await self.call("resumeConversation", how)
         await self.listen(resumed["conversationId"])
         return resumed
@@ -295,7 +299,7 @@ class Client:
         items: Sequence[Json] = (),
         until: str = "task_complete",
     ) -> Turn:
-        """Say something and wait for the end of the turn."""
+        """Send a message of the user and wait for the end of the turn."""
         start = len(self.log)
         await self.say(conversation, text, items)
         return await self.rest_of_turn(conversation, until=until, start=start)
@@ -319,7 +323,7 @@ class Client:
         return Turn(conversation, [e.message for e in self.log[start : end + 1] if not e.sent])
 
     async def idle(self) -> None:
-        """Returns once every turn that has begun has ended."""
+        """Wait until every turn that has begun has ended."""
         with anyio.fail_after(PATIENCE):
             while len(self.events("task_started")) > sum(len(self.events(end)) for end in ENDS):
                 await self._arrived.wait()

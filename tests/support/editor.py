@@ -31,13 +31,13 @@ class Editor:
         return {"cwd": str(self.world.workspace), "mcpServers": [], **more}
 
     async def prompt(self, session: str, *blocks: str | Json) -> int | str:
-        """Without waiting for its end; the id of the request."""
+        """Send a prompt without waiting for its end; return the id of the request."""
         content = [{"type": "text", "text": each} if isinstance(each, str) else each for each in blocks]
         params = {"sessionId": session, "prompt": content or [{"type": "text", "text": "hi"}]}
         return await self.world.client.send("session/prompt", params)
 
     async def turn(self, session: str, *blocks: str | Json) -> Json:
-        """The answer, once the turn is over."""
+        """Send a prompt and return its answer once the turn is over."""
         return await self.world.client.answer_to(await self.prompt(session, *blocks))
 
     async def ends(self, session: str, *blocks: str | Json) -> str:
@@ -66,7 +66,7 @@ class Editor:
         return "".join(each["content"].get("text", "") for each in self.updates(kind))
 
     def calls(self) -> dict[str, Json]:
-        """Tool calls as their updates left them, with all statuses in order as `seen`."""
+        """Return the tool calls in their state after all updates, with all their statuses in order as `seen`."""
         calls: dict[str, Json] = {}
         for update in self.updates():
             if update["sessionUpdate"] in ("tool_call", "tool_call_update"):
@@ -76,7 +76,7 @@ class Editor:
         return calls
 
     async def update(self, kind: str) -> Json:
-        """The next one of that kind."""
+        """Wait for the next update of that kind."""
         found = await self.world.client.expect(
             lambda m: m.get("method") == "session/update" and m["params"]["update"]["sessionUpdate"] == kind
         )
@@ -84,7 +84,7 @@ class Editor:
 
 
 def diffs(call: Json) -> dict[str, tuple[str | None, str]]:
-    """Old and new text by path."""
+    """Return old and new text by path."""
     return {
         each["path"]: (each["oldText"], each["newText"])
         for each in call.get("content") or []
@@ -93,14 +93,14 @@ def diffs(call: Json) -> dict[str, tuple[str | None, str]]:
 
 
 async def opened(w: World, capabilities: Json = None, **more: Json) -> tuple[Editor, str]:
-    """An editor, and a session of it."""
+    """Return an editor with a new session, and the session's id."""
     editor = Editor(w, capabilities or {})
     await editor.start()
     return editor, await editor.session(**more)
 
 
 async def loaded(w: World, session: str, capabilities: Json = None) -> tuple[Editor, Json]:
-    """An editor that goes on with a stored session, and the answer."""
+    """Return an editor that has loaded a stored session, and the answer."""
     editor = Editor(w, capabilities or {})
     await editor.start()
     return editor, await w.client.call("session/load", editor.opening(sessionId=session))

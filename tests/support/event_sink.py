@@ -1,4 +1,4 @@
-"""What a turn emits, handed on without an outbox."""
+"""Event sink that forwards the events of a turn without an outbox."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from app_server_protocol.engine.events import EngineEvent, SessionEvent
 
 @dataclass(frozen=True)
 class EventSink:
-    """Stores nothing."""
+    """Sink that forwards events and stores nothing."""
 
     take: Callable[[SessionEvent], object]
 

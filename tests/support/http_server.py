@@ -1,4 +1,4 @@
-"""HTTP servers on loopback that tests play, in threads of their own."""
+"""HTTP servers on loopback for tests, each in a thread of its own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -7,7 +7,7 @@ from threading import Thread
 
 
 class HttpHandler(BaseHTTPRequestHandler):
-    """Reads whole bodies, answers with whole bodies, and says nothing on stderr. `command` is the method."""
+    """Request handler that reads and writes whole bodies and logs nothing to stderr. `command` is the method."""
 
     def serve(self) -> None:
         """Answer a request."""
@@ -26,7 +26,7 @@ class HttpHandler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
-        with suppress(ConnectionError):  # a test may have left in the middle of its request
+        with suppress(ConnectionError):  # the client of a test may have disconnected during its request
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name.replace("_", "-"), value)
@@ -40,7 +40,7 @@ class HttpHandler(BaseHTTPRequestHandler):
 
 @contextmanager
 def http_server(handler: type[HttpHandler]) -> Iterator[str]:
-    """Serve at the address that is given."""
+    """Run an HTTP server while the block runs; yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

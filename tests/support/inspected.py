@@ -1,4 +1,4 @@
-"""`app-server inspect` as a process, with its client's ends of the pipes."""
+"""`app-server inspect` as a process, with the client's ends of its pipes."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ INITIALIZE: Json = {
 
 
 class Inspected:
-    """`app-server inspect` with a client's ends of the pipes, and the page's address."""
+    """`app-server inspect` as a process, with the client's ends of its pipes and the address of its page."""
 
     def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.url_file = folder / "url"
@@ -58,11 +58,11 @@ class Inspected:
         return message
 
     def helpers(self) -> set[int]:
-        """The processes that it has started, which are on Linux."""
+        """Return the ids of the processes that it has started. They can be listed only on Linux."""
         return children(self.process.pid)
 
     def leave_with_helpers(self) -> None:
-        """Leave, and wait for what serves the page: it ends later, as it has a low priority."""
+        """Leave, and wait for the helper process that serves the page: it has a low priority and ends later."""
         helpers = self.helpers()
         self.leave()
         wait_until(lambda: not any(Path(f"/proc/{helper}").exists() for helper in helpers))
@@ -87,7 +87,7 @@ def inspected(folder: Path, *server: str) -> Iterator[Inspected]:
 
 @contextmanager
 def served(store: EntryStore, url_file: Path) -> Iterator[str]:
-    """The page of a session, served by a thread of this process."""
+    """Serve the page of a session in a thread of this process; yield its address."""
     from app_server.inspector import page_api, page_server  # noqa: PLC0415  an extra
 
     known, over = threading.Event(), threading.Event()

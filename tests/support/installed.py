@@ -1,8 +1,8 @@
 """The installed copy: an environment with the built wheel, its extras and nothing else. Tests run there what users run.
 
-It is in the folder of the environment that runs the tests (`.venv/installed`), so each Python has its own. It is made,
-or brought up to date, before the first test that needs it. `TESTED_INSTALLATION` names another environment, which is
-tested as it is.
+It is in the folder of the environment that runs the tests (`.venv/installed`), so each Python has its own. It is
+created or updated before the first test that needs it. `TESTED_INSTALLATION` names another environment, which is tested
+without changes.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ GIVEN = os.environ.get("TESTED_INSTALLATION")
 PREFIX = Path(GIVEN or Path(sys.prefix, "installed")).absolute()
 
 EXTRAS = "chat,inspect,otel" + (",ray" if find_spec("ray") is not None else "")
-"""Ray is large: it is there where the environment of the tests has it."""
+"""Extras of the installed copy. Ray is large, so it is included only if the environment of the tests has it."""
 PLAYS = (
     ("--version",),
     ("exec", "--demo", "hello"),
     ("demo", "--yes"),
     ("completion", "bash"),
 )
-"""Command lines that have to work before any extra is installed: a dependency that is not declared is missed here."""
+"""Command lines that have to work before any extra is installed: this finds a dependency that is not declared."""
 
 COMPLETE = ".project"
-"""A file with the digest of the pyproject.toml for which everything was installed, and the extras."""
+"""File that contains the digest of the pyproject.toml for which everything was installed, and the extras."""
 
 
 class NotInstalled(Exception):
-    """The environment is not a copy of these sources, and could not be made one."""
+    """The environment is not a copy of these sources, and could not be updated."""
 
 
 def bring_up_to_date() -> None:
-    """Install these sources where the copy is not of them. Of several processes one does it, and the others wait.
+    """Install these sources if the copy differs from them. One of several processes installs, and the others wait.
     Raises NotInstalled.
     """
     with open(f"{PREFIX}.lock", "w") as lock:
@@ -62,8 +62,8 @@ def bring_up_to_date() -> None:
 
 
 def difference(prefix: Path) -> str | None:
-    """Return how an environment differs from these sources; None if it does not. An editable installation of these
-    sources does not.
+    """Return how an environment differs from these sources; None if it does not differ. An editable installation of
+    these sources counts as equal.
     """
     found = list(prefix.glob("lib/python*/site-packages/app_server_agent-*.dist-info"))
     if len(found) != 1:
@@ -89,7 +89,7 @@ def _is_complete(prefix: Path) -> bool:
 
 
 def _everything() -> str:
-    """Return what is written where all has been installed."""
+    """Return the text that marks a complete installation."""
     return f"{digest_of(PROJECT)} {EXTRAS}"
 
 
@@ -102,7 +102,7 @@ def _recorded(record: Path) -> Iterator[tuple[str, str]]:
 
 
 def _sources() -> Iterator[tuple[str, str]]:
-    """Yield the names of files as the wheel has them, with the digests of the sources."""
+    """Yield the names of files as the wheel has them, with the digests of their sources."""
     for package, folder in PACKAGES.items():
         for path in folder.rglob("*"):
             if path.is_file() and path.suffix != ".pyc":
@@ -137,7 +137,7 @@ def _install(prefix: Path, *words: str) -> None:
 
 
 def _play(prefix: Path) -> None:
-    """Run what has to work without extras, in an empty home."""
+    """Run the command lines that have to work without extras, in an empty home."""
     with tempfile.TemporaryDirectory() as folder:
         for words in PLAYS:
             _run(str(prefix / "bin" / "app-server"), *words, HOME=folder, CODEX_HOME=folder)

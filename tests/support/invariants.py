@@ -23,10 +23,10 @@ from tests.support.thread_invariants import (
 )
 
 OPENS_EARLY = ("raw_response_item", "entered_review_mode", "user_message")
-"""May come before the `task_started` of their turn: what the history had to be told first."""
+"""Events that may come before the `task_started` of their turn, because the history needs them first."""
 
 SPANS = ("exec_command", "patch_apply", "mcp_tool_call")
-"""Pairs of `…_begin` and `…_end` under one call id."""
+"""Prefixes of event pairs `…_begin` and `…_end` under one call id."""
 
 QUESTIONS = {
     "execCommandApproval": "exec_approval_request",
@@ -37,7 +37,9 @@ THREAD_STARTS_TURNS = ("turn/start", "review/start", "thread/compact/start", "th
 STARTS_TURNS = ("sendUserMessage", "sendUserTurn", "submit")
 GOES_ON = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 EXITED = re.compile(r"^Process exited with code -?\d+$", re.MULTILINE)
-"""What `exec_command` and `write_stdin` tell the model of a command on a terminal."""
+"""Text with which `exec_command` and `write_stdin` tell the model that a command on a terminal has exited. GOES_ON is
+the text for a command that still runs.
+"""
 NONE: Mapping[str, bool] = MappingProxyType({})
 STORED = ("user_message", "agent_message", "agent_reasoning", "turn_aborted")
 
@@ -45,7 +47,7 @@ STORED = ("user_message", "agent_message", "agent_reasoning", "turn_aborted")
 def violated_invariants(
     client: Client, requests: Sequence[ModelRequest], rollouts: Sequence[Path]
 ) -> list[str]:
-    """All of them. A client that left early did not hear how things ended."""
+    """Return all violations of one client's scenario. A client that left early did not receive the last events."""
     log = client.log
     received = client.received()
     broken = _unpublished(client)
@@ -58,7 +60,7 @@ def violated_invariants(
         events = list(events_of(received, conversation))
         to_the_end = not client.left_early
         broken += turns(events, to_the_end=to_the_end)
-        broken += items([event for id, event in events if id])  # without: of no operation
+        broken += items([event for id, event in events if id])  # without the events of no operation
         broken += spans(events, to_the_end=to_the_end, terminals=open_calls)
     for n, request in enumerate(requests):
         broken += [f"model request {n}: {problem}" for problem in orphans(request.input)]
@@ -69,17 +71,17 @@ def violated_invariants(
 
 
 def violated_by_client(client: Client, *, acp: bool = False) -> list[str]:
-    """What holds for each of several clients: whole messages of the schema, each request answered once, the order of
-    what it hears.
+    """Return the violations of one of several clients: every message fits the schema, each request is answered once,
+    and events come in a valid order.
     """
-    if acp:  # turns of other clients are shown outside of its own prompts
+    if acp:  # its updates also show turns of other clients, outside of its own prompts
         broken = violated_session_invariants(client)
         return [each for each in broken if not each.startswith("session_06_updates_belong_to_a_prompt")]
     return _unpublished(client) + violated_thread_invariants(client.log, left_early=True)
 
 
 def _unpublished(client: Client) -> list[str]:
-    """What is no message of the schema, and requests that are not answered once."""
+    """Return messages that do not fit the schema, and requests that are not answered exactly once."""
     log = client.log
     broken = [f"a line is no message: {line[:100]!r}" for line in client.garbage]
     broken += [f"{problem}: {json.dumps(m.message)[:300]}" for m in log for problem in departures(m, log)]
@@ -96,7 +98,7 @@ def is_event(message: Json) -> bool:
 
 
 def events_of(received: Sequence[Json], conversation: str) -> Iterator[tuple[str, Json]]:
-    """With the ids of their operations, which count from zero again after each resume."""
+    """Yield events with the ids of their operations, which count from zero again after each resume."""
     resumed = 0
     for message in received:
         resumed += resumes(message, conversation)
@@ -105,7 +107,7 @@ def events_of(received: Sequence[Json], conversation: str) -> Iterator[tuple[str
 
 
 def resumes(message: Json, conversation: str) -> bool:
-    """Tell whether the operations of a conversation count from zero again: it was opened again, or taken back."""
+    """Return whether the operations of a conversation count from zero again: it was opened again or reverted."""
     params = message.get("params") or {}
     if is_event(message) and params["msg"].get("message") == TAKEN_BACK:
         return bool(params["conversationId"] == conversation)
@@ -118,7 +120,7 @@ def _operation(id: str, resumed: int) -> str:
 
 # --- requests and answers
 def unanswered(log: Sequence[Logged]) -> list[str]:
-    """Every request is answered once, and only requests are."""
+    """Return requests that are not answered exactly once, and answers without a request."""
     asked = Counter(_id(e.message) for e in log if e.sent and "method" in e.message and "id" in e.message)
     answers = [e.message for e in log if not e.sent and "method" not in e.message]
     got = Counter(_id(m) for m in answers if m.get("id") is not None)
@@ -134,7 +136,7 @@ def _id(message: Json) -> str:
 
 
 def too_early(log: Sequence[Logged]) -> list[str]:
-    """No event comes before the answer that announces it."""
+    """Return events that come before the answer that announces them."""
     methods = {
         _id(e.message): e.message for e in log if e.sent and "method" in e.message and "id" in e.message
     }
@@ -184,7 +186,7 @@ def too_early(log: Sequence[Logged]) -> list[str]:
 
 
 def unasked(received: Sequence[Json]) -> list[str]:
-    """A question to the client comes after the event of the same call, once."""
+    """Return questions to the client that do not come exactly once after the event of the same call."""
     told: Counter[tuple[str, str]] = Counter()
     broken = []
     for message in received:
@@ -207,8 +209,9 @@ def _call(params: Json) -> str:
 
 # --- events
 def turns(events: Sequence[tuple[str, Json]], *, to_the_end: bool = True) -> list[str]:
-    """`task_started` first, one end, nothing after it; one turn at a time. Where the user said nothing there is only
-    an end."""
+    """Return violations of the order of turns: `task_started` first, one end, nothing after it; one turn at a time. An
+    operation without a message of the user has only an end.
+    """
     started: set[str] = set()
     ended: set[str] = set()
     broken = []
@@ -239,7 +242,9 @@ def turns(events: Sequence[tuple[str, Json]], *, to_the_end: bool = True) -> lis
 
 
 def items(events: Sequence[Json]) -> list[str]:
-    """`item_started`, deltas, `item_completed`. Ids are the provider's, who may use one again."""
+    """Return violations of the order of items: `item_started`, deltas, `item_completed`. The ids are the provider's,
+    which may use an id again.
+    """
     open_items: dict[str, str] = {}
     broken = []
     for event in events:
@@ -251,12 +256,13 @@ def items(events: Sequence[Json]) -> list[str]:
                 open_items[id] = event["turn_id"]
             case "item_completed":
                 id = _item_id(event)
-                # An item that got no id from the provider, and no delta, completes under another one, as in codex 0.58.
+                # An item without an id from the provider and without deltas completes under another id, as in codex
+                # 0.58.
                 renamed = next((each for each in open_items if _other_id(each) == id), id)
                 if open_items.pop(renamed, None) is None:
                     broken.append(f"item {id} completes and never started")
             case "turn_aborted" | "error" | "stream_error":
-                open_items.clear()  # what was being said will be said anew, or never
+                open_items.clear()  # an interrupted message is sent anew or never
             case "agent_message_content_delta" | "reasoning_content_delta" | "reasoning_raw_content_delta":
                 if event["item_id"] not in open_items:
                     broken.append(f"{event['type']} of item {event['item_id']}, which is not open")
@@ -275,8 +281,9 @@ def _item_id(event: Json) -> str:
 def spans(
     events: Sequence[tuple[str, Json]], *, to_the_end: bool = True, terminals: Mapping[str, bool] = NONE
 ) -> list[str]:
-    """What begins ends, once, under one call id, or with its turn; output comes in between. `terminals` outlive their
-    turns, and those that are not known to have exited may end with the conversation."""
+    """Return violations of spans: each begin has one end under the same call id, or ends with its turn; output comes in
+    between. `terminals` outlive their turns; a terminal that is not known to have exited may end with the conversation.
+    """
     running: dict[tuple[str, str], str] = {}
     broken = []
     for id, event in events:
@@ -294,7 +301,7 @@ def spans(
             if event["type"] == "task_complete":
                 left = [key for key in left if key[1] not in terminals]
                 broken += [f"turn {id} ends while {call} runs" for _, call in left]
-            for key in left:  # `turn_aborted` ends what ran, terminals too
+            for key in left:  # `turn_aborted` ends every running call, terminals too
                 del running[key]
     if to_the_end:
         broken += [f"{name} of {call} never ends" for name, call in running if not terminals.get(call)]
@@ -303,7 +310,7 @@ def spans(
 
 # --- the model's side
 def terminals(requests: Sequence[ModelRequest]) -> dict[str, bool]:
-    """The calls of `exec_command` that the model was told go on, and whether they still did at last."""
+    """Return the calls of `exec_command` that the model was told still run, and whether they ran at the last report."""
     found: dict[str, bool] = {}
     for request in requests:
         names: dict[str, str] = {}
@@ -315,13 +322,13 @@ def terminals(requests: Sequence[ModelRequest]) -> dict[str, bool]:
                 found[call] = True
             elif tool == "write_stdin" and EXITED.search(output):
                 number = str(json.loads(asked[call]["arguments"])["session_id"])
-                if number in names:  # else a compaction took the call that opened it
+                if number in names:  # otherwise a compaction removed the call that opened it
                     found[names[number]] = False
     return found
 
 
 def orphans(history: Sequence[Json]) -> list[str]:
-    """Every call has one output, after it; every output has its call."""
+    """Return calls without exactly one output after them, and outputs without a call."""
     calls: list[str] = []
     outputs: list[str] = []
     broken = []
@@ -342,7 +349,7 @@ def orphans(history: Sequence[Json]) -> list[str]:
 
 # --- the disk
 def rollout(path: Path) -> tuple[list[Json], list[str]]:
-    """The lines of a stored conversation, and what is wrong with them."""
+    """Return the lines of a stored conversation, and what is wrong with them."""
     lines: list[Json] = []
     broken = []
     for n, line in enumerate(
@@ -368,7 +375,7 @@ def rollout(path: Path) -> tuple[list[Json], list[str]]:
 
 
 def unstored(received: Sequence[Json], rollouts: dict[str, list[Json]]) -> list[str]:
-    """What the client was told of and is to be kept is in the file, in that order."""
+    """Return events that the client received, that have to be stored, and that the file does not have in that order."""
     broken = []
     for conversation in conversations(received):
         files = [lines for path, lines in rollouts.items() if conversation in path]
@@ -381,5 +388,7 @@ def unstored(received: Sequence[Json], rollouts: dict[str, list[Json]]) -> list[
 
 
 def _is_stored_as(event: Json, line: Json) -> bool:
-    """The file may say more: ids and times, for clients of the thread API."""
+    """Return whether a stored line holds the event. The line may have more fields: ids and times, for clients of the
+    thread API.
+    """
     return all(line.get(key) == value for key, value in event.items())

@@ -1,4 +1,6 @@
-"""What a server left behind: processes, tasks, threads. Looked up before and after; anything new is a leak."""
+"""Leak check: processes, tasks and threads that a server left behind. They are listed before and after; anything new is
+a leak.
+"""
 
 import asyncio
 import os
@@ -11,15 +13,15 @@ import anyio
 from tests.support.processes import children, command_of, marked
 
 GRACE = 3.0
-"""Seconds for which something that was killed may still be seen."""
+"""Time for which a killed process may still be visible, in seconds."""
 
 POOLED = ("AnyIO worker thread", "asyncio_")
-"""Threads of the event loop's pools, which wait for more work and end with the loop."""
+"""Names of threads in the event loop's pools, which wait for more work and end with the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was there before the server was."""
+    """Processes, tasks and threads that existed before the server."""
 
     tasks: frozenset[int]
     threads: frozenset[int]
@@ -35,7 +37,7 @@ def look() -> Before:
 
 
 async def leaks(before: Before, mark: str) -> list[str]:
-    """Everything that is there still; what is about to go is waited for."""
+    """Return everything new that still exists, after waiting for what is about to end."""
     found: Mapping[str, list[str]] = {}
     with anyio.move_on_after(GRACE):
         while any((found := _leaks(before, mark)).values()):  # noqa: ASYNC110 - the kernel tells nobody

@@ -1,8 +1,8 @@
 """A world for the client library: a home, a workspace, a scripted model, and a connector to a server in it.
 
-The same scenario runs with the server in a subprocess and in this process. What goes over the wire is recorded, and
-held against the invariants of every conversation when the world ends. Scenarios that leave the server as it was may
-share one, since to start it takes longer than most of them.
+The same scenario runs with the server in a subprocess and in this process. The messages on the wire are recorded, and
+checked against the invariants of every conversation when the world ends. Scenarios that leave the server unchanged may
+share one, because starting a server takes longer than most of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WAYS: tuple[Way, ...] = ("subprocess", "in_process")
 
 @dataclass(slots=True)
 class LibraryWorld(World):
-    """`client` has every message of the connection, in order; it sends none itself."""
+    """World of the client library. `client` records every message of the connection in order; it sends none itself."""
 
     server: AppServer = field(kw_only=True)
 
@@ -49,12 +49,12 @@ class LibraryWorld(World):
 class WorldOptions(TypedDict, total=False):
     config: Mapping[str, Json]
     tables: str
-    """More of `config.toml`."""
+    """Additional text of `config.toml`."""
     files: Mapping[str, str | bytes]
-    """Of the workspace."""
+    """Files of the workspace, by path."""
     on_approval: ApprovalHandler
     own: bool
-    """The scenario needs a server, and a home, that no other one has used."""
+    """Whether the scenario needs a server and a home that no other scenario has used."""
 
 
 class MakeLibraryWorld(Protocol):
@@ -64,7 +64,9 @@ class MakeLibraryWorld(Protocol):
 
 
 def library_worlds(root: Path, way: Way, shared: SharedServer | None = None) -> MakeLibraryWorld:
-    """Makes worlds in that folder, one after another over the same home; or around a server that is there already."""
+    """Return a factory of worlds in that folder, one after another over the same home, or around the shared server if
+    there is one.
+    """
 
     @asynccontextmanager
     async def own_world(*replies: Reply, **options: Unpack[WorldOptions]) -> AsyncIterator[LibraryWorld]:
@@ -90,15 +92,15 @@ def library_worlds(root: Path, way: Way, shared: SharedServer | None = None) -> 
 
 @dataclass(slots=True)
 class SharedServer:
-    """One server for many scenarios, each with a model, settings and an empty workspace of its own."""
+    """One server for many scenarios. Each scenario has a model, settings and an empty workspace of its own."""
 
     root: Path
     server: AppServer
     record: Client
     requests: list[ModelRequest] = field(default_factory=list)
-    """What all models were sent."""
+    """Requests to the models of all scenarios."""
     spoiled: bool = False
-    """A scenario failed, and who knows what it left."""
+    """Whether a scenario failed, after which the state of the server is unknown."""
 
     @asynccontextmanager
     async def world(self, *replies: Reply, config: Mapping[str, Json]) -> AsyncIterator[LibraryWorld]:
@@ -130,7 +132,9 @@ async def shared_server(root: Path) -> AsyncIterator[SharedServer]:
 
 
 async def check(root: Path, record: Client, requests: Sequence[ModelRequest], seen: Before) -> None:
-    """What holds at the end of every conversation, and that no more is left than was `seen`. Raises AssertionError."""
+    """Check the invariants at the end of every conversation, and that nothing new is left since `seen`. Raises
+    AssertionError.
+    """
     rollouts = sorted((root / "home").glob("sessions/**/rollout-*.jsonl"))
     broken = violated_invariants(record, list(requests), rollouts)
     broken += await leaks(seen, f"{MARK}={root}")
@@ -141,7 +145,7 @@ async def check(root: Path, record: Client, requests: Sequence[ModelRequest], se
 async def serving_model(
     model: ScriptedModel, root: Path, config: Mapping[str, Json], tables: str = ""
 ) -> AsyncIterator[Mapping[str, str]]:
-    """The model, and the environment of a server that asks it. Exceptions of the block come out as they are."""
+    """Serve the model; yield the environment of a server that uses it. Exceptions of the block are raised unchanged."""
     failure: BaseException | None = None
     async with model.serving() as url:
         write_config(root / "home", url, config, tables=tables)
@@ -156,7 +160,7 @@ async def serving_model(
 
 
 class RecordingConnector:
-    """Records what goes over the links that another connector opens."""
+    """Connector that records the messages on the links that another connector opens."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector

@@ -1,4 +1,4 @@
-"""Small disks, and folders in which nobody may write, root included."""
+"""Small disks, and folders in which no user may write, root included."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def mounted_on_itself(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _mounted(path: Path, *what: str) -> Iterator[None]:
-    """Mount something there; skip the test where that is not allowed."""
+    """Mount a file system there while the block runs. The test is skipped if mounting is not allowed."""
     if subprocess.run(("mount", *what, str(path)), check=False).returncode:
         pytest.skip("nothing can be mounted here")
     try:
@@ -37,5 +37,5 @@ def _mounted(path: Path, *what: str) -> Iterator[None]:
 
 
 def protect(path: Path) -> None:
-    """Nobody writes there any more, root included."""
+    """Forbid every user to write there, root included."""
     subprocess.run(("mount", "-o", "remount,ro,bind", str(path)), check=True)

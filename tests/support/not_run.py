@@ -1,4 +1,4 @@
-"""What a run of the tests left out for lack of something that this machine has not, and how to run it."""
+"""Report of the tests that were skipped because this machine lacks something, and how to run them."""
 
 import re
 from collections import Counter
@@ -40,11 +40,11 @@ WANTS: Final = (
     ),
     (r"Linux|/proc|inotify|subreaper|locks of open", "what only Linux has", "run the tests on Linux"),
 )
-"""Patterns of reasons, what was left out for them, and how it is run."""
+"""Pattern of the skip reason, the tests that were skipped, and how to run them."""
 
 
 def not_run(reasons: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each thing that tests lacked, with how many tests lacked it."""
+    """Yield a line for each missing thing, with the number of tests that it skipped."""
     for (what, how), count in Counter(map(_wanted, reasons)).most_common():
         yield f"{count} of {what}: {how}"
 

@@ -1,7 +1,7 @@
-"""A server written with the official package: tools, a picture, questions to the user, resources.
+"""An MCP server written with the official package: tools, a picture, questions to the user, resources.
 
-`official_mcp_server.py stdio` speaks over its streams. `official_mcp_server.py http` prints the ports that it listens
-at: answering with event streams, with JSON, and without sessions.
+`official_mcp_server.py stdio` uses its standard streams. `official_mcp_server.py http` prints the ports on which it
+listens: one answers with event streams, one with JSON, and one without sessions.
 """
 
 import asyncio

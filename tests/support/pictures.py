@@ -1,4 +1,4 @@
-"""The smallest pictures of each kind that models are sent, and a larger PNG."""
+"""The smallest picture of each kind that models are sent, and a larger PNG."""
 
 import base64
 import struct
@@ -14,7 +14,7 @@ def png(
     interlace: int = 0,
     pixels: bytes | None = None,
 ) -> bytes:
-    """`pixels` in place of black ones: rows with the byte of their filter."""
+    """Return a PNG. `pixels` replaces the black ones: rows, each with its filter byte."""
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}.get(colour, 1)
     rows = bytes(height * (1 + -(-width * depth * channels // 8))) if pixels is None else pixels
     head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlace)

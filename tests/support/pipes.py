@@ -1,6 +1,6 @@
-"""The installed server over real pipes, for tests that are about bytes: what is written goes out as it is.
+"""The installed server over real pipes, for tests about bytes: every byte is written unchanged.
 
-Plain threads, no event loop: one process serves many tests, and whatever hangs is found by a time limit.
+It uses plain threads and no event loop: one process serves many tests, and a time limit ends anything that hangs.
 """
 
 import json
@@ -21,18 +21,18 @@ from tests.support.program import SCRIPT
 from tests.support.world import plain_environment
 
 PATIENCE = 30.0
-"""Seconds that an answer may take on a machine with much else to do."""
+"""Maximum time of an answer on a loaded machine, in seconds."""
 
 INITIALIZE: Json = {"clientInfo": {"name": "tests", "version": "1"}}
 HEALTH = b'{"id":"health","method":"getUserAgent"}\n'
 
 
 class Silence(AssertionError):
-    """Nothing came in time, or the server left."""
+    """No message came in time, or the server left."""
 
 
 class Piped:
-    """One server process."""
+    """One server process with the client's ends of its pipes."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Piped:
         self.stdin.flush()
 
     def hear(self, within: float = PATIENCE) -> Json:
-        """The next message, whatever it is."""
+        """Return the next message of any kind."""
         try:
             line = self._lines.get(timeout=within)
         except queue.Empty:
@@ -104,7 +104,7 @@ class Piped:
 
     @contextmanager
     def reading_nothing(self) -> Iterator[None]:
-        """The client is asleep: the pipe fills up."""
+        """Read nothing while the block runs, so that the pipe fills up."""
         self._reading.clear()
         try:
             yield
@@ -113,7 +113,7 @@ class Piped:
 
     # --- messages
     def ask(self, method: str, params: Json = None) -> Json:
-        """The whole answer; what else comes meanwhile is in `heard`."""
+        """Send a request and return its whole answer. Other messages that arrive meanwhile are added to `heard`."""
         self._next_id += 1
         message = {"id": self._next_id, "method": method} | ({} if params is None else {"params": params})
         self.write(json.dumps(message).encode() + b"\n")
@@ -135,12 +135,12 @@ class Piped:
         return self
 
     def healthy(self, within: float = PATIENCE) -> bool:
-        """Whether the next request works."""
+        """Return whether the next request works."""
         self.write(HEALTH)
         return "result" in self.answer("health", within)
 
     def answers_to(self, data: bytes) -> list[Json]:
-        """What comes back for bytes before the next request is answered."""
+        """Send bytes and return the messages that arrive before the next request is answered."""
         start = len(self.heard)
         self.write(data)
         assert self.healthy()
@@ -148,7 +148,7 @@ class Piped:
 
     # --- the end
     def status(self, within: float = PATIENCE) -> int:
-        """Its exit status, once it has left by itself."""
+        """Wait until the process leaves by itself; return its exit status."""
         return self.process.wait(within)
 
     def leave(self) -> None:

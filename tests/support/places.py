@@ -1,7 +1,7 @@
 """Servers as processes of their own, several after or beside one another on one home: signals, pipes that close, a
-client that sleeps, servers that are killed, and what they do to files.
+client that stops reading, killed servers, and their effect on files.
 
-What is left behind is looked for by a mark in the environment of everything that the server starts.
+Everything that a server starts has a mark in its environment; leftover processes are found by it.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ def fsync(fd):
 
 os.fsync = fsync
 """
-"""A `sitecustomize` that tells of each fsync once it is done."""
+"""A `sitecustomize` that records each fsync after it is done."""
 
 
 @dataclass(slots=True)
 class Place:
-    """A home, a workspace, a model, and what a server there is started with."""
+    """A home, a workspace, a model, and the settings with which a server starts there."""
 
     root: Path
     model: ScriptedModel = field(default_factory=ScriptedModel)
     url: str = "http://127.0.0.1:1/v1"
     environment: dict[str, str] = field(default_factory=dict)
     without: Sequence[str] = ()
-    """Variables that the server is not given."""
+    """Names of variables that the server's environment lacks."""
     approval: str = "never"
     sandbox: str = "danger-full-access"
     tables: str = ""
-    """More of config.toml, behind the provider's table."""
+    """Additional text of config.toml, after the provider's table."""
 
     def __post_init__(self) -> None:
         make_folders(self.root)
@@ -88,7 +88,7 @@ class Place:
 
     @asynccontextmanager
     async def serving_model(self) -> AsyncIterator[None]:
-        """The model is asked by the servers that start now."""
+        """Serve the model and configure it for the servers that start in the block."""
         async with self.model.serving() as self.url:
             self.configure()
             yield
@@ -103,7 +103,7 @@ class Place:
         return sorted(self.home.glob("sessions/**/rollout-*.jsonl"))
 
     def watch(self) -> None:
-        """From now on, servers tell of their calls."""
+        """Record the system calls of all servers that start from now on."""
         (self.root / "watcher").mkdir()
         (self.root / "watcher" / "sitecustomize.py").write_text(WATCHER)
         self.environment |= {
@@ -112,7 +112,7 @@ class Place:
         }
 
     def calls(self, name: str) -> list[str]:
-        """The paths of calls of that name, so far."""
+        """Return the paths of the recorded calls of that name so far."""
         path = self.root / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         return [where for call, where in map(json.loads, lines) if call == name]
@@ -137,8 +137,8 @@ class Served:
         return await self.client.open(cwd=str(self.place.workspace), **params)
 
     async def close_stdout(self) -> None:
-        """Close the pipe that the server writes to; closed when this returns."""
-        # anyio's own `aclose` only forbids further reads.
+        """Close the pipe to which the server writes. It is closed when this returns."""
+        # The `aclose` of anyio only forbids further reads.
         process = self.process._process  # type: ignore[attr-defined]
         pipe = process._transport.get_pipe_transport(1)
         pipe.close()
@@ -150,11 +150,11 @@ class Served:
         await self.process.wait()
 
     def memory(self) -> int:
-        """Bytes that the server holds now."""
+        """Return the memory that the server uses now, in bytes."""
         return memory(self.process.pid)
 
     def descriptors(self) -> list[str]:
-        """What the server has open; only as root, since it lets nobody look."""
+        """Return the files that the server has open. Only root can read them, because the server is not dumpable."""
         found = []
         for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
             try:
@@ -167,13 +167,13 @@ class Served:
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
     async def gone(self) -> int:
-        """Its exit status, once it and everything that it started has ended."""
+        """Wait until the server and everything that it started has ended; return its exit status."""
         status = None
         with anyio.move_on_after(LEAVES_WITHIN):
             status = await self.process.wait()
         if status is None:
             if Path(f"/proc/{self.process.pid}").exists():
-                self.process.send_signal(signal.SIGABRT)  # its stacks go to the log
+                self.process.send_signal(signal.SIGABRT)  # it writes its stacks to the log
                 await self.process.wait()
             raise AssertionError(f"the server did not end\n{self.place.log.read_text()[-4000:]}")
         await nothing_left(self.mark)
@@ -196,8 +196,9 @@ async def served(
     initialize: bool = True,
     wiring: Callable[[Process], ProcessWire] = ProcessWire,
 ) -> AsyncIterator[Served]:
-    """A server. When the block is left its client leaves, if the server is there still, and it has to end by
-    itself, leaving nothing. A server that the block has killed may leave what it likes."""
+    """Start a server. At the end of the block its client leaves if the server still runs, and the server has to end by
+    itself and leave nothing behind. A server that the block has killed may leave anything.
+    """
     mark = secrets.token_hex(8)
     with place.log.open("ab") as log:
         process = await anyio.open_process(
@@ -211,7 +212,7 @@ async def served(
         try:
             await client.read()
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            pass  # the test closed it
+            pass  # the test has closed it already
 
     try:
         async with anyio.create_task_group() as group:
@@ -220,7 +221,7 @@ async def served(
                 await client.initialize()
             yield server
             for question in QUESTIONS:
-                client.decide(question, lambda request: None)  # nobody could be told any more
+                client.decide(question, lambda request: None)  # leave it open: no server would get the answer
             if process.returncode is None:
                 client.read_on()
                 await wire.close()
@@ -235,7 +236,7 @@ async def served(
 
 @asynccontextmanager
 async def place_in(root: Path, *, approval: str = "never", tables: str = "") -> AsyncIterator[Place]:
-    """A configured place with a model."""
+    """Yield a configured place with a model that is served."""
     place = Place(root, approval=approval, tables=tables)
     async with place.serving_model():
         yield place
@@ -243,7 +244,7 @@ async def place_in(root: Path, *, approval: str = "never", tables: str = "") -> 
 
 @asynccontextmanager
 async def conversing(place: Place, model: ScriptedModel) -> AsyncIterator[Served]:
-    """A configured server with its model, held against the invariants of every conversation at the end."""
+    """Run a configured server with its model; check the invariants of every conversation at the end."""
     place.model = model
     async with place.serving_model(), served(place) as server:
         yield server

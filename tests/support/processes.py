@@ -1,4 +1,4 @@
-"""What the kernel says of processes: which there are, and what they hold. On Linux."""
+"""Facts about processes as the Linux kernel reports them: which processes exist and what they use."""
 
 import os
 import time
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 GRACE = 30.0
-"""Seconds that what was killed, and helpers of low priority, may take to be gone on a loaded machine."""
+"""Time in which a killed process or a helper of low priority has to be gone on a loaded machine, in seconds."""
 
 
 def memory(pid: int) -> int:
-    """Bytes of a process in memory."""
+    """Return the resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, cut; `gone` where it has ended."""
+    """Return the shortened command line of a process; `gone` if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:120]
     except OSError:
@@ -23,18 +23,18 @@ def command_of(pid: int) -> str:
 
 
 def children(pid: int) -> set[int]:
-    """The children of all threads of a process, dead ones that nobody waited for included; none where it has ended."""
+    """Return the children of all threads of a process, zombies included; none if the process has ended."""
     found: set[int] = set()
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             found |= set(map(int, path.read_text().split()))
-        except OSError:  # that thread has ended
+        except OSError:  # the thread has ended
             continue
     return found
 
 
 def descendants(pid: int) -> set[int]:
-    """The children of a process, and theirs."""
+    """Return all descendants of a process."""
     found: set[int] = set()
     todo = [pid]
     while todo:
@@ -45,7 +45,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def marked(mark: str) -> set[int]:
-    """Processes that have the mark in their environment or run below a folder of that name, whosever they are."""
+    """Return the processes of any user that have the mark in their environment or run below a folder of that name."""
     found = set()
     sought = mark.encode()
     for name in os.listdir("/proc"):  # each world looks: plain calls, which take half the time of paths
@@ -56,13 +56,13 @@ def marked(mark: str) -> set[int]:
                 variables = environ.read()
             if sought in variables or mark in os.readlink(f"/proc/{name}/cwd"):
                 found.add(int(name))
-        except OSError:  # it has ended, or is not ours to look at
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return found
 
 
 def runs(pid: int) -> bool:
-    """Whether it is there and has not ended."""
+    """Return whether the process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:
@@ -70,7 +70,7 @@ def runs(pid: int) -> bool:
 
 
 def alive(pids: Iterable[int]) -> list[int]:
-    """Those that still run, after time to be gone."""
+    """Return the processes that still run after the grace period."""
     end = time.monotonic() + GRACE
     while True:
         left = [pid for pid in pids if runs(pid)]

@@ -1,4 +1,4 @@
-"""Permission profiles for tests, from the form that the settings have."""
+"""Permission profiles for tests, read from the form that the settings have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VS_CODE: Mapping[str, Json] = {
         "filesystem": {":workspace_roots": {".": "read"}},
     },
 }
-"""The profiles that VS Code 1.139 passes on the command line."""
+"""Permission profiles that VS Code 1.139 passes on the command line."""
 
 
 def profile(
@@ -43,7 +43,7 @@ def profile(
 
 
 def named(tables: Mapping[str, Json], name: str, home: str | None = None) -> PermissionProfile:
-    """Return one of some profiles."""
+    """Return the profile of that name from these tables."""
     policy = policy_named(ProfileSettings(tables=tables, user_home=home), name)
     assert isinstance(policy, PermissionProfile)
     return policy

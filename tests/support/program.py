@@ -1,5 +1,6 @@
-"""The program that tests start as a process, and the interpreter of its installation: those of the installed copy
-(`tests.support.installed`), which is brought up to date when this module is imported.
+"""The program that tests start as a process, and the Python interpreter of its installation.
+
+Both belong to the installed copy (`tests.support.installed`), which is updated when this module is imported.
 """
 
 from tests.support.installed import PREFIX, bring_up_to_date

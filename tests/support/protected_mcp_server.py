@@ -1,5 +1,5 @@
-"""An MCP server on loopback that wants a login, and the authorization server that it names. Both remember what they
-were asked. It runs in threads of its own.
+"""An MCP server on loopback that requires a login, and the authorization server that it names. Both record their
+requests. They run in threads of their own.
 """
 
 import base64
@@ -18,22 +18,22 @@ Answer = tuple[int, Json]
 class ProtectedMcpServer:
     def __init__(self) -> None:
         self.url = ""
-        """Of this machine, without a path."""
+        """URL of the server on this machine, without a path."""
         self.requests: list[tuple[str, Json]] = []
         self.good_tokens: set[str] = set()
         self.refresh_tokens: dict[str, str] = {}
         self.expires_in: Json = 3600
         self.count = 0
         self.resource_metadata: Json = None
-        """None: what is right."""
+        """Value that replaces the resource metadata. None if the correct metadata is sent."""
         self.server_metadata: dict[str, Json] = {}
-        """Over what is right; a None takes the field away."""
+        """Fields that replace those of the correct server metadata. A None removes the field."""
         self.tells_metadata = True
-        """In the challenge of a 401."""
+        """Whether the challenge of a 401 names the metadata."""
         self.challenge = ""
-        """Of PKCE, as the browser brought it."""
+        """PKCE challenge that the browser sent."""
         self.overrides: dict[str, Callable[[Json], Answer]] = {}
-        """Answers of paths that a test makes itself."""
+        """Functions of a test that answer the requests to a path."""
 
     @property
     def mcp_url(self) -> str:
@@ -43,7 +43,7 @@ class ProtectedMcpServer:
         return [fields for asked, fields in self.requests if asked == path]
 
     def browser(self, authorization_url: str, **over: str) -> str:
-        """Where the user who agrees is sent."""
+        """Return the URL to which a user who agrees is redirected."""
         parts = urlsplit(authorization_url)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{self.url}/authorize"

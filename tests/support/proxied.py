@@ -1,4 +1,4 @@
-"""`app-server proxy` as a process, and a server for it that says what a test wants."""
+"""`app-server proxy` as a process, and a server for it whose messages a test writes."""
 
 import json
 import socket
@@ -19,7 +19,7 @@ NO = b'{"preface":1,"ok":false,"reason":"no place is left"}\n'
 
 
 class Listening:
-    """A socket at the place of a home, behind which the test itself answers."""
+    """A listening socket at the place of a home. The test itself answers its connections."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -36,7 +36,7 @@ class Listening:
         return connection
 
     def greeted(self, answer: bytes = YES) -> tuple[socket.socket, Json]:
-        """A connection whose preface was answered, and the preface."""
+        """Accept a connection and answer its preface; return both."""
         connection = self.accept()
         line = b""
         while not line.endswith(b"\n"):
@@ -55,7 +55,7 @@ def listening(home: Path) -> Iterator[Listening]:
 
 
 class Proxy:
-    """A proxy, and the pipes of its client."""
+    """A proxy process and the client's ends of its pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process, self.pid = process, process.pid
@@ -68,13 +68,13 @@ class Proxy:
         self.stdin.flush()
 
     def ended(self) -> int:
-        """Its exit status, once it has ended by itself."""
+        """Wait until the proxy has ended by itself; return its exit status."""
         return self.process.wait(PATIENCE)
 
 
 @contextmanager
 def met(home: Path, *words: str, **given: Any) -> Iterator[tuple[Proxy, socket.socket]]:
-    """A proxy, and the connection on which its server has accepted it."""
+    """Yield a proxy, and the connection on which its server has accepted it."""
     with listening(home) as server, proxy(home, *words, **given) as client:
         yield client, server.greeted()[0]
 
@@ -88,7 +88,7 @@ def proxy(
     command: Sequence[str] = (SCRIPT, "proxy"),
     environment: dict[str, str] | None = None,
 ) -> Iterator[Proxy]:
-    """A proxy that is killed at the end if it has not ended by itself."""
+    """Run a proxy; kill it at the end of the block if it has not ended by itself."""
     process = subprocess.Popen(
         (*command, *words),
         stdin=stdin,
@@ -111,7 +111,7 @@ def proxy(
 
 
 def received(connection: socket.socket, count: int) -> bytes:
-    """Exactly so many bytes."""
+    """Read exactly `count` bytes."""
     out = bytearray()
     while len(out) < count:
         some = connection.recv(min(1 << 20, count - len(out)))
@@ -131,6 +131,6 @@ sys.argv[0] = "app-server"
 from app_server.__main__ import main
 main()
 """
-"""A proxy that tells on stderr what it has imported."""
+"""Program of a proxy that prints to stderr the modules that it has imported."""
 
 MODULES_COMMAND = (PYTHON, "-P", "-c", SHOWS_MODULES, "proxy")

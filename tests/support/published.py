@@ -1,4 +1,4 @@
-"""Whether a message is what the published schemas and the table of methods say."""
+"""Check of messages against the published schemas and the table of methods."""
 
 import json
 from collections.abc import Sequence
@@ -44,7 +44,9 @@ def definitions(api: Api) -> Json:
 
 @cache
 def _written(api: Api) -> Json:
-    """The definitions of which the TypeScript types are made: they require what the server always writes."""
+    """Return the definitions from which the TypeScript types are made. They require the fields that the server always
+    writes.
+    """
     if api is Api.V1:
         return as_written(schemas.definitions(marked=True), v1.table())
     return as_written(schemas.thread_definitions(experimental=True, marked=True), v2.table())
@@ -56,13 +58,13 @@ def _validators(name: str, api: Api) -> Sequence[Draft7Validator]:
 
 
 def fits(name: str, value: Json, api: Api = Api.V1) -> list[str]:
-    """Where `value` differs from the published type of that name."""
+    """Return where `value` differs from the published type of that name."""
     errors = chain.from_iterable(each.iter_errors(value) for each in _validators(name, api))
     return [f"{name}: {'/'.join(map(str, error.instance_path))} {error.message[:200]}" for error in errors]
 
 
 def departures(entry: Entry, log: Sequence[Entry]) -> list[str]:
-    """Where a message of the server departs from what is published. What the client sent may be anything."""
+    """Return where a message of the server departs from the published API. The client may send anything."""
     if entry.sent:
         return []
     match message := entry.message:
@@ -109,7 +111,7 @@ def _notification(method: str, params: Json) -> list[str]:
 
 
 def _table(method: str) -> Table:
-    """That of the API which has the method; of the newer one where both have it."""
+    """Return the table of the API that has the method; that of the newer API if both have it."""
     only_there = method in v2.table().server_notifications.keys() - v1.table().server_notifications.keys()
     return v2.table() if "/" in method or only_there else v1.table()
 

@@ -28,7 +28,7 @@ NOTHING = Work(conversations=0, turns=0, questions=0, commands=0)
 
 
 class Echo:
-    """Says every line again. Has no work."""
+    """Server that sends every line back. It never has work."""
 
     work = NOTHING
 
@@ -64,7 +64,7 @@ async def answer(question: Question, arrival: Arrival) -> None:
 def reception_in(
     folder: Path, server: Echo, most: int = 256, line_limit: int = LINE_LIMIT
 ) -> tuple[Reception, SocketPlace, HeldPlace]:
-    """A reception that listens in the folder, before it runs."""
+    """Return a reception in the folder, before it listens and runs."""
     place = named_place(str(folder / "s"))
     held = hold_place(place)
     client = ClientPlace(home=folder, cwd=folder, brings_environment=False, shared=True)
@@ -83,7 +83,7 @@ def reception_in(
 async def receiving(
     folder: Path, most: int = 256, line_limit: int = LINE_LIMIT, server: Echo | None = None
 ) -> AsyncIterator[tuple[Reception, SocketPlace]]:
-    """A reception that listens in the folder; its connections are gone with the block."""
+    """Run a reception that listens in the folder; its connections are closed when the block ends."""
     reception, place, held = reception_in(folder, server or Echo(), most, line_limit)
     async with anyio.create_task_group() as group:
         group.start_soon(reception.run)
@@ -99,7 +99,7 @@ async def receiving(
 def lifetime_of(
     folder: Path, settings: SharingSettings, server: Echo | None = None
 ) -> tuple[Lifetime, Reception, SocketPlace]:
-    """A server that listens in the folder, before it runs."""
+    """Return a server that is to listen in the folder, before it runs."""
     server = server or Echo()
     reception, place, _ = reception_in(folder, server)
     lifetime = Lifetime(cast(Server, server), reception, settings, os.environ)
@@ -107,7 +107,7 @@ def lifetime_of(
 
 
 def dialled(place: SocketPlace) -> socket.socket:
-    """A connection, which blocks for a bounded time."""
+    """Connect to the place; return a socket that blocks for a bounded time."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(30)
     connection.connect(place.socket)

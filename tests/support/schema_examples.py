@@ -1,5 +1,8 @@
-"""Values that a published schema describes: the least one, and whole ones until each alternative of each union has
-been there. And whether such a value is written as it was read."""
+"""Example values of a published schema: the smallest one, and complete ones until each alternative of each union has
+been used.
+
+The module also checks that such a value is written as it was read.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,12 +16,14 @@ KNOWN: Mapping[str, Json] = {
     "ThreadItem": {"type": "contextCompaction", "id": "i", "startedAtMs": 1, "completedAtMs": 2},
     "ResponseItem": {"type": "from_the_future", "kept": [1]},
 }
-"""What stands for a definition inside of others: it asks for more than its schema says, or has examples of its own."""
+"""Values that stand for a definition inside other definitions: it requires more than its schema says, or has examples
+of its own.
+"""
 NULL: Json = {"type": "null"}
 
 
 def check_round_trip(name: str, definitions: Mapping[str, Json], through: Callable[[Json], Json]) -> None:
-    """What the function reads and writes is what it was given. Raises AssertionError."""
+    """Check that a function which reads and writes a value leaves it unchanged. Raises AssertionError."""
     least, *whole = examples(name, definitions)
     written = through(least)
     assert _kept(least, written), (least, written)
@@ -27,7 +32,7 @@ def check_round_trip(name: str, definitions: Mapping[str, Json], through: Callab
 
 
 def bare(value: Json) -> Json:
-    """The value without its nulls."""
+    """Return the value without its nulls."""
     if isinstance(value, dict):
         return {key: bare(each) for key, each in value.items() if each is not None}
     return [bare(each) for each in value] if isinstance(value, list) else value
@@ -42,7 +47,7 @@ def _kept(part: Json, value: Json) -> bool:
 
 
 def examples(name: str, definitions: Mapping[str, Json]) -> list[Json]:
-    """The least value of that definition, and whole ones."""
+    """Return the smallest value of that definition, and complete ones."""
     turns = range(-1, _width(name, definitions, set()))
     return [_Builder(definitions, turn).build(definitions[name], (name,)) for turn in turns]
 
@@ -65,7 +70,7 @@ def _named(schema: Json) -> str:
 
 
 def _width(name: str, definitions: Mapping[str, Json], seen: set[str]) -> int:
-    """How many whole values it takes to see every alternative."""
+    """Return how many complete values are needed to use every alternative."""
     seen.add(name)
     most, waiting = 1, [definitions[name]]
     while waiting:
@@ -78,13 +83,13 @@ def _width(name: str, definitions: Mapping[str, Json], seen: set[str]) -> int:
 
 
 class _Builder:
-    """Builds one value; `turn` chooses alternatives, -1 the least of everything."""
+    """Builder of one value. `turn` chooses the alternatives; -1 builds the smallest value."""
 
     def __init__(self, definitions: Mapping[str, Json], turn: int) -> None:
         self._definitions, self._turn = definitions, turn
 
     def build(self, schema: Json, above: tuple[str, ...]) -> Json:
-        """`above`: the definitions that this value is in."""
+        """Build a value of the schema. `above` names the definitions that contain it."""
         if "$ref" in schema:
             name = _named(schema)
             if name in KNOWN:

@@ -1,4 +1,4 @@
-"""Pictures of a terminal for the documentation: the screen as SVG, by rich, without fonts from the network."""
+"""Pictures of a terminal for the documentation: the screen as SVG, made by rich, without fonts from the network."""
 
 import io
 import os
@@ -14,17 +14,17 @@ from tests.support.terminal import Terminal
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RECORDING = "RECORD_CAPTURES" in os.environ
-"""`make captures`: the pictures are written; tests only play what they show."""
+"""Whether the pictures are written (`make captures`). Otherwise tests only run what the pictures show."""
 
 CHANGING = (
     (re.compile(r"(?<=app-server-demo-)\w{8}"), "a1b2c3d4"),
     (re.compile(r"(?<=working )\d+(?= s)"), "2"),
-    (re.compile(r"(?<= 40,)( \d+,)+"), ""),  # how far the scripted model has counted
+    (re.compile(r"(?<= 40,)( \d+,)+"), ""),  # the numbers that the scripted model has printed so far
 )
-"""What differs from run to run, and what stands for it: of the same width, or at the end of a line."""
+"""Patterns of texts that differ between runs, and their replacements: of the same width, or at the end of a line."""
 
 COLOURS = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "bright_magenta"}
-"""pyte's names where they are not those of rich."""
+"""Colour names of pyte that rich spells in another way."""
 
 SVG = """\
 <svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -56,7 +56,7 @@ SVG = """\
 
 
 def capture(terminal: Terminal, name: str) -> None:
-    """Write `docs/NAME.svg`, if pictures are to be recorded."""
+    """Write `docs/NAME.svg` if pictures are recorded."""
     if RECORDING:
         (DOCS / f"{name}.svg").write_text(as_svg(terminal, name), encoding="utf-8")
 
@@ -79,7 +79,7 @@ def _line(terminal: Terminal, y: int) -> Text:
         line.stylize(_style(cell), at, at + len(cell.data))
         at += len(cell.data)
     if any(cell.reverse or cell.bg != "default" for cell in cells):
-        line.append(plain[len(line.plain) :])  # the colour of the background goes on to its end
+        line.append(plain[len(line.plain) :])  # extend the background colour to the line's end
     return line
 
 

@@ -1,7 +1,7 @@
-"""The model of a scenario: a loopback server that speaks the Responses API and records what it was sent.
+"""The model of a scenario: a loopback server that implements the Responses API and records its requests.
 
 A reply is a list of events, with `Hold`s between them where a scenario wants to act while the model is answering.
-`Reply` also has statuses, headers, broken connections and endless streams; every request is recorded.
+`Reply` also has statuses, headers, broken connections and endless streams. Every request is recorded.
 """
 
 import json
@@ -25,7 +25,7 @@ from app_server_protocol.structs import Json
 
 
 class Hold:
-    """A place in a reply where the model waits for the scenario."""
+    """Point in a reply at which the model waits for the scenario."""
 
     def __init__(self) -> None:
         self.reached = anyio.Event()
@@ -41,15 +41,15 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer to one request."""
+    """Answer to one request."""
 
     events: tuple[Json | Hold, ...] = ()
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
-    """In place of the events, byte for byte."""
+    """Bytes that are sent in place of the events."""
     cut: bool = False
-    """The connection breaks after the last event."""
+    """Whether the connection breaks after the last event."""
 
 
 def reply(
@@ -59,7 +59,7 @@ def reply(
     cached: int = 0,
     headers: Sequence[tuple[str, str]] = (),
 ) -> Reply:
-    """The events between their frame, with what they cost."""
+    """Return a reply of these events, framed by the first and the last event of a response with its usage."""
     usage = {
         "input_tokens": input,
         "input_tokens_details": {"cached_tokens": cached},
@@ -72,7 +72,7 @@ def reply(
 
 
 def chat_reply(*deltas: Json, usage: Json = None, finish: str = "stop") -> Reply:
-    """An answer over Chat Completions, piece by piece; without `usage` it does not say what it cost."""
+    """Return an answer over Chat Completions, in pieces. Without `usage` it does not report its usage."""
     pieces = [{"id": "chat-1", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     end = {"id": "chat-1", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
     counted = [] if usage is None else [{"id": "chat-1", "choices": [], "usage": usage}]
@@ -91,7 +91,7 @@ SCRIPT_ENDED = failure(500, {"error": {"message": "the script ended"}})
 
 
 def says(text: str, item_id: str = "msg-1") -> Json:
-    """A message, whole."""
+    """Return the events of a whole message."""
     content = [{"type": "output_text", "text": text}]
     return done({"type": "message", "role": "assistant", "id": item_id, "content": content})
 
@@ -111,13 +111,13 @@ def done(item: Json) -> Json:
 
 
 def calls(name: str, arguments: Json, call_id: str = "c1") -> Json:
-    """A call of a function tool; text goes out as it is."""
+    """Return the event of a function tool call. Arguments that are a string are sent unchanged."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return done({"type": "function_call", "call_id": call_id, "name": name, "arguments": text})
 
 
 def runs(*command: str, call_id: str = "c1", **more: Json) -> Json:
-    """A call of the shell tool."""
+    """Return the event of a call of the shell tool."""
     return calls("shell", {"command": list(command), **more}, call_id)
 
 
@@ -131,7 +131,7 @@ def patches(text: str, call_id: str = "c1") -> Json:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What the model was sent."""
+    """Request that the model received."""
 
     path: str
     headers: dict[str, str]
@@ -139,7 +139,7 @@ class ModelRequest:
 
     @property
     def input(self) -> list[Json]:
-        """None over Chat Completions."""
+        """Input items; None over Chat Completions."""
         return list(self.body.get("input", ()))
 
     @property
@@ -147,12 +147,12 @@ class ModelRequest:
         return [tool.get("name", tool["type"]) for tool in self.body["tools"]]
 
     def outputs(self) -> dict[str, str]:
-        """What the calls gave, by the call's id; images are left out."""
+        """Return the outputs of the calls by call id, without images."""
         kinds = ("function_call_output", "custom_tool_call_output")
         return {item["call_id"]: _text(item["output"]) for item in self.input if item["type"] in kinds}
 
     def texts(self, role: str = "user") -> list[str]:
-        """What was said in that role, without the opening messages that the engine writes by itself."""
+        """Return the texts of the messages in that role, without the opening messages that the engine writes itself."""
         said = [_text(item["content"]) for item in self.input if item.get("role") == role]
         return [text for text in said if not text.startswith(("<environment_context>", "# AGENTS.md"))]
 
@@ -165,18 +165,20 @@ def _text(content: Json) -> str:
 
 @dataclass(slots=True)
 class ScriptedModel(LoopbackServer):
-    """`async with model.serving() as url` serves until the block is left."""
+    """Loopback server of a scripted model. `async with model.serving() as url` serves until the block ends."""
 
     replies: list[Reply] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
     aside: Callable[[Json], Reply | None] = lambda body: None
-    """What answers a request that may come at any time, such as for a title; it takes no reply and is not recorded."""
+    """Function that answers a request which may come at any time, such as one for a title. Such a request uses no reply
+    and is not recorded.
+    """
 
     author: Callable[[ModelRequest], Reply] | None = None
-    """What answers in place of the replies."""
+    """Function that answers the requests in place of the replies. None if the replies are used."""
 
     offered: Sequence[str] = ()
-    """The models that the provider lists."""
+    """Models that the provider lists."""
 
     async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
         if request.method == "GET":

@@ -1,7 +1,7 @@
-"""Recorded conversations as sequence diagrams (Mermaid), and the documents that show them.
+"""Recorded conversations as sequence diagrams (Mermaid), and the documents that contain them.
 
-A diagram has the requests, answers and notifications in their order, by method, with what tells one from another. Left
-out are notifications that may come at any time, so that a diagram is the same whenever it is recorded.
+A diagram shows the requests, answers and notifications in their order, by method, with the details that tell one from
+another. Notifications that may come at any time are left out, so that a diagram is the same in every recording.
 """
 
 import re
@@ -28,14 +28,14 @@ _EVENT = "codex/event/"
 
 
 def diagram(log: Sequence[Logged]) -> str:
-    """The messages of `log`, as the lines of a Mermaid diagram."""
+    """Return the messages of `log` as the lines of a Mermaid diagram."""
     lines = ["participant C as Client", "participant S as app-server", *_folded(_lines(log))]
     return "\n    ".join(("sequenceDiagram", *lines)) + "\n"
 
 
 def _lines(log: Sequence[Logged]) -> Iterator[str]:
     asked: dict[tuple[bool, Json], str] = {}
-    """Methods of requests, by who sent them and their ids."""
+    """Methods of the requests, by sender and id."""
     for entry in log:
         message = entry.message
         here, there = ("C", "S") if entry.sent else ("S", "C")
@@ -51,7 +51,7 @@ def _lines(log: Sequence[Logged]) -> Iterator[str]:
 
 
 def _folded(lines: Iterator[str]) -> Iterator[str]:
-    """Deltas that come several times in a row, also of several kinds in turn, are shown once."""
+    """Yield the lines, with repeated deltas shown once, also if several kinds alternate."""
     deltas: set[str] = set()
     for line in lines:
         if not line.lower().endswith("delta"):
@@ -64,7 +64,7 @@ def _folded(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _detail(params: Json) -> str:
-    """What tells a message from others of its method."""
+    """Return the detail that tells a message from others of its method."""
     match params:
         case {"item": {"type": str(kind)}}:
             return f" ({kind})"
@@ -94,7 +94,7 @@ def _result(method: str, message: Json) -> str:
 
 # --- documents -----------------------------------------------------------------------------------------
 def shown(document: Path, name: str) -> str:
-    """The diagram of that name in a document. Raises KeyError."""
+    """Return the diagram of that name in a document. Raises KeyError."""
     found = _place(name).search(document.read_text(encoding="utf-8"))
     if found is None:
         raise KeyError(f"{document} has no place for {name}")
@@ -102,7 +102,7 @@ def shown(document: Path, name: str) -> str:
 
 
 def show(document: Path, name: str, text: str) -> None:
-    """Put a diagram in the place of the one of that name."""
+    """Replace the diagram of that name in a document."""
 
     def replaced(found: re.Match[str]) -> str:
         return found[1] + text + found[3]

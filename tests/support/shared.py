@@ -1,5 +1,5 @@
-"""A home with a server that clients share, as processes: started by hand, by `daemon` or by a proxy, and ended with the
-test.
+"""A home with a server that clients share, as processes. The server is started by hand, by `daemon` or by a proxy, and
+ends with the test.
 """
 
 import json
@@ -29,20 +29,20 @@ from tests.support.waiting import wait_until
 from tests.support.world import plain_environment, write_config
 
 MARK = "APP_SERVER_TEST"
-"""A variable that a server takes over from who starts it."""
+"""Name of a variable that a server inherits from the process that starts it."""
 
 INITIALIZE = b'{"id":1,"method":"initialize","params":{"clientInfo":{"name":"tests","version":"1"}}}\n'
 
 
 class Running:
-    """A server that the test has started itself."""
+    """Server that the test has started itself."""
 
     def __init__(self, process: subprocess.Popen[bytes], err: IO[bytes]) -> None:
         self.process, self.err = process, err
         self.pid = process.pid
 
     def listening_on(self, count: int) -> list[str]:
-        """Its addresses, once it has said that it listens."""
+        """Wait until the server reports that it listens; return its addresses."""
         found = []
         for _ in range(count):
             line = self.err.readline().decode()
@@ -51,7 +51,7 @@ class Running:
         return found
 
     def ended(self) -> tuple[int, str]:
-        """Its exit status and what it said last, once it has ended by itself."""
+        """Wait until the server has ended by itself; return its exit status and its last output."""
         return self.process.wait(PATIENCE), self.err.read().decode()
 
 
@@ -78,7 +78,7 @@ class SharedHome:
     def server(
         self, *listen: str, command: Sequence[str] = (SCRIPT,), more: Sequence[str] = ()
     ) -> Iterator[Running]:
-        """A server that is killed at the end if it has not ended."""
+        """Run a server; kill it at the end of the block if it has not ended."""
         words = [f"--listen={address}" for address in listen or ("unix://",)]
         process = subprocess.Popen(
             (*command, *words, *more),
@@ -113,7 +113,7 @@ class SharedHome:
         return done.returncode, done.stdout, done.stderr
 
     def daemon(self, *words: str) -> tuple[int, dict[str, Any]]:
-        """The exit status of `daemon`, and its answer."""
+        """Run `daemon`; return its exit status and its answer."""
         json_wanted = () if "--json" in words else ("--json",)
         status, out, err = self.run("daemon", *words, *json_wanted)
         assert out, err
@@ -123,16 +123,16 @@ class SharedHome:
         return self.daemon("status", "--json")[1]
 
     def wait_until_loaded(self) -> None:
-        """Wait until the server has loaded what its clients have not needed yet."""
+        """Wait until the server has loaded the modules that its clients have not needed yet."""
         wait_until(lambda: bool(self.status()["loaded"]), lambda: self.log)
 
     def client(self, *words: str, environment: dict[str, str] | None = None) -> Piped:
-        """A client over a proxy; without words of a command the proxy."""
+        """Start a client over a proxy. Without arguments the command is the proxy."""
         given = {**self.environment, **(environment or {})}
         return Piped(self.root, *(words or ("proxy",)), environment=given, config=self.config)
 
     def servers(self) -> set[int]:
-        """The servers of this home that run, without their children."""
+        """Return the running servers of this home, without their children."""
         found = set()
         for pid in marked(f"{MARK}={self.root}"):
             try:
@@ -157,7 +157,7 @@ def connect(path: str) -> socket.socket:
 
 
 def answer_of(connection: socket.socket, said: bytes = INITIALIZE) -> dict[str, Any]:
-    """What is answered to a line on a connection."""
+    """Send a line on a connection and return the answer."""
     connection.sendall(said)
     answer: dict[str, Any] = json.loads(read_line(connection))
     return answer
@@ -173,7 +173,7 @@ def read_line(connection: socket.socket) -> bytes:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the other side closes the connection without another byte."""
+    """Return whether the peer closes the connection without another byte."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -182,7 +182,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 @contextmanager
 def shared_homes(folder: Path) -> Iterator[SharedHome]:
-    """A home whose servers and their children are gone afterwards, or are killed."""
+    """Yield a home; its servers and their children have to be gone afterwards, and are killed otherwise."""
     home = SharedHome(folder)
     try:
         yield home
@@ -198,7 +198,7 @@ def shared_homes(folder: Path) -> Iterator[SharedHome]:
 async def shared_home(
     folder: Path, model: ScriptedModel, settings: Mapping[str, Json]
 ) -> AsyncIterator[SharedHome]:
-    """A home whose servers ask this model."""
+    """Yield a home whose servers use this model."""
     with shared_homes(folder) as home:
         async with model.serving() as url:
             write_config(home.home, url, settings)
@@ -207,7 +207,7 @@ async def shared_home(
 
 @asynccontextmanager
 async def shared_by_wish(environment: Mapping[str, str]) -> AsyncIterator[dict[str, str]]:
-    """The environment of clients whose command is a proxy; the server that they start has ended afterwards."""
+    """Yield the environment of clients whose command is a proxy. The server that they start has ended afterwards."""
     shared = {**environment, "APP_SERVER_SHARED": "1"}
     yield shared
     stop = (SCRIPT, "daemon", "stop", "--now", "--json")
@@ -217,7 +217,7 @@ async def shared_by_wish(environment: Mapping[str, str]) -> AsyncIterator[dict[s
 
 @asynccontextmanager
 async def running_server(place: Place) -> AsyncIterator[Process]:
-    """A server at the home's place, that listens; killed at the end if it has not ended."""
+    """Run a server that listens at the home's place; kill it at the end of the block if it has not ended."""
     mark = secrets.token_hex(8)
     async with await anyio.open_process(
         (SCRIPT, "--listen=unix://"), env=place.variables(mark), cwd=place.root

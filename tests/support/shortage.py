@@ -1,4 +1,4 @@
-"""Makes something short for a moment."""
+"""Temporary shortages of a resource."""
 
 import os
 import resource
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def open_files(more: int) -> Iterator[None]:
-    """At most so many more than now."""
+    """Limit the open files of this process to `more` above their current number."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/proc/self/fd")))
     filling = [os.open(os.devnull, os.O_RDONLY)]

@@ -1,4 +1,4 @@
-"""Clients that say lines or frames on the socket of a shared server, and a server of an installation of its own."""
+"""Clients that send lines or frames on the socket of a shared server, and a server of an installation of its own."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.support.shared import SharedHome, read_line
 
 
 class Lines:
-    """A client that says lines on the socket, behind a preface as a proxy sends it."""
+    """Client that sends lines on the socket, after the preface that a proxy sends."""
 
     def __init__(self, shared: SharedHome, api: str | None = None, **environment: str) -> None:
         self.connection, self._last_id = shared.connect(), 0
@@ -43,7 +43,7 @@ class Lines:
         return message["result"]
 
     def outcome(self) -> Any:
-        """The next answer, whatever it is."""
+        """Return the next answer, result or error."""
         while True:
             message = self.read()
             if "id" in message and "method" not in message:
@@ -72,7 +72,7 @@ class Lines:
 
 
 class WebSocket(Lines):
-    """A client that says frames, without a preface."""
+    """Client that sends WebSocket frames, without a preface."""
 
     def __init__(self, shared: SharedHome) -> None:
         self.connection, self._last_id = shared.connect(), 0
@@ -106,11 +106,11 @@ class WebSocket(Lines):
 
 @contextmanager
 def installed(shared: SharedHome) -> Iterator[Path]:
-    """A copy of the program, of which a server runs that nobody watches."""
+    """Yield a copy of the installed program. No other process watches over the server that runs from it."""
     copy = shared.root / "installed"
     for package in (app_server, app_server_protocol):
         source = Path(package.__path__[0])
-        shutil.copytree(source, copy / source.name)  # compiled, where it is here
+        shutil.copytree(source, copy / source.name)  # with its compiled files, if it has some
     shared.place.make_ready()
     lock = hold_lock(shared.place.startup_lock)
     told, tells = os.pipe()

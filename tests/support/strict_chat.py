@@ -1,6 +1,6 @@
-"""A provider of Chat Completions that refuses what real ones refuse, by its rules; the checker is pure.
+"""A provider of Chat Completions that refuses what real providers refuse, by its rules. The checker is pure.
 
-`check` reads a request and raises `Refused` with the provider's own words. How it writes its answers is a rule, too.
+`check` reads a request and raises `Refused` with the provider's own error text. The form of its answers is a rule, too.
 """
 
 import json
@@ -16,7 +16,7 @@ BASE = frozenset({"model", "messages", "stream", "tools", "response_format"})
 USAGE = frozenset({"stream_options"})
 ALL = BASE | USAGE | {"reasoning_effort", "max_completion_tokens", "max_tokens", "parallel_tool_calls"}
 KEYWORDS = frozenset({"$schema", "$defs", "$ref", "$id", "const", "patternProperties", "propertyNames"})
-"""Keywords of schemas that some servers do not know."""
+"""JSON Schema keywords that some servers do not know."""
 
 WORDS: Mapping[str, str] = {
     "field": "{0}: Extra inputs are not permitted",
@@ -48,7 +48,7 @@ WORDS: Mapping[str, str] = {
     "last": "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant",
     "name": "Invalid 'tools[0].function.name': string does not match pattern",
 }
-"""What is said of each rule where a provider has no words of its own."""
+"""Error text of each rule, for a provider without a text of its own."""
 
 
 def openai_error(status: int, words: str) -> Json:
@@ -57,7 +57,7 @@ def openai_error(status: int, words: str) -> Json:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What one provider refuses, in which words, and how it writes answers."""
+    """Rules of one provider: what it refuses, the error texts, and how it writes answers."""
 
     model: str = "some-model"
     fields: frozenset[str] = ALL
@@ -71,30 +71,33 @@ class Rules:
     images: bool = True
     parses_arguments: bool = True
     keywords: frozenset[str] = KEYWORDS
-    """Keywords of schemas that it refuses."""
+    """JSON Schema keywords that it refuses."""
     strict: bool = True
     """Whether tools may have the field `strict`."""
     thought_fields: frozenset[str] = frozenset()
     """Fields of thoughts that a message of the assistant may have."""
     needs_thoughts: bool = False
-    """Whether every message of the assistant has to have thoughts, if only empty ones."""
+    """Whether every message of the assistant has to have thoughts, even if they are empty."""
     signs: bool = False
-    """Whether calls have signatures, as Gemini's."""
+    """Whether calls have signatures, as Gemini's have."""
     status: int = 400
     error: Callable[[int, str], Json] = openai_error
     words: Mapping[str, str] = field(default_factory=dict)
-    """Its own words, by rule."""
+    """Error texts of this provider, by rule."""
     too_long: tuple[int, str] = (400, "This model's maximum context length is 131072 tokens.")
     writes: str = "plain"
-    """How answers are written: `plain`, `reasoning_content`, `reasoning`, `details`, `parts`, `signed`, `tags`, `whole`
-    (calls whole in one piece, with equal index and arguments as objects)."""
+    """Form of the answers: `plain`, `reasoning_content`, `reasoning`, `details`, `parts`, `signed`, `tags` or `whole`
+    (each call in one piece, with equal index and arguments as objects).
+    """
 
     def refuse(self, rule: str, *places: object) -> Refused:
         return Refused(rule, (self.words.get(rule) or WORDS[rule]).format(*places))
 
 
 def check(body: Json, rules: Rules, made: frozenset[str] = frozenset()) -> None:
-    """Raise Refused for a request that the provider does not take. `made`: thoughts and signatures it made itself."""
+    """Raise Refused for a request that the provider does not accept. `made` has the thoughts and signatures that the
+    provider made itself.
+    """
     for name in body:
         if name not in rules.fields:
             raise rules.refuse("field", name)
@@ -152,7 +155,7 @@ def _tools(body: Json, rules: Rules) -> None:
 
 
 def _keywords(schema: Json) -> Iterator[str]:
-    """Yield the keywords of a schema; names of properties are none."""
+    """Yield the keywords of a schema. Names of properties are not keywords."""
     if isinstance(schema, list):
         for each in schema:
             yield from _keywords(each)
@@ -226,7 +229,7 @@ def _texts(value: Json) -> list[str]:
 
 # --- answers
 class StrictChat:
-    """Answers with the answers of a script, as this provider writes them; refuses what it refuses."""
+    """Model author that sends the answers of a script in the form of this provider, and refuses what it refuses."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules

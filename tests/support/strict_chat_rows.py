@@ -1,4 +1,6 @@
-"""Rules of providers of Chat Completions, by the names of their rows in `models.json`, and of some without a row."""
+"""Rules of Chat Completions providers, by the names of their rows in `models.json`, and of some providers without a
+row.
+"""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +10,7 @@ from tests.support.strict_chat import ALL, BASE, KEYWORDS, USAGE, Rules
 
 
 def detail_error(status: int, words: str) -> Json:
-    """As FastAPI servers write it: the field stands in the place."""
+    """Return an error as FastAPI servers write it: the field is part of the location."""
     place, _, said = words.partition(": ")
     return {"detail": [{"type": "extra_forbidden", "loc": ["body", *place.split(".")], "msg": said or words}]}
 
@@ -297,7 +299,7 @@ PROVIDERS: Mapping[str, Rules] = {
         ),
     ),
 }
-"""The providers, by the name of their row."""
+"""Rules of the providers, by the name of their row."""
 
 LEARNT: Mapping[str, Rules] = {
     "no optional fields": Rules(fields=BASE, strict=False, error=detail_error, status=422),
@@ -314,4 +316,4 @@ LEARNT: Mapping[str, Rules] = {
         words={"keyword": "Invalid JSON payload received. Unknown name \"{0}\" at 'tools[0].parameters'"},
     ),
 }
-"""Providers that no row is known of, each with one rule that a request of the plain form breaks."""
+"""Rules of providers without a known row. Each has one rule that a request of the plain form breaks."""

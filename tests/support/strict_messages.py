@@ -1,4 +1,6 @@
-"""Providers of the Messages API in the form of the other strict ones: Claude, and servers that speak its API."""
+"""Strict providers of the Messages API, in the form of the other strict providers: Claude, and servers that implement
+its API.
+"""
 
 from app_server_protocol.structs import Json
 from tests.support import claude
@@ -7,7 +9,7 @@ from tests.support.strict_provider import Answer, Refused
 
 
 class StrictMessages:
-    """Claude, which signs thoughts; with `signs` False another server that speaks its API and signs nothing."""
+    """Claude, which signs thoughts. With `signs` False it is another server of that API, which signs nothing."""
 
     def __init__(self, model: str, *, signs: bool = True, checks_head: bool = True) -> None:
         self._model, self._signs, self._checks_head = model, signs, checks_head
@@ -50,7 +52,7 @@ class StrictMessages:
 
 
 def _without_thoughts(body: Json) -> Json:
-    """A request without the thoughts, whose signatures such a server does not check."""
+    """Return a request without thoughts: such a server does not check their signatures."""
     kept = [
         {**message, "content": [each for each in message["content"] if each["type"] != "thinking"]}
         for message in body["messages"]
@@ -59,7 +61,7 @@ def _without_thoughts(body: Json) -> Json:
 
 
 def providers() -> dict[str, StrictMessages]:
-    """The providers, by the name of their row."""
+    """Return the providers by the name of their row."""
     return {
         "anthropic": StrictMessages("claude-opus-5-5"),
         "anthropic-compatible": StrictMessages("kimi-k2-thinking", signs=False),

@@ -1,4 +1,4 @@
-"""What all strict providers have in common: a script of answers, of which each provider has a form of its own."""
+"""Common parts of all strict providers: a script of answers, which each provider writes in its own form."""
 
 import json
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from tests.support.scripted_model import ModelRequest, Reply
 
 
 class Refused(Exception):
-    """A request that the provider does not take, by one of its rules and in its words."""
+    """Refusal of a request, with the rule that it broke and the provider's error text."""
 
     def __init__(self, rule: str, words: str) -> None:
         super().__init__(words)
@@ -18,16 +18,16 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: thoughts, words and calls."""
+    """One answer: thoughts, text and calls."""
 
     text: str = ""
     calls: tuple[tuple[str, str, Json], ...] = ()
-    """Id, name and arguments of each."""
+    """Id, name and arguments of each call."""
     thought: str = ""
 
 
 def written(arguments: Json) -> str:
-    """Arguments as JSON; a text goes out as it is."""
+    """Return arguments as JSON; a string is returned unchanged."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
@@ -36,7 +36,7 @@ def shell(id: str, command: str) -> tuple[str, str, Json]:
 
 
 class Strict(Protocol):
-    """A provider of one wire."""
+    """Provider of one wire format."""
 
     @property
     def wire(self) -> str: ...
@@ -45,13 +45,13 @@ class Strict(Protocol):
     def model(self) -> str: ...
 
     def check(self, body: Json) -> None:
-        """Raise Refused for a request that the provider does not take."""
+        """Raise Refused for a request that the provider does not accept."""
         ...
 
     def refusal(self, words: str) -> Reply: ...
 
     def too_long(self) -> Reply:
-        """The refusal of a request that is too long."""
+        """Return the refusal of a request that is too long."""
         ...
 
     def write(self, answer: Answer, n: int, body: Json) -> Reply:
@@ -61,7 +61,7 @@ class Strict(Protocol):
 
 @dataclass
 class Author:
-    """Answers a model's requests by a script, if the provider takes them."""
+    """Author that answers a model's requests by a script if the provider accepts them."""
 
     provider: Strict
     answers: list[Answer]

@@ -1,4 +1,4 @@
-"""A provider of the Responses API that refuses what real ones refuse, by its rules; the checker is pure."""
+"""A provider of the Responses API that refuses what real providers refuse, by its rules. The checker is pure."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ ITEMS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What one provider refuses."""
+    """Rules of one provider: the requests that it refuses."""
 
     model: str
     fields: frozenset[str] = FIELDS
@@ -45,10 +45,12 @@ class Rules:
     custom_tools: bool = True
     web_search: bool = True
     item_ids: bool = False
-    """Whether it knows items by their ids, so that these may come back; else they may have none."""
+    """Whether the provider knows items by their ids, so that a request may send them back. Otherwise items must have no
+    ids.
+    """
     parses_arguments: bool = False
     encrypts: bool = True
-    """Whether thoughts are encrypted; else they are plain."""
+    """Whether thoughts are encrypted. Otherwise they are plain."""
     too_long: str = (
         "Your input exceeds the context window of this model. Please adjust your input and try again."
     )
@@ -59,7 +61,9 @@ class Rules:
 
 
 def check(body: Json, rules: Rules, made: frozenset[str] = frozenset()) -> None:
-    """Raise Refused for a request that the provider does not take. `made`: encrypted thoughts that it made itself."""
+    """Raise Refused for a request that the provider does not accept. `made` has the encrypted thoughts that the
+    provider made itself.
+    """
     for name in body:
         if name not in rules.fields:
             raise rules.refuse("field", f"Unknown parameter: '{name}'.")
@@ -86,7 +90,7 @@ def check(body: Json, rules: Rules, made: frozenset[str] = frozenset()) -> None:
 
 
 def _pair(kind: str) -> str:
-    """Return the kind of the output of a call."""
+    """Return the item kind of the output of a call."""
     return "function_call_output" if kind == "local_shell_call" else f"{kind}_output"
 
 
@@ -120,7 +124,7 @@ def _item(item: Json, n: int, rules: Rules, made: frozenset[str]) -> None:
 
 
 class StrictResponses:
-    """Answers with the answers of a script; refuses what this provider refuses."""
+    """Model author that sends the answers of a script, and refuses what this provider refuses."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -158,7 +162,7 @@ class StrictResponses:
         if answer.text:
             items.append(says(answer.text, f"msg_{n}"))
         for at, (_, name, arguments) in enumerate(answer.calls):
-            id = f"call_{n}_{at}"  # unique, as these providers give them
+            id = f"call_{n}_{at}"  # unique, as the ids of these providers are
             call = {"type": "function_call", "call_id": id, "name": name, "arguments": written(arguments)}
             items.append(done({**call, "id": f"fc_{n}_{id}"}))
         return reply(*items)
@@ -187,7 +191,7 @@ PROVIDERS: Mapping[str, Rules] = {
     ),
     "ollama": Rules(model=PLAIN_THOUGHTS, custom_tools=False, web_search=False, encrypts=False),
 }
-"""The providers, by the name of their row."""
+"""Rules of the providers, by the name of their row."""
 
 LEARNT: Mapping[str, Rules] = {
     "functions only": Rules(model="gpt-5.1", custom_tools=False),
@@ -195,4 +199,4 @@ LEARNT: Mapping[str, Rules] = {
     "parses arguments": Rules(model="some-model", parses_arguments=True),
     "few fields": Rules(model="some-model", fields=FIELDS - {"include", "prompt_cache_key", "service_tier"}),
 }
-"""Providers that no row is known of."""
+"""Rules of providers without a known row."""

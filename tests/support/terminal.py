@@ -1,5 +1,6 @@
-"""A terminal: keys go in, the screen is read, the size changes. A program may run in it, or code of the test
-itself."""
+"""A terminal for tests: they press keys, read the screen and change the size. A program runs in it, or code of the test
+itself.
+"""
 
 import fcntl
 import os
@@ -18,11 +19,11 @@ import pyte
 from tests.support.waiting import wait_until
 
 DIM, DIM_COLOUR = 2, 90
-"""pyte knows no dim text; bright black is how most terminals show it."""
+"""SGR codes of dim text and of bright black. pyte does not know dim text; most terminals show it as bright black."""
 
 
 class _Screen(pyte.HistoryScreen):
-    """Answers what programs ask a terminal."""
+    """Screen that answers the queries of programs to their terminal."""
 
     def __init__(self, columns: int, rows: int, reply: int) -> None:
         super().__init__(columns, rows, history=5000, ratio=0.5)
@@ -50,7 +51,7 @@ class _Screen(pyte.HistoryScreen):
 
 
 class Terminal:
-    """`inner` is the end at which a program reads keys and writes."""
+    """Pseudo-terminal. A program reads keys from `inner` and writes to it."""
 
     def __init__(self, columns: int = 90, rows: int = 30) -> None:
         self._fd, self.inner = os.openpty()
@@ -60,7 +61,7 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
 
     def start(self, command: Sequence[str], *, environment: Mapping[str, str], cwd: Path) -> Self:
-        """Run a program whose controlling terminal this is."""
+        """Run a program with this as its controlling terminal."""
         self._process = subprocess.Popen(
             command,
             stdin=self.inner,
@@ -79,7 +80,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """Everything that was shown and not painted over, line by line."""
+        """Text that was shown and not overwritten, line by line, scrolled-off lines included."""
         above = ["".join(line[x].data for x in range(self.columns)) for line in self.screen.history.top]
         return "\n".join(line.rstrip() for line in [*above, *self.screen.display])
 
@@ -87,7 +88,7 @@ class Terminal:
         os.write(self._fd, keys.encode())
 
     def press_until(self, keys: str, true: Callable[[], bool]) -> None:
-        """Press keys over and over until something holds."""
+        """Press keys repeatedly until the condition holds."""
 
         def press_and_read() -> None:
             self.press(keys)
@@ -99,49 +100,49 @@ class Terminal:
         self.press(line + "\r")
 
     def wait_for(self, text: str, times: int = 1) -> str:
-        """Read until the text was shown so many times; gives the screen. Raises AssertionError."""
+        """Read until the text was shown `times` times; return the screen. Raises AssertionError."""
         self._wait(lambda: self.text.count(text) >= times, f"no {text!r} on the screen")
         return self.text
 
     def wait_to_see(self, *texts: str) -> None:
-        """Read until all are on the part of the screen that is visible."""
+        """Read until all texts are on the visible part of the screen."""
         self._wait(
             lambda: all(text in "\n".join(self.screen.display) for text in texts),
             f"not all of {texts!r} is visible",
         )
 
     def wait_until_gone(self, text: str) -> str:
-        """Read until the text is painted over."""
+        """Read until the text is overwritten."""
         self._wait(lambda: text not in self.text, f"still {text!r} on the screen")
         return self.text
 
     def wait_for_bells(self, number: int) -> None:
-        """Read until the bell rang so often."""
+        """Read until the bell rang that many times."""
         self._wait(lambda: self.screen.bells >= number, f"no {number} bells")
 
     def wait_for_file(self, path: Path) -> None:
-        """Read until there is such a file."""
+        """Read until the file exists."""
         self._wait(path.exists, f"no {path}", 0.05)
 
     def wait_for_end(self) -> int:
-        """The exit status of the program."""
+        """Wait for the program to end; return its exit status."""
         assert self._process is not None
         process = self._process
         self._wait(lambda: process.poll() is not None, "it does not end", 0.05)
         return process.returncode
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the program a signal."""
+        """Send a signal to the program."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def resize(self, columns: int, rows: int) -> None:
-        """A terminal tells its program, whose controlling terminal it is, by a signal."""
+        """Change the size. The terminal sends a signal to the program that it controls."""
         self._set_size(columns, rows)
         self.screen.resize(rows, columns)
 
     def read_on(self) -> None:
-        """Read what is there, so that who writes does not wait."""
+        """Read the available output, so that the writer is not blocked."""
         self._read(0.02)
 
     def _wait(self, true: Callable[[], bool], what: str, seconds: float = 0.5) -> None:

@@ -1,4 +1,4 @@
-"""What tests of the thread API do again and again: begin threads and turns, and wait for their ends."""
+"""Common steps of tests of the thread API: begin threads and turns, and wait for their ends."""
 
 from app_server_protocol.structs import Json
 from tests.support.client import Client
@@ -32,27 +32,27 @@ async def ended(client: Client, turn_id: str) -> Json:
 
 
 async def say(client: Client, thread: str, text: str = "hi", **params: Json) -> str:
-    """A whole turn; gives its id."""
+    """Run a whole turn; return its id."""
     id = await turn(client, thread, text, **params)
     await ended(client, id)
     return id
 
 
 async def talk(client: Client, text: str = "hi") -> str:
-    """A thread with one turn; gives its id."""
+    """Start a thread and run one turn in it; return the thread's id."""
     thread = await start(client)
     await say(client, thread, text)
     return thread
 
 
 async def told_of(client: Client, kind: str, method: str = "item/completed") -> Json:
-    """The parameters of the next such message about an item of that kind."""
+    """Return the parameters of the next message of this method about an item of that kind."""
     found = await client.expect(lambda m: m.get("method") == method and m["params"]["item"]["type"] == kind)
     return found["params"]
 
 
 def items(w: World, method: str = "item/completed", *, kind: str | None = None) -> list[Json]:
-    """What was told of the items of that kind, or of all."""
+    """Return the items of all notifications of this method, of one kind or of all kinds."""
     found = (each["item"] for each in notified(w, method))
     return [item for item in found if kind in (None, item["type"])]
 
@@ -62,7 +62,7 @@ def notified(w: World, method: str) -> list[Json]:
 
 
 def heard(client: Client, method: str) -> list[Json]:
-    """The parameters of all messages of that method."""
+    """Return the parameters of all messages of that method."""
     return [m["params"] for m in client.received() if m.get("method") == method]
 
 

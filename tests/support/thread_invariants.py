@@ -1,5 +1,4 @@
-"""What holds for every connection over the thread API and the Agent Client Protocol, apart from what is
-published."""
+"""Invariants of every connection over the thread API and the Agent Client Protocol, beyond the published schemas."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from tests.support.client import Client, Logged
 
 
 def violated_thread_invariants(log: Sequence[Logged], *, left_early: bool = False) -> list[str]:
-    """A rule about the end of something holds only for clients that stayed to the end."""
+    """Return the violations. Rules about ends are checked only for clients that stayed to the end."""
     checker, requests = OrderChecker(THREAD_RULES, THREAD_RULES_OF_THE_END), Requests()
     broken = []
     for entry in log:
@@ -36,14 +35,15 @@ def violated_thread_invariants(log: Sequence[Logged], *, left_early: bool = Fals
 
 
 StoredItems = dict[tuple[str, str], Json]
-"""By the ids of turn and item."""
+"""Items by the ids of their turn and item."""
 
 
 def stored_otherwise(
     received: Sequence[Json], rollouts: Sequence[Path], known: dict[Path, StoredItems] | None = None
 ) -> list[str]:
-    """Items that the client was told of and that the files of its threads hold in another form, or not at all: there
-    need not be those that were taken back. `known` keeps what the files have, for other clients of the same."""
+    """Return items that the client received and that the files of its threads hold in another form or not at all. Items
+    of reverted turns may be missing. `known` caches the items of the files for other clients of the same threads.
+    """
     stored = {conversation_of(path.name, ""): path for path in rollouts}
     items = {} if known is None else known
     broken = []
@@ -63,7 +63,7 @@ def stored_otherwise(
 
 
 def stored_items(thread: str, path: Path) -> StoredItems:
-    """What a later server shows of the thread."""
+    """Return the items of the thread as a later server shows them."""
     with open_history(path, thread, TurnIndexes()) as history:
         shown = [shown_turn(turn, TurnItemsView.FULL).to_value() for turn in history.all_turns()]
     return {(turn["id"], item["id"]): item for turn in shown for item in turn["items"]}
@@ -77,7 +77,7 @@ RULES = (rpc_01_an_answer_has_one_request, rpc_03_an_answer_is_a_result_or_an_er
 
 
 def violated_session_invariants(client: Client) -> list[str]:
-    """By the server; what the client sent may be anything."""
+    """Return the violations of the server. The client may send anything."""
     broken = [f"a line of stdout is no message: {line[:100]!r}" for line in client.garbage]
     checker, requests = OrderChecker(RULES, RPC_RULES_OF_THE_END), Requests()
     for entry in client.log:

@@ -1,4 +1,4 @@
-"""Time that passes at once where everything waits for it."""
+"""Virtual time: it advances at once whenever everything waits for it."""
 
 from collections.abc import Awaitable, Callable
 

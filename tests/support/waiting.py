@@ -1,4 +1,4 @@
-"""Waiting for what tells nobody that it happened: files, and processes of others."""
+"""Polling for events without a notification: files, and processes of others."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 PATIENCE = 120.0
-"""Seconds that anything may take, also on a machine that does much else. Nothing waits for it in vain."""
+"""Maximum time of any wait on a loaded machine, in seconds. It passes only if something hangs."""
 
 
 async def until(true: Callable[[], bool], what: str = "what the test waits for") -> None:
@@ -35,7 +35,9 @@ def wait_until(
 
 
 def executed_lines(work: Callable[[], object]) -> int:
-    """Run it and count the lines of Python that were executed: a measure of work that no machine changes."""
+    """Run a function and return the number of executed lines of Python: a measure of work that does not depend on the
+    machine.
+    """
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

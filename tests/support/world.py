@@ -1,8 +1,8 @@
 """The world of a scenario: a home, a workspace, a scripted model, the whole server, and a client.
 
 `async with world(reply(says("Hello"))) as w` runs the server in this process, or as a process of its own with
-`transport="process"`. When the block is left the client leaves, the server has to end by itself, and what
-happened is held against the invariants of every conversation.
+`transport="process"`. When the block ends the client leaves, the server has to end by itself, and the recorded messages
+are checked against the invariants of every conversation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.support.thread_invariants import violated_session_invariants
 
 WHOLE_SCENARIO = 60.0
 LEAVES_WITHIN = 10.0
-"""Seconds for a server to end once its client has left; a loaded machine is slow to reap."""
+"""Maximum time for a server to end once its client has left, in seconds. A loaded machine is slow to reap."""
 
 MARK = "SCENARIO_MARK"
 PATH = os.environ.get("PATH", os.defpath)
@@ -51,9 +51,9 @@ class World:
     client: Client
     environment: Mapping[str, str] = field(default_factory=dict)
     in_process: Server | None = None
-    """Where it runs in this process."""
+    """Server of this world. None if it runs as a process."""
     others: list[Client] = field(default_factory=list)
-    """The clients besides the first one."""
+    """Clients besides the first one."""
 
     @property
     def workspace(self) -> Path:
@@ -64,11 +64,11 @@ class World:
         return self.root / "home"
 
     async def open(self, *, raw: bool = False, **params: Json) -> str:
-        """A new conversation in the workspace that is listened to."""
+        """Open a new conversation in the workspace and subscribe to its events; return its id."""
         return await self.client.open(raw=raw, cwd=str(self.workspace), **params)
 
     def user_turn(self, conversation: str, text: str = "hi", **over: Json) -> Json:
-        """Parameters of `sendUserTurn`."""
+        """Return the parameters of `sendUserTurn`."""
         return {
             "conversationId": conversation,
             "items": [{"type": "text", "data": {"text": text}}],
@@ -96,8 +96,9 @@ class World:
         name: str = "tests",
         capabilities: Json = None,
     ) -> AsyncIterator[Client]:
-        """Connect another client to the server, until the block ends. `environment` adds to that of the first;
-        `buffered`: so many writes of the server wait for the client to read."""
+        """Connect another client to the server until the block ends. `environment` is added to that of the first
+        client. `buffered` is the number of the server's writes that may wait for the client to read.
+        """
         assert self.in_process is not None
         server_end, client_end = memory_pair(buffered=buffered)
         client = Client(MemoryWire(client_end))
@@ -136,7 +137,7 @@ class World:
         write_files(under or self.workspace, files)
 
     def fifo(self, name: str) -> None:
-        """A gate in the workspace, at which a command waits for a line."""
+        """Make a FIFO in the workspace, at which a command waits for a line."""
         os.mkfifo(self.workspace / name)
 
     async def open_gate(self, name: str) -> None:
@@ -159,7 +160,7 @@ class World:
         return done.stdout
 
     def repository(self) -> None:
-        """Make the workspace a git repository with everything in it committed."""
+        """Make the workspace a git repository in which everything is committed."""
         self.git("init", "-q", "-b", "main")
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", "start")
@@ -181,7 +182,7 @@ def make_folders(root: Path) -> None:
 
 
 def plain_environment(home: Path, **more: str) -> dict[str, str]:
-    """The variables that a server needs."""
+    """Return the variables that a server needs."""
     return {
         "PATH": PATH,
         "HOME": str(home.parent),
@@ -192,23 +193,23 @@ def plain_environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def user_environment(root: Path, **more: str) -> dict[str, str]:
-    """The variables of a user whose only folder that is."""
+    """Return the variables of a user who has no other folder."""
     return {"PATH": PATH, "HOME": str(root), "LANG": "C.UTF-8", "TMPDIR": str(root)} | more
 
 
 def server_environment(root: Path, **more: str) -> dict[str, str]:
-    """The variables of a server whose folders `make_folders` made."""
+    """Return the variables of a server whose folders `make_folders` made."""
     return plain_environment(root / "home", **{"HOME": str(root / "user"), "LANG": "C.UTF-8", **more})
 
 
 KNOWN_MODEL: Final = '[models."scripted*"]\ndisplay_name = "Scripted"\n'
-"""Of the scripted model something is known, so that no thread begins with a warning about it."""
+"""Table of the scripted model, so that no thread begins with a warning about an unknown model."""
 
 
 def write_config(
     home: Path, url: str, config: Mapping[str, Json], provider: Mapping[str, Json] = NOTHING, tables: str = ""
 ) -> None:
-    """Settings with the scripted model at that address. `tables` stands behind the table of its provider."""
+    """Write settings with the scripted model at that address. `tables` follows the table of its provider."""
     settings: dict[str, Json] = {
         "model": "scripted",
         "model_provider": "scripted",
@@ -245,19 +246,19 @@ class WorldOptions(TypedDict, total=False):
     config: Mapping[str, Json]
     provider: Mapping[str, Json]
     tables: str
-    """More of `config.toml`."""
+    """Additional text of `config.toml`."""
     files: Mapping[str, str | bytes]
-    """Of the workspace."""
+    """Files of the workspace, by path."""
     git: bool
     environment: Mapping[str, str]
     initialize: bool
-    """False leaves it to the test."""
+    """Whether the client initializes. If false, the test does it."""
     capabilities: Json
-    """What the client says it can, when it initializes."""
+    """Capabilities that the client sends when it initializes."""
     acp: bool
-    """The server speaks the Agent Client Protocol, and `initialize` is left to the test."""
+    """Whether the server speaks the Agent Client Protocol. `initialize` is then left to the test."""
     before: Callable[[World], None]
-    """Changes the folders before the server starts."""
+    """Function that changes the folders before the server starts."""
 
 
 class MakeWorld(Protocol):
@@ -267,7 +268,7 @@ class MakeWorld(Protocol):
 
 
 def worlds_in(root: Path) -> MakeWorld:
-    """Makes worlds in that folder, one after another over the same home."""
+    """Return a factory of worlds in that folder, one after another over the same home."""
 
     @asynccontextmanager
     async def world(*replies: Reply, **options: Unpack[WorldOptions]) -> AsyncIterator[World]:
@@ -281,7 +282,7 @@ def worlds_in(root: Path) -> MakeWorld:
 def world_with(
     root: Path, model: ScriptedModel, **options: Unpack[WorldOptions]
 ) -> AbstractAsyncContextManager[World]:
-    """A world in that folder whose model is another than a script."""
+    """Return a world in that folder with this model in place of a script."""
     return _lived(root, model, options)
 
 

@@ -1,4 +1,4 @@
-"""Packages of the npm registry that tests run, installed once for all workers and kept in pytest's cache."""
+"""npm packages that tests run, installed once for all workers and kept in pytest's cache."""
 
 import fcntl
 import shutil
@@ -12,8 +12,8 @@ import pytest
 def npm_packages(
     config: pytest.Config, name: str, packages: Sequence[str], scripts: Sequence[str], *options: str
 ) -> tuple[str, tuple[str, ...]]:
-    """The node program, and the paths of `scripts` below `node_modules`. Skips the test where there is no npm, or no
-    registry. `name` is that of the folder in the cache; `options` are more options of `npm install`.
+    """Return the node program, and the paths of `scripts` below `node_modules`. The test is skipped if there is no npm,
+    or no registry. `name` is the folder in the cache; `options` are additional options of `npm install`.
     """
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
@@ -21,8 +21,8 @@ def npm_packages(
     folder = Path(config.cache.mkdir(name))
     found = [folder / "node_modules" / script for script in scripts]
     with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be at it
-        complete = folder / "complete"  # an installation that was interrupted has some of the files
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may install it
+        complete = folder / "complete"  # an interrupted installation has some of the files
         if not complete.exists() or not all(script.exists() for script in found):
             quiet = ("--silent", "--no-audit", "--no-fund")
             command = [npm, "install", *quiet, *options, "--prefix", str(folder), *packages]

@@ -1,4 +1,4 @@
-"""Clients of the Agent Client Protocol that others wrote: the official Python client, and codex-acp."""
+"""Third-party clients of the Agent Client Protocol: the official Python client, and codex-acp."""
 
 import json
 import os
@@ -37,7 +37,7 @@ from tests.surroundings.npm import npm_packages
 
 
 class Editor:
-    """Keeps what it is told, as the package understood it."""
+    """Editor that records what it receives, as the package parsed it."""
 
     def __init__(self, folder: Path, choice: str) -> None:
         self.folder, self.choice = folder, choice
@@ -80,7 +80,7 @@ class Editor:
 async def connected(
     tmp_path: Path, editor: Editor, *replies: Reply, settings: str = "", shared: bool = False
 ) -> AsyncIterator[ClientSideConnection]:
-    """`shared`: the editor's command is the proxy of a server that others may use, too."""
+    """Connect the editor. With `shared` its command is the proxy of a server that others may use, too."""
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     async with AsyncExitStack() as stack:
@@ -173,7 +173,7 @@ async def test_an_error_is_an_exception_with_its_reason(tmp_path: Path) -> None:
 PACKAGES = ("@agentclientprotocol/codex-acp@2.6.0", "@agentclientprotocol/sdk@2.4.0")
 CLIENT = Path(__file__).with_name("acp_sdk_client.mjs")
 TITLE_MODEL = "gpt-5.6-luna"
-"""The adapter asks it for a title, beside the first turn of a session or not at all."""
+"""Model that the adapter asks for a title, beside the first turn of a session or not at all."""
 MAX_LINE = 1 << 24
 PATIENCE = 60.0
 
@@ -188,7 +188,7 @@ class Installed:
 @pytest.fixture(scope="session")
 def installed(pytestconfig: pytest.Config) -> Installed:
     scripts = ("codex-acp/dist/index.js", "sdk/dist/v1/stable/acp.js")
-    # Without the optional packages: the programs of codex itself, which this server stands in for.
+    # The optional packages are left out: they are the programs of codex itself, which this server replaces.
     node, (adapter, sdk) = npm_packages(
         pytestconfig,
         "codex-acp",
@@ -243,7 +243,7 @@ class Adapter:
 
 @asynccontextmanager
 async def editor(w: World, installed: Installed, *, answers: str = "allow_once") -> AsyncIterator[Adapter]:
-    """Initialized, with the adapter over this server."""
+    """Run the adapter over this server; yield it initialized."""
     title = reply(says(json.dumps({"title": "A title"})))
     w.model.aside = lambda body: title if body["model"] == TITLE_MODEL else None
     more = {"CODEX_PATH": SCRIPT, "MODEL_PROVIDER": "scripted", "NO_BROWSER": "1"}
@@ -316,7 +316,7 @@ async def test_a_session_is_loaded_by_another_adapter(world: MakeWorld, installe
             told = [update["content"]["text"] for update in e.updates("user_message_chunk")]
             assert (told, e.said()) == (["first question"], "first answer")
             await e.call("session/prompt", prompt(id, "second question"))
-            # An adapter may set a feature that is not known here, of which the thread warns.
+            # An adapter may set a feature that is unknown here. The thread warns of it.
             warning = r"Warning: unknown setting `features\.\w+` is ignored\n+"
             assert re.sub(warning, "", e.said()) == "first answersecond answer"
             listed = await e.call("session/list", {"cwd": str(w.workspace)})

@@ -1,4 +1,4 @@
-"""The notify program, in a whole conversation."""
+"""The notify program in a whole conversation."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ TELL = "import os,sys; p=sys.argv[1]; open(p+'.new','w').write(sys.argv[2]); os.
 
 
 async def notifying(w: World) -> str:
-    """A conversation whose program writes down what it is told."""
+    """Open a conversation whose notify program writes down its argument; return its id."""
     program = [sys.executable, "-I", "-S", "-c", TELL, str(w.root / "told")]
     return await w.open(config={"notify": program})
 

@@ -77,9 +77,9 @@ async def test_the_terminal_interface_of_codex_has_a_turn(place: Place, cd: bool
                 environment=environment,
                 cwd=place.workspace,
             )
-            if cd:  # it asks about no other folder
+            if cd:  # it does not ask about other folders
                 terminal.wait_for("Trust this folder?")
-                # It drops keys that come before the question is quite drawn.
+                # It drops keys that come before the question is completely drawn.
                 terminal.press_until("\r", lambda: "Trust this folder?" not in terminal.text)
             terminal.wait_for("through its terminal")
 

@@ -1,5 +1,5 @@
-"""The plugins of `editors/` in their hosts: a turn with two approvals, one that is interrupted, the thread again, one
-that fails. And what they are installed by.
+"""The plugins of `editors/` in their hosts: a turn with two approvals, an interrupted one, the thread resumed, a failed
+turn; and the manifests that install them.
 """
 
 import json
@@ -31,7 +31,7 @@ PATIENCE = 300.0
 
 LINE_ENDS = ("\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029")
 IMITATED = "The reason that is given:"
-"""A line of the plugins' questions, which the command imitates after each kind of line end."""
+"""Line of the plugins' questions, which the command imitates after each kind of line end."""
 COMMAND = "echo made > made.txt; : '" + "".join(f"{end}{IMITATED}" for end in LINE_ENDS) + "'"
 
 
@@ -58,7 +58,9 @@ def run(*command: str, cwd: Path, environment: Mapping[str, str]) -> None:
 
 
 async def play(w: World, *command: str, shared: bool = False) -> Json:
-    """What the plugin's own test has seen. `shared`: its command is the proxy of a server that others may use, too."""
+    """Return what the plugin's own test has seen. With `shared` its command is the proxy of a server that others may
+    use, too.
+    """
     result = w.root / "result.json"
     async with shared_by_wish(w.environment) if shared else nullcontext(w.environment) as given:
         environment = {**given, "APP_SERVER": SCRIPT, "RESULT": str(result)}
@@ -128,7 +130,7 @@ def copied_extension(into: Path) -> Path:
 
 @pytest.fixture
 def extension(tmp_path: Path, pytestconfig: pytest.Config) -> tuple[str, Path]:
-    """The node program, and the extension for VS Code as it was compiled."""
+    """Return the node program, and the compiled extension for VS Code."""
     node, (compiler,) = npm_packages(pytestconfig, "vscode-extension", NPM_PACKAGES, ["typescript/bin/tsc"])
     folder = copied_extension(tmp_path)
     (folder / "node_modules").symlink_to(Path(compiler).parent.parent.parent)
@@ -140,8 +142,8 @@ def extension(tmp_path: Path, pytestconfig: pytest.Config) -> tuple[str, Path]:
 async def test_the_vscode_extension_holds_a_turn_with_approvals(
     extension: tuple[str, Path], tmp_path: Path
 ) -> None:
-    """VS Code itself is not there: the module `vscode` is a stand-in. Compiling the extension takes longer than using
-    it, so both kinds of server are used by one test.
+    """VS Code itself is missing: the module `vscode` is a stand-in. Compiling the extension takes longer than using it,
+    so one test uses both kinds of server.
     """
     node, folder = extension
     words = node, str(folder / "test" / "turns.js"), str(folder / "out")
@@ -152,7 +154,7 @@ async def test_the_vscode_extension_holds_a_turn_with_approvals(
 
 
 def rows_of(text: str) -> list[tuple[str, str]]:
-    """What a plugin does and how, as the table of its README says."""
+    """Return the actions of a plugin and their keys, from the table of its README."""
     cells = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
     return [(what.strip(), how.strip()) for what, how in cells]
 
@@ -168,7 +170,7 @@ def test_what_the_plugins_do_is_the_same_table() -> None:
 
 
 def keys_of(name: str) -> set[str]:
-    """The keys and commands in code marks of a README's table."""
+    """Return the keys and commands in code marks of a README's table."""
     return {key for _, how in readme(name) for key in re.findall(r"`([^`]+)`", how)}
 
 
@@ -228,12 +230,12 @@ async def test_the_vscode_package_has_what_runs_and_no_more(
     folder = copied_extension(tmp_path)
     (folder / "out" / "protocol").mkdir(parents=True)
     sources = [source.stem for source in (folder / "src").glob("*.ts")]
-    for name in (*sources, "protocol/Thread"):  # as if they were compiled, which takes longer than the rest
+    for name in (*sources, "protocol/Thread"):  # compiling takes longer than the rest of the test
         for end in (".js", ".js.map"):
             (folder / "out" / f"{name}{end}").touch()
     node, (vsce,) = npm_packages(pytestconfig, "vsce", ["@vscode/vsce@3.6.0"], ["@vscode/vsce/vsce"])
     manifest = json.loads((folder / "package.json").read_text())
-    del manifest["scripts"]["vscode:prepublish"]  # it compiles
+    del manifest["scripts"]["vscode:prepublish"]  # this script compiles
     (folder / "package.json").write_text(json.dumps(manifest))
     options = (
         (EDITORS / "vscode" / "package.json").read_text().partition("vsce package ")[2].partition('"')[0]

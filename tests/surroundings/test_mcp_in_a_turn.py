@@ -1,4 +1,4 @@
-"""MCP servers that others wrote, in a whole conversation: what the client and the model see."""
+"""Third-party MCP servers in a whole conversation, as the client and the model see them."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ OFFERING = Path(__file__).parents[1] / "support" / "official_mcp_server.py"
 SLOW_START = "startup_timeout_sec = 40\n"
 UNASKED = 'default_tools_approval_mode = "approve"\n'
 HTTP = ("streams", "json", "stateless")
-"""How the official server answers over HTTP, by its ports."""
+"""Answer modes of the official server over HTTP, in the order of its ports."""
 
 
 def stdio(name: str, *arguments: str) -> str:
@@ -34,7 +34,7 @@ def stdio(name: str, *arguments: str) -> str:
 
 @contextlib.asynccontextmanager
 async def reached(way: str) -> AsyncIterator[str]:
-    """The table of the official package's server, over that transport."""
+    """Yield the table of the official package's server, over that transport."""
     if way == "stdio":
         yield stdio("official", str(OFFERING), "stdio")
         return
@@ -81,7 +81,7 @@ async def test_the_time_server_tells_the_time(world: MakeWorld) -> None:
 
 @pytest.mark.parametrize("way", ["stdio", *HTTP])
 async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str) -> None:
-    asks = way in ("stdio", "streams")  # the others have no way back while a call runs
+    asks = way in ("stdio", "streams")  # the others cannot ask while a call runs
     replies = (
         reply(
             calls("mcp__official__add", {"a": 19, "b": 23}, "sum"),
@@ -169,7 +169,7 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def everything_reached(program: tuple[str, ...], way: str) -> AsyncIterator[str]:
-    """The server's table in the configuration."""
+    """Yield the server's table in the configuration."""
     limit = f"startup_timeout_sec = {START_SECONDS}\n"
     if way == "stdio":
         node, script = program

@@ -1,5 +1,6 @@
-"""The Python SDK of the makers of codex, which drives whatever program it is given; also with `app-server
-inspect` between."""
+"""The Python SDK of the makers of codex, which runs any program that it is given; also with `app-server inspect`
+between.
+"""
 
 import json
 from collections.abc import Callable
@@ -25,14 +26,16 @@ PATIENCE = 60.0
 
 
 def started(w: World, program: str = SCRIPT) -> AbstractContextManager[Any]:
-    """The SDK with a server of its own over the home of this world, or with what the program finds there."""
+    """Return the SDK with a server of its own over the home of this world, or with the server that the program finds
+    there.
+    """
     config = sdk.CodexConfig(codex_bin=program, cwd=str(w.workspace), env=dict(w.environment))
     context: AbstractContextManager[Any] = sdk.Codex(config)
     return context
 
 
 async def blocking(work: Callable[[], T]) -> T:
-    """The SDK waits in threads; nothing there may wait for ever."""
+    """Run the SDK's blocking work in a thread, with a time limit."""
     with anyio.fail_after(PATIENCE):
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
@@ -60,7 +63,7 @@ async def test_a_turn_over_a_shared_server_is_run_to_its_result(world: MakeWorld
         shared_by_wish(w.environment),
     ):
         proxy = w.root / "proxy"
-        proxy.write_text(f"#!/bin/sh\nexec {SCRIPT} proxy\n")  # the SDK names its address, which would win
+        proxy.write_text(f"#!/bin/sh\nexec {SCRIPT} proxy\n")  # the address that the SDK names would win
         proxy.chmod(0o755)
 
         def work() -> Any:
@@ -208,7 +211,7 @@ async def test_its_errors_are_those_of_the_server(world: MakeWorld) -> None:
 
 
 def inspecting(w: World, record: Path) -> str:
-    """A program that the SDK takes for the server."""
+    """Write a program that the SDK takes for the server; return its path."""
     program = w.root / "inspected"
     program.write_text(f'#!/bin/sh\nexec {SCRIPT} inspect --record {record} -- {SCRIPT} "$@"\n')
     program.chmod(0o700)

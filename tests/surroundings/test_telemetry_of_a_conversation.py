@@ -1,4 +1,6 @@
-"""A real conversation, seen from a collector: every event of the catalogue, and nothing of it anywhere else."""
+"""A real conversation as a telemetry collector sees it: every event of the catalogue, and no telemetry anywhere
+else.
+"""
 
 import json
 
@@ -38,7 +40,7 @@ def table(endpoint: str, **more: str) -> str:
 
 
 async def converse(w: World) -> str:
-    """One turn with a command that is known to be harmless, one that is asked about, and a patch."""
+    """Run a turn with a command that is known to be harmless, one that needs approval, and a patch."""
     w.client.decide("execCommandApproval", "approved")
     w.client.decide("applyPatchApproval", "approved_for_session")
     conversation = await w.open()

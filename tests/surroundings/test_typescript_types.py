@@ -1,4 +1,4 @@
-"""The types that `app-server generate-ts` writes, under the compiler of TypeScript."""
+"""The types that `app-server generate-ts` writes, checked by the compiler of TypeScript."""
 
 import shutil
 import subprocess

@@ -205,7 +205,7 @@ def test_no_tree_of_links_leads_out(
 
 
 def test_a_folder_that_is_exchanged_with_a_link_meanwhile_leads_nowhere(root: Path) -> None:
-    """Another thread exchanges a folder with a link to one outside, as a command could."""
+    """Another thread replaces a folder by a link to one outside, as a command could."""
     (root / "d").mkdir()
     (root / "d" / "file").write_text("inside")
     (root / "link").symlink_to("../out")
@@ -246,14 +246,14 @@ def test_a_file_that_is_made_aside_leaves_nothing_beside_its_place(root: Path, b
 
 
 TOO_LONG = "x" * 300
-"""No file system here has such a name."""
+"""Name that no file system here supports."""
 
 
 @pytest.fixture
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A link that this user may not read, as `/proc/PID/cwd` of another user's process is.
+    """Return a link that this user may not read, like `/proc/PID/cwd` of another user's process.
 
-    A link in a circle lies beside it.
+    There is a circular link beside it.
     """
     (tmp_path / "circle").symlink_to("circle")
     link = tmp_path / "secret"

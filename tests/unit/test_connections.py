@@ -1,4 +1,4 @@
-"""When a client that shares a server is disconnected, and what it is told."""
+"""Disconnection of a client that shares a server, and the messages that it receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = Limits(unread_bytes=1000, behind_bytes=10_000)
 
 
 class Place:
-    """A client that reads when it is let."""
+    """Client that reads when the test lets it."""
 
     def __init__(self, client: ServedClient, end: MemoryTransport) -> None:
         self.client, self._end = client, end
@@ -25,7 +25,7 @@ class Place:
         self.left = anyio.Event()
 
     async def read(self) -> list[bytes]:
-        """All that there is until the end."""
+        """Return all lines until the end."""
         lines: list[bytes] = []
         async for batch in self._end.lines():
             lines += [line for line in batch if isinstance(line, bytes)]
@@ -96,7 +96,7 @@ async def test_one_event_is_never_too_much_where_nothing_else_waits() -> None:
     async with place() as p:
         p.client.outgoing.send(b"x" * 20_000)
         p.client.outgoing.send(b"x" * 20_000, further=True)
-        await anyio.wait_all_tasks_blocked()  # it is in hand now
+        await anyio.wait_all_tasks_blocked()  # the writer has taken it
         p.client.outgoing.send(b"x" * 5_000)
         assert p.client.notice is None
 

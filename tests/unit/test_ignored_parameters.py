@@ -1,4 +1,4 @@
-"""Which parameters of a request no field takes, and how often a client is told of them."""
+"""Parameters of a request that no field takes, and the number of warnings about them."""
 
 import pytest
 

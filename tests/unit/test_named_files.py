@@ -1,4 +1,4 @@
-"""Files that a command line names, where a command may have put something else."""
+"""Files that a command line names. A command may have replaced them."""
 
 import os
 from pathlib import Path

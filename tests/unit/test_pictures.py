@@ -1,4 +1,4 @@
-"""Whole pictures, and those that a provider would refuse."""
+"""Complete pictures, and pictures that a provider would refuse."""
 
 import struct
 import zlib
@@ -30,7 +30,7 @@ def test_a_whole_picture_has_its_type(mime: str) -> None:
 @KINDS
 def test_a_picture_that_is_cut_off_anywhere_is_none(mime: str) -> None:
     data = PICTURES[mime]
-    needed = len(data) - (1 if mime == "image/gif" else 0)  # nobody misses a GIF's last byte, its end
+    needed = len(data) - (1 if mime == "image/gif" else 0)  # a GIF works without its last byte
     assert [n for n in range(needed) if is_whole(data[:n])] == []
 
 
@@ -91,7 +91,7 @@ def test_a_bomb_is_refused_before_it_is_inflated() -> None:
     side = int((MOST_PIXEL_BYTES / 4) ** 0.5) + 1
     with pytest.raises(ImageUnreadable, match="pixels"):
         picture_type(png(side, side, pixels=b""))
-    # More pixels than it says to have: no more are inflated than it needs.
+    # The data has more pixels than the header says. Only the needed ones are inflated.
     assert is_whole(png(pixels=bytes(64 * 1024 * 1024)))
 
 
@@ -146,7 +146,7 @@ def test_where_checksums_do_not_count_all_else_does(checksum: bytes) -> None:
 
 
 def test_a_wrong_checksum_of_what_is_not_needed_to_show_a_picture_does_not_count() -> None:
-    """As decoders have it: pictures with a broken colour profile are common."""
+    """Decoders behave like this: pictures with a broken colour profile are common."""
     profile = struct.pack(">I4s", 3, b"iCCP") + b"abc" + b"\0\0\0\0"
     behind_header = 8 + 12 + 13
     assert picture_type(PNG[:behind_header] + profile + PNG[behind_header:]) == "image/png"

@@ -1,4 +1,4 @@
-"""What belongs to the process: what is loaded late, limits, threads, memory and log."""
+"""Parts of the process: late loading, limits, threads, memory and log."""
 
 import logging
 import subprocess
@@ -207,7 +207,7 @@ def test_a_failed_load_ends_and_is_reported() -> None:
 
 
 class Assembled:
-    """Stands for the engine, its models and its adapters at once."""
+    """Fake of the engine, its models and its adapters at once."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -238,7 +238,7 @@ class Assembled:
 
 
 class Loader:
-    """Keeps book."""
+    """Loader that records what it made, and its threads."""
 
     def __init__(self) -> None:
         self.made: list[Assembled] = []
@@ -256,7 +256,7 @@ class Loader:
 
 
 class Runner:
-    """Stands for the runner of commands."""
+    """Fake of the command runner."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -275,7 +275,7 @@ class Runner:
 
 @asynccontextmanager
 async def lazy_engine(load: Loader, runner: Runner) -> AsyncIterator[LazyEngine]:
-    """An engine whose background tasks have ended when the context is left."""
+    """Yield an engine whose background tasks have ended after the block."""
     with anyio.fail_after(5):
         async with anyio.create_task_group() as background:
             yield LazyEngine(Lazy(load), cast("Any", runner), {}, background)

@@ -1,4 +1,4 @@
-"""What a server makes of the user's surroundings: home, login shell, encodings, marks of repositories."""
+"""The server's reading of the user's surroundings: home, login shell, encodings, marks of repositories."""
 
 import os
 import pwd

@@ -1,4 +1,4 @@
-"""What reference pages say of fields beside their types."""
+"""Notes of reference pages about fields beside their types."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""Events, history items, stored lines, operations and policies come back from the wire as they went."""
+"""Events, history items, stored lines, operations and policies are unchanged by a round trip over the wire."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -339,7 +339,7 @@ def test_writing_never_fails_on_odd_text(path: str, content: str) -> None:
     )
     ((written, change),) = json.loads(event.to_json())["changes"].items()
     assert change == {"add": {"content": content}}
-    # A key that UTF-8 cannot carry may come out with replacement characters; everything else is exact.
+    # A key that UTF-8 cannot encode may get replacement characters; everything else is exact.
     assert written == path or "\ufffd" in written
 
 

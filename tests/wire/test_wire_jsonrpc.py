@@ -1,4 +1,4 @@
-"""Any bytes on a line: a message or a `ParseError`, nothing else."""
+"""Any bytes on a line are parsed as a message or as a `ParseError`."""
 
 import json
 
@@ -68,7 +68,7 @@ def test_a_contradictory_answer_counts_as_a_refusal(line: bytes) -> None:
 
 
 def test_how_deep_a_message_may_be_does_not_depend_on_the_version_of_python() -> None:
-    """A bracket in a text is no level."""
+    """A bracket in a text adds no level."""
 
     def nested(levels: int) -> bytes:
         return (

@@ -1,5 +1,4 @@
-"""The table and what is published of it: examples that fit, schemas, TypeScript and documentation that are
-current."""
+"""The table of methods and its publications: valid examples, and current schemas, TypeScript and documentation."""
 
 import json
 import subprocess
@@ -314,7 +313,7 @@ def test_a_type_requires_what_the_server_always_writes(tmp_path: Path) -> None:
     export.write_typescript(tmp_path)
     thread = (tmp_path / "v2" / "Thread.ts").read_text()
     assert "forkedFromId: string | null;" in thread
-    # What is left out where it has no value is never null, and what a client may leave out is not required of it.
+    # An optional field that is left out without a value is never null, and a client need not send an optional one.
     assert "brandColor?: string;" in (tmp_path / "v2" / "SkillInterface.ts").read_text()
     assert "detail?: ImageDetail | null;" in (tmp_path / "v2" / "ImageUserInput.ts").read_text()
 

@@ -1,4 +1,4 @@
-"""How a client reads what a server sent: the places of mistakes, and what a value costs."""
+"""Reading of server messages by a client: the location of errors, and the cost of a value."""
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -14,7 +14,7 @@ COMPLETED = {"threadId": "t", "turnId": "u", "item": MESSAGE, "completedAtMs": 1
 
 
 def place_of(kind: type, raw: Json) -> tuple[str, str]:
-    """The kind of the mistake, and the dotted name of its field."""
+    """Return the kind of the error, and the dotted name of its field."""
     with pytest.raises(ValidationError) as caught:
         read(kind, raw)
     [first, *_] = caught.value.errors()

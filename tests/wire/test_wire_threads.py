@@ -1,4 +1,4 @@
-"""The thread API: what goes over the wire is what its models say, and what its schemas promise."""
+"""The thread API on the wire matches its models and its schemas."""
 
 import subprocess
 import sys

@@ -1,5 +1,6 @@
-"""Routes of all APIs: typed, complete, in the order that their rows name; who may use them, and what is told
-beside them."""
+"""Routes of all APIs: typed, complete, in the order that their rows name; the clients that may use them, and the
+notifications beside them.
+"""
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -61,7 +62,7 @@ async def serve_and_go_on(context: list[str], params: Params) -> AsyncIterator[N
 
 
 async def say_nothing(context: ServerServices, params: NoParams) -> None:
-    """Serve a method whose result says nothing."""
+    """Serve a method whose result has no content."""
 
 
 async def serve_another(context: list[str], params: Params) -> NoParams:
@@ -76,7 +77,9 @@ def router(*given: Route, client: ClientProfile | None = None) -> MethodRouter:
 def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
     services: ServerServices, config: UserSettings
 ) -> list[Route]:
-    """Never called: mypy fails where one of these were no error any more."""
+    """List routes that are type errors. The function is never called: mypy fails if one of them is no error any
+    more.
+    """
     return [
         route(wire.SET_DEFAULT_MODEL, setup.login_api_key, services),  # type: ignore[arg-type]
         route(wire.GET_USER_SAVED_CONFIG, setup.user_info, services),  # type: ignore[arg-type]
@@ -93,7 +96,8 @@ def test_every_row_has_one_route() -> None:
         for name in {*HANDLERS.by_method.values()}
     }
     assert {row.method: name for name, rows in served.items() for row in rows} == HANDLERS.by_method
-    rows = [*itertools.chain.from_iterable(served.values()), wire.MODEL_LIST]  # the last by the thread API
+    # The thread API serves the last one.
+    rows = [*itertools.chain.from_iterable(served.values()), wire.MODEL_LIST]
     assert sorted(map(id, rows)) == sorted(map(id, v1.table().client_requests.values()))
 
 
@@ -142,7 +146,7 @@ def test_two_routes_for_a_method_are_one_too_many() -> None:
 def test_requests_wait_for_those_whose_ordering_parameter_is_the_same(
     method: str, params: object, lane: LaneName | None
 ) -> None:
-    """Whatever an API calls a conversation: two APIs that name the same one share its order."""
+    """The name of the parameter does not matter: two APIs that name the same conversation share its order."""
     routes = route(PLAIN, serve, []), route(BY_THREAD, serve, []), route(BY_CONVERSATION, serve, [])
     assert router(*routes).lane(Request(1, method, params)) == lane
 

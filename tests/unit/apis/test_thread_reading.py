@@ -1,4 +1,4 @@
-"""Requests that read threads: stored ones, loaded ones, both at once, none."""
+"""Requests that read threads: stored threads, loaded threads, both at once, none."""
 
 from pathlib import Path
 from typing import cast

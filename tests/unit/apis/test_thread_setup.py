@@ -1,4 +1,6 @@
-"""Requests about what a thread can be given: configuration, models, account, names of sandboxes, features, modes."""
+"""Requests about the possible settings of a thread: configuration, models, account, names of sandboxes, features,
+modes.
+"""
 
 import base64
 import json
@@ -141,7 +143,7 @@ async def test_features_are_listed_by_pages_and_switched(tmp_path: Path) -> None
     response = await models.experimental_feature_enablement_set(context, row.parse({"enablement": asked}))
     assert response.enablement == {"unified_exec": False, "web_search_request": True}
     on = {each["name"] for each in (await listed())["data"] if each["enabled"]}
-    assert {"unified_exec", "web_search_request"} <= on  # the file counts before the switch
+    assert {"unified_exec", "web_search_request"} <= on  # the file has priority over the switch
 
 
 async def test_providers_are_listed_without_credentials(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ async def test_models_of_a_provider_or_a_page_that_is_none(tmp_path: Path) -> No
 
 
 class OneMore:
-    """An engine whose provider serves one model of the catalogue."""
+    """Engine whose provider serves one model of the catalogue."""
 
     async def models(self, config: Config, caller: Caller) -> ModelFacts:
         served = (
@@ -192,8 +194,8 @@ class OneMore:
 
 
 async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
-    """A client that asks by the older shape finds all its fields in the newer one. That shape is older than some words
-    for efforts, which its clients are shown like any other.
+    """A client that uses the older shape finds all its fields in the newer one. The older shape lacks some efforts,
+    which its clients are shown all the same.
     """
     context = services(source(tmp_path))
     pages: list[Json] = []

@@ -1,4 +1,4 @@
-"""What is judged by words and programs; what a yes is for, and which answer finds which question."""
+"""Judgements of commands and programs; the scope of an approval, and the question that an answer belongs to."""
 
 import anyio
 import pytest

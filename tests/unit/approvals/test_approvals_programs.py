@@ -1,4 +1,4 @@
-"""Which file a program name stands for, and which folders git may read without anybody being asked."""
+"""The file that a program name refers to, and the folders that git may read without a question."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnl
 
 @pytest.fixture
 def top(unversioned: Path) -> Path:
-    """`ws` is the workspace, `tools` a folder of the user's; what lies above is nobody's to write."""
+    """Return a folder with the workspace `ws` and `tools`, a folder of the user's. No command may write above it."""
     for name in ("ws/bin", "tools", "home"):
         (unversioned / name).mkdir(parents=True)
     program(unversioned / "tools/ls")

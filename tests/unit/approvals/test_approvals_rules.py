@@ -1,4 +1,4 @@
-"""Rules by first words: what they allow and restrict, and the files that they are read from and added to."""
+"""Rules by first words: their effect, and the files from which they are read and to which they are added."""
 
 import os
 import shlex
@@ -200,7 +200,7 @@ def test_what_is_proposed_saves_the_question(words: list[str]) -> None:
 
 
 def nested(depth: int, command: str) -> tuple[str, ...]:
-    """A command in so many shells, one in the other."""
+    """Return a command inside `depth` nested shells."""
     argv: tuple[str, ...] = tuple(command.split())
     for _ in range(depth):
         argv = ("sh", "-c", shlex.join(argv))
@@ -226,7 +226,7 @@ def test_the_work_of_a_search_is_limited_by_words_and_by_characters_of_scripts()
     longest = ("touch", *["x"] * (MAX_WORK - 11))
     assert forbidden.restriction(longest) is None
     assert forbidden.restriction((*longest, "x")) is UNCLEAR
-    # A command counts ten more than its words, a script its characters and the work of parsing it.
+    # A command costs ten plus its words, a script its characters and the work of parsing it.
     script = "touch " + "x" * (MAX_WORK - PARSING - (10 + 3) - 10 - (10 + 2) - len("touch "))
     assert forbidden.restriction(("sh", "-c", script)) is None
     assert forbidden.restriction(("sh", "-c", script + "x")) is UNCLEAR

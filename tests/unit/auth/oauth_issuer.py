@@ -1,4 +1,4 @@
-"""An OAuth issuer on loopback that remembers what it was asked. It runs in a thread of its own."""
+"""An OAuth issuer on loopback that records its requests. It runs in a thread of its own."""
 
 import base64
 import hashlib
@@ -16,11 +16,11 @@ from app_server_protocol.structs import Json
 from tests.support.http_server import HttpHandler, http_server
 
 NOW = 1_800_000_000.0
-"""Where the clock of these tests stands."""
+"""Fixed time of the clock in these tests, in seconds since 1970."""
 
 
 def jwt(**claims: Json) -> str:
-    """An unsigned token with these claims."""
+    """Return an unsigned token with these claims."""
     return ".".join((_part({"alg": "none"}), _part(claims), "c2ln"))
 
 
@@ -34,7 +34,7 @@ def _part(value: Json) -> str:
 
 
 class ScriptedIssuer:
-    """Answers token requests; every request is recorded as its path and its fields."""
+    """Issuer that answers token requests, and records each request as its path and its fields."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -52,20 +52,20 @@ class ScriptedIssuer:
             200,
             {"rate_limit": {"primary_window": {"used_percent": 42, "limit_window_seconds": 18000}}},
         )
-        """The answer of the service of accounts, which is at another address in the world."""
+        """Answer of the account service, which has another address in reality."""
         self.device: tuple[int, Json] = (
             200,
             {"device_auth_id": "device-1", "user_code": "ABCD-1234", "interval": "0.01"},
         )
         self.device_polls: list[tuple[int, Json]] = []
-        """Answers to the first questions; then the user has agreed."""
+        """Answers to the first device polls. After them the user has agreed."""
         self.gate = Event()
-        """Token answers wait for it; open unless a test closes it."""
+        """Gate that token answers wait for. It is open unless a test closes it."""
         self.gate.set()
         self.asked = Event()
-        """Set when the first request has arrived, before it is answered."""
+        """Event that is set when the first request has arrived, before it is answered."""
         self.challenge = ""
-        """When set, a login code is only good with the verifier that belongs to it."""
+        """PKCE challenge. If it is set, a login code is only accepted with the matching verifier."""
 
     def fields(self, grant_type: str) -> list[dict[str, str]]:
         return [fields for _, fields in self.requests if fields.get("grant_type", "").endswith(grant_type)]

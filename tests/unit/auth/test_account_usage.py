@@ -1,4 +1,4 @@
-"""How much of a ChatGPT account is used up: the question to its service, and what is made of the answer."""
+"""Usage of a ChatGPT account: the request to its service, and the parsing of the answer."""
 
 import json
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ ANSWER: Json = {
 
 
 class Service:
-    """The service of accounts: what it answers, and the headers that it was asked with."""
+    """Account service with its answer, and the headers of its requests."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -1,4 +1,4 @@
-"""A browser login from the address to the stored tokens, and every way in which it may end otherwise."""
+"""A browser login from its address to the stored tokens, and every other way in which it may end."""
 
 import json
 import secrets
@@ -22,7 +22,7 @@ from tests.unit.auth.oauth_issuer import ScriptedIssuer
 
 
 class Attempt:
-    """A flow that runs, and the browser that the user would have."""
+    """Running login flow, and the browser of the user."""
 
     def __init__(self, flow: LoginFlow) -> None:
         self.flow = flow
@@ -47,7 +47,7 @@ class Attempt:
             return await browser.get(url, params=query, headers=headers)
 
     async def come_back(self, **query: str) -> httpx2.Response:
-        """What the issuer's last page makes the browser ask for."""
+        """Request the address to which the issuer's last page redirects the browser."""
         return await self.visit("/auth/callback", {"state": self.query["state"], "code": "the-code"} | query)
 
 
@@ -219,7 +219,7 @@ async def test_a_taken_port_is_passed_over(auth: AuthManager) -> None:
 
 async def test_only_the_loopback_address_is_bound(auth: AuthManager) -> None:
     flow = await opened(auth)
-    # Another address of the same machine: a listener on all of them would answer.
+    # This is another address of the same machine. A listener on all addresses would answer.
     with pytest.raises(OSError, match="connect"):
         await anyio.connect_tcp("127.0.0.2", flow.port)
     await flow.close()
@@ -232,7 +232,7 @@ async def test_settings_may_forbid_it(auth: AuthManager) -> None:
 
 
 async def tolerant_visit(one: Attempt) -> None:
-    """A browser whose server may go away."""
+    """Visit like a browser, and tolerate that the login's server is gone."""
     try:
         await one.come_back()
     except httpx2.HTTPError:

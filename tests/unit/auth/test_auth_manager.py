@@ -1,4 +1,4 @@
-"""Status, API keys, logout, and a login that is renewed once and in time."""
+"""Status, API keys, logout, and a login that is refreshed once and in time."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -53,7 +53,7 @@ def saved(auth: AuthManager) -> StoredAuth:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> AuthManager:
-    """Its issuer cannot be reached."""
+    """Return a manager whose issuer cannot be reached."""
     return AuthManager(tmp_path, clock=lambda: NOW, issuer=Lazy(lambda: Issuer("http://127.0.0.1:1", {})))
 
 
@@ -264,7 +264,7 @@ async def test_logins_go_the_way_that_the_users_environment_names(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     write_auth(auth.home, login(ending_in(-10)))
-    assert await auth.credentials() is not None  # the process's own environment does not count
+    assert await auth.credentials() is not None  # the process's own environment is not used
 
     tokens = login().tokens
     assert tokens is not None

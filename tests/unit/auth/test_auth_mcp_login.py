@@ -1,4 +1,4 @@
-"""Logins without a browser on this machine, and at MCP servers: who gives tokens, and what is stored of them."""
+"""Logins without a browser on this machine, and at MCP servers: where tokens come from, and what is stored of them."""
 
 import json
 import secrets
@@ -51,7 +51,7 @@ async def log_in(
 
 @asynccontextmanager
 async def ending(flow: LoginAttempt) -> AsyncIterator[list[LoginOutcome]]:
-    """Run a login; behind the block is how it ended."""
+    """Run a login; after the block the list has its outcome."""
     ended: list[LoginOutcome] = []
 
     async def run() -> None:
@@ -67,7 +67,7 @@ def source(home: Path, now: float = NOW) -> McpTokenSource:
     return McpTokenSource(home, OAuthHttp({}), lambda: now, anyio.Lock())
 
 
-# --- finding out
+# --- discovery
 @pytest.mark.parametrize("tells", [True, False])
 async def test_a_login(tmp_path: Path, remote: ProtectedMcpServer, tells: bool) -> None:
     remote.tells_metadata = tells

@@ -1,4 +1,4 @@
-"""auth.json: its form, its mode, and what happens when something else lies there."""
+"""auth.json: its form, its mode, and the handling of another object in its place."""
 
 import json
 import logging

@@ -1,5 +1,6 @@
-"""What all tasks may spend together: rates, totals, prices, and how a provider that asks for fewer requests slows all
-of them."""
+"""Common budgets of all tasks: rates, totals, prices, and the slowdown of all when a provider asks for fewer
+requests.
+"""
 
 from random import Random
 
@@ -25,7 +26,7 @@ def over(
 
 
 def passed(ledger: Ledger, now: float = 0.0) -> list[int]:
-    """The numbers of the requests that may be sent now."""
+    """Return the numbers of the requests that may be sent now."""
     return [int(each.id) for each, answer in ledger.answers(now) if not answer.never]
 
 
@@ -172,7 +173,7 @@ def test_a_request_that_waits_no_more_is_forgotten() -> None:
 def test_no_order_of_requests_exceeds_the_total_by_more_than_one(
     total: int, requests: list[tuple[int, int]], chance: Random
 ) -> None:
-    """As long as no request takes more than was set aside for it, but for the one that goes alone."""
+    """This holds as long as no request takes more than was reserved for it, except the one that runs alone."""
     found = ledger(tokens=total)
     under_way: list[Over] = []
     for number, (size, _) in enumerate(requests):

@@ -1,4 +1,4 @@
-"""What a person sees of a batch while it runs."""
+"""The progress display of a running batch."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def spend(ledger: Ledger, number: int, now: float) -> None:
 
 
 def two_of_five(folder: Path, stderr: io.StringIO, prices: dict[str, ModelPrice]) -> Progress:
-    """Return the progress of a batch that two tasks of five have ended of, one in a run before."""
+    """Return the progress of a batch in which two of five tasks have ended, one of them in an earlier run."""
     results = Results(folder, [f"t{n}" for n in range(5)])
     for id, status in (("t0", "completed"), ("t1", "failed")):
         if id == "t1":

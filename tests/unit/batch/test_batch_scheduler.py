@@ -1,4 +1,4 @@
-"""Which task runs next, and what becomes of those whose attempts end, or whose workers die."""
+"""The order of tasks, and their state after an attempt has ended, or a worker has died."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ def scheduler(*tasks: Task, retries: int = 2, stop_after: int | None = None) -> 
 
 
 def begun(found: Scheduler, worker: int = 0, now: float = 0.0) -> list[str]:
-    """Start everything that may run now."""
+    """Start every task that may run now; return their ids."""
     ids = []
     while (each := found.next(worker, now)) is not None:
         ids.append(each.id)

@@ -1,4 +1,4 @@
-"""Lines of a batch's file: what is a task, what is told of a line that is none, and the names of a task's files."""
+"""Lines of a batch's file: valid tasks, the errors of invalid lines, and the names of a task's files."""
 
 import json
 

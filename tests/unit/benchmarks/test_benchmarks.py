@@ -1,4 +1,4 @@
-"""The parts that measure, and what the benchmarks make of their samples."""
+"""The measuring parts of the benchmarks, and the computation of results from samples."""
 
 import cProfile
 import json
@@ -26,7 +26,7 @@ from benchmarks.turns import start
 
 
 async def asked(url: str) -> list[str]:
-    """The types of the events of one reply."""
+    """Send a request; return the types of the events of its reply."""
     async with httpx2.AsyncClient(trust_env=False) as client:
         answer = await client.post(f"{url}/responses", content=b"x" * 100_000)
     lines = answer.text.splitlines()

@@ -1,4 +1,4 @@
-"""A server of the client library that does what a test says: its lines, its silence, its end."""
+"""A scripted server for the client library: the test decides its lines, its silence, its end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def turn(id: str = "u1", status: str = "inProgress") -> Json:
 
 
 class ScriptedPeer:
-    """A connector to itself. It answers by method; what has no answer is left open."""
+    """Connector to itself. It answers by method; a request without an answer is left open."""
 
     def __init__(self, *, buffered: float = 16) -> None:
         self.received: list[Json] = []
@@ -98,11 +98,11 @@ class ScriptedPeer:
         await self.send({"method": method, "params": params})
 
     def leave(self) -> None:
-        """End without a word."""
+        """End without a message."""
         self._end.close()
 
     async def until(self, matches: Callable[[Json], bool]) -> Json:
-        """The first message from the client that matches."""
+        """Wait for the first message from the client that matches."""
         with anyio.fail_after(20):
             while True:
                 for message in self.received:

@@ -174,7 +174,7 @@ async def test_a_waiting_handler_and_an_unread_stream_delay_no_other_thread(peer
     async with AppServer.connect(peer, on_approval=decide) as server:
         first, _ = await server.start_thread(), await server.start_thread()
         async with first.stream("hi") as stream:
-            for number in range(6000):  # more than a stream holds, and nobody reads it
+            for number in range(6000):  # more than the queue of a stream holds, without a reader
                 await peer.notify("item/x", threadId="t1", turnId="u1", n=number)
             await peer.send({"id": 1, "method": COMMAND, "params": ASKED})
             await peer.send({"id": 2, "method": COMMAND, "params": {**ASKED, "threadId": "t2"}})

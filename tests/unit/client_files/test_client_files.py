@@ -1,4 +1,4 @@
-"""Files for clients: contents, directories, copies, and what is refused."""
+"""File requests of clients: contents, directories, copies, and refusals."""
 
 import os
 import stat
@@ -64,7 +64,7 @@ def test_what_cannot_be_written_leaves_the_old_content(tmp_path: Path, several_n
 def test_a_file_in_a_closed_directory_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f"
     path.write_text("a longer old content")
-    monkeypatch.setattr(files, "STAGED", os.O_WRONLY)  # nothing can be made here, whoever runs this
+    monkeypatch.setattr(files, "STAGED", os.O_WRONLY)  # no user can create a file here
     monkeypatch.setattr(files, "CANNOT_STAGE", (2,))
     replace_content(str(path), partial(files.write_all, data=b"new"), 3)
     assert path.read_text() == "new"

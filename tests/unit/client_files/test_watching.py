@@ -1,4 +1,4 @@
-"""Changes at paths that come and go. Each step waits for what it expects; nothing is expected within a time."""
+"""Watches of paths that come and go. Each step waits for the expected change, without a time limit of its own."""
 
 import errno
 import os
@@ -28,13 +28,13 @@ needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="only Linux h
 
 
 def exhausted() -> Inotify:
-    """The user has no instance left."""
+    """Raise the error of a user without a free inotify instance."""
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 @pytest.fixture(params=[pytest.param("inotify", marks=needs_inotify), "polling"], autouse=True)
 def _source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test with inotify and without."""
+    """Run each test with inotify and without."""
     if request.param == "polling":
         monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
         monkeypatch.setattr(watching, "POLL_REST", 0.0)
@@ -42,7 +42,7 @@ def _source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Heard:
-    """What a client is told."""
+    """Record of a client's notifications."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, str]] = []
@@ -56,7 +56,7 @@ class Heard:
         self._more = anyio.Event()
 
     async def of(self, id: str, path: Path) -> None:
-        """Wait until this was told, and forget all that was told."""
+        """Wait for this notification, and forget all received ones."""
         with anyio.fail_after(20):
             while (id, str(path)) not in self.changes:
                 await self._more.wait()
@@ -204,7 +204,7 @@ async def test_the_paths_for_which_no_watch_is_left_are_polled(
             await heard.of("noticed", folder / "f")
             (other / "f").write_text("x")
             await heard.of("polled", other / "f")
-        # One that moves away needs a watch for its new place, and is polled from then on.
+        # A path that moves away needs a watch for its new place, and is polled from then on.
         folder.rename(tmp_path / "gone")
         await heard.of("noticed", folder)
         folder.mkdir()

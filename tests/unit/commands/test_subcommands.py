@@ -1,4 +1,4 @@
-"""The subcommands, and what is made of them: help, suggestions, one form of error."""
+"""The subcommands, and their help, suggestions, and common form of errors."""
 
 import json
 import shlex
@@ -21,7 +21,7 @@ def names_in(module: str) -> list[str]:
 
 
 def ended(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int | str | None, str, str]:
-    """The exit status, stdout and stderr of a command line that ends the process while it is parsed."""
+    """Return exit status, stdout and stderr of a command line that ends the process during parsing."""
     with pytest.raises(SystemExit) as ending:
         parse(words)
     said = capsys.readouterr()
@@ -34,7 +34,7 @@ def test_a_command_helps_with_two_or_three_examples(
 ) -> None:
     assert 2 <= len(command.examples) <= 3
     if command.name == "app-server":
-        return  # the overview
+        return  # the overview has none
     status, helped, _ = ended([*command.name.split(), "--help"], capsys)
     assert status == 0
     assert helped.startswith(f"usage: app-server {command.name} [OPTIONS]")

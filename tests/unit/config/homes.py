@@ -1,4 +1,4 @@
-"""Settings of a home, as tests write and load them."""
+"""Settings of a home that tests write and load."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ def load(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Config:
-    """Load the configuration of a conversation. `text`: None leaves the file alone."""
+    """Load the configuration of a conversation. `text` is written to the file; None leaves the file unchanged."""
     if text is not None:
         (home / "config.toml").write_text(text, encoding="utf-8")
     place = SettingsPlace(home=home, cwd=cwd or home, cli=cli or CliOverrides(), environment=env or {})

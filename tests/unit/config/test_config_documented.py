@@ -1,5 +1,6 @@
-"""Every setting that is documented is read, and does something: policies of several parts, trust in folders,
-switches of skills."""
+"""Every documented setting is read, and has an effect: policies of several parts, trust in folders, switches of
+skills.
+"""
 
 import ast
 import re
@@ -36,7 +37,7 @@ WORD = re.compile(r"`(?:\[\[?)?([a-z][a-z0-9_]+)(?:\.[^`]*)?\]?`")
 SWITCH_NOTHING = {name for name, feature in FEATURES.items() if not feature.doc}
 DOCUMENT = (ROOT / "docs/configuration.md").read_text()
 CLASSES = {part.of for part in SETTINGS if part.of not in (None, QuestionKinds)} | {types.SettingsNotices}
-"""Some kinds of questions do not exist here."""
+"""Classes of settings. Some kinds of questions do not exist here."""
 
 
 def section(pattern: re.Pattern[str]) -> str:
@@ -50,7 +51,7 @@ def modules() -> Iterator[Path]:
 
 
 def test_the_reference_is_what_the_code_reads() -> None:
-    """`python -m app_server.settings_reference` writes it."""
+    """`python -m app_server.settings_reference` writes the reference."""
     assert main(["--check", "--root", str(ROOT)]) == 0
 
 
@@ -229,7 +230,7 @@ def test_what_is_damaged_switches_nothing_off_and_stays(tmp_path: Path, text: st
 
 
 def linked_worktree(main: Path, linked: Path, back: Path | None = None) -> None:
-    """The files that `git worktree add` makes; `back` is what the repository says of the link."""
+    """Write the files of `git worktree add`. `back` is the link that the repository has for the worktree."""
     admin = main / ".git" / "worktrees" / "one"
     admin.mkdir(parents=True)
     linked.mkdir(parents=True)

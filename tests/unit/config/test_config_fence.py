@@ -1,4 +1,4 @@
-"""What a client gets under `app_server.client_rights = false`: at most what the user has configured."""
+"""Rights of a client under `app_server.client_rights = false`: at most those that the user has configured."""
 
 from pathlib import Path
 
@@ -140,7 +140,7 @@ def test_a_sandbox_is_at_most_the_configured_one(
         (
             NEVER,
             {UNTRUSTED, ON_REQUEST, ON_FAILURE},
-        ),  # under which a client could let the model out of the sandbox
+        ),  # with it a client could let the model out of the sandbox
     ],
 )
 def test_an_approval_policy_is_at_most_the_configured_one(
@@ -180,7 +180,7 @@ def test_a_client_writes_only_where_the_user_said_so(tmp_path: Path) -> None:
     for outside in ("..", "/", str(out), "link", "link/x", f"{tmp_path}/ws/../out"):
         with pytest.raises(BeyondClientRights, match="writing in"):
             load(tmp_path, text, RequestOverrides(cwd=outside))
-    load(tmp_path, FENCE, RequestOverrides(cwd="/"))  # where nothing can be written
+    load(tmp_path, FENCE, RequestOverrides(cwd="/"))  # a folder in which nothing can be written
 
 
 STARTING = (
@@ -206,7 +206,7 @@ def test_a_client_writes_no_setting_that_starts_or_grants_something(tmp_path: Pa
 def brought(
     *settings: tuple[str, str], server: CliOverrides | None = None, profile: str | None = None
 ) -> CliOverrides:
-    """The options of a client of a shared server."""
+    """Return the options of a client of a shared server."""
     return CliOverrides(settings=settings, above=server or CliOverrides(), profile=profile)
 
 

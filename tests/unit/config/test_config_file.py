@@ -1,4 +1,4 @@
-"""What may lie at config.toml, what is said about it, and where: line and column."""
+"""Contents of config.toml, and its errors with line and column."""
 
 import os
 import signal
@@ -240,7 +240,7 @@ def test_every_key_of_every_text_is_found(table: dict[str, Json]) -> None:
     try:
         written = tomli.loads(text)
     except ValueError:
-        return  # the writer's own mistakes
+        return  # these are the writer's own errors
     for key in keys_of(written):
         assert find_keys(text, [key]), (key, text)
 

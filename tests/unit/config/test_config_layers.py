@@ -1,4 +1,4 @@
-"""Which layer wins, what a key may look like, and what is in force."""
+"""Layers of the configuration: their priority, the form of keys, and the settings in force."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`[permissions]` and `default_permissions`: which counts, what it means, and every error."""
+"""`[permissions]` and `default_permissions`: their priority, their meaning, and every error."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every setting is checked, and an odd one is explained."""
+"""Every setting is checked, and an invalid one is explained."""
 
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def test_another_wrong_setting_costs_itself(tmp_path: Path, text: str, problem: 
     assert warning.place is not None
     assert config.model.review_model == "kept"
     key, value = text.partition(" = ")[::2]
-    if key.isidentifier():  # who says it on the command line or in a request is told
+    if key.isidentifier():  # elsewhere it is an error
         with pytest.raises(ConfigError, match="error deriving config: "):
             homes.load(tmp_path, "", types.CliOverrides(settings=((key, value),)))
 

@@ -1,4 +1,4 @@
-"""What a client sees of the saved settings, without credentials, and changing the model."""
+"""The client's view of the saved settings, without credentials, and changes of the model."""
 
 import json
 import os

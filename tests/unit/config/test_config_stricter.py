@@ -1,4 +1,4 @@
-"""Of the rights on the command line of a shared server and of its client the stricter ones count."""
+"""The command lines of a shared server and of its client both have rights; the stricter ones hold."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Settings that a client writes: what edits make of them, versions, checks, other writers."""
+"""Settings that a client writes: the result of edits, versions, checks, other writers."""
 
 import fcntl
 import os

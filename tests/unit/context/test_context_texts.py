@@ -1,4 +1,4 @@
-"""What the model is shown: history, however it was recorded, texts, and images that the user attaches."""
+"""Input of the model: history, however it was recorded, texts, and images that the user attaches."""
 
 import json
 import os
@@ -98,7 +98,7 @@ def test_an_opening_without_anything_to_say_is_the_environment() -> None:
     assert opening_messages(HERE, developer=None, agents=None) == [HERE.message()]
 
 
-# --- what the server writes in the name of the user
+# --- messages that the server writes as the user
 @pytest.mark.parametrize(
     "text",
     [
@@ -256,7 +256,7 @@ histories = st.lists(st.one_of(calls, outputs, others), max_size=30)
 
 
 def pairs_are_whole(items: Sequence[ResponseItem]) -> bool:
-    """Every output has a call before it, every call one output after it."""
+    """Return whether every output has a call before it, and every call one output after it."""
     waiting: Counter[tuple[bool, str]] = Counter()
     for item in items:
         if isinstance(item, CALLS):

@@ -1,4 +1,4 @@
-"""Bounds of what a model is sent, for any window."""
+"""Bounds of the model's input, for any window."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_output_is_never_much_longer_than_its_limit(text: str, most: int, lin
 @given(st.lists(st.text(max_size=300), max_size=8), st.integers(0, 200))
 def test_kept_words_stay_in_their_room(words: list[str], tokens: int) -> None:
     kept = kept_messages(words, tokens)
-    assert sum(map(estimate_tokens, kept)) <= tokens + 20  # the mark of what is cut
+    assert sum(map(estimate_tokens, kept)) <= tokens + 20  # the mark of the cut needs some tokens
     assert all(text for text in kept)
 
 

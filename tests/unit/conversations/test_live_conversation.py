@@ -1,4 +1,4 @@
-"""A live conversation between a session and APIs that it does not know, and when it is ended for being idle."""
+"""A live conversation between a session and unknown APIs, and its end when it is idle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.callers import some_caller
 
 
 class ScriptedSession:
-    """Says nothing; ends when it is told to."""
+    """Session that emits nothing, and ends when the test lets it."""
 
     def __init__(self) -> None:
         self.ended = anyio.Event()
@@ -125,7 +125,7 @@ class Open:
         return [each for each in self.conversations if not each.ended]
 
     async def after(self, seconds: float) -> list[str]:
-        """What is closed by now, with a look a minute."""
+        """Return the threads that are closed by now, with a check each minute."""
         end = self.now + seconds
         while self.now < end:
             self.now += LOOK_SECONDS
@@ -164,7 +164,7 @@ async def test_none_is_opened_while_too_many_wait_for_their_end() -> None:
         opening.start_soon(place.unloader.wait_for_room)
         await wait_all_tasks_blocked()
         ending = [each for each in place.conversations if each.ending]
-        assert len(ending) == NO_ROOM - MOST_IDLE  # all at once, and their end is waited for
+        assert len(ending) == NO_ROOM - MOST_IDLE  # all end at once, and each end is awaited
         for each in ending:
             each.may_end.set()
     assert len(place.all()) == MOST_IDLE

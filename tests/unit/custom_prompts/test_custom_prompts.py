@@ -1,5 +1,6 @@
-"""The user's own prompts, as files, and AGENTS.md: which files are read, and that a repository cannot have
-others read."""
+"""The user's own prompts as files, and AGENTS.md: which files are read, and that a repository cannot make others be
+read.
+"""
 
 import os
 import threading
@@ -140,7 +141,7 @@ def test_credentials_are_no_instructions(repository: Path, name: str) -> None:
 
 
 def test_a_file_that_is_exchanged_with_a_link_meanwhile_is_not_followed(repository: Path) -> None:
-    """As a command of another thread exchanges them."""
+    """A command of another thread could replace it in this way."""
     home, stop = repository.parent / "home", threading.Event()
     (home / "auth.json").write_text("secret")
     (repository / "AGENTS.md").write_text("plain")

@@ -1,4 +1,4 @@
-"""The demo's parts without a server: who decides, how it looks, how the model's part reacts."""
+"""The demo's parts without a server: decisions, display, and the scripted model."""
 
 import io
 import os
@@ -35,7 +35,7 @@ def test_nothing_of_others_drives_the_terminal() -> None:
 
 
 class Answered(io.StringIO):
-    """A screen whose reader types when there is a question."""
+    """Screen whose reader types when there is a question."""
 
     def __init__(self, keys: int, typed: str) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ async def test_a_person_is_asked_at_a_terminal(before: str, typed: str, yes: boo
     with os.fdopen(terminal, encoding="utf-8") as stdin, os.fdopen(keyboard, "wb", buffering=0) as keys:
         stream = Answered(keys.fileno(), typed)
         person = Person(Screen(stream, {}), stdin)
-        keys.write(before.encode())  # which answers nothing
+        keys.write(before.encode())  # these keys answer nothing
         with anyio.fail_after(60):
             assert await person.decide("May it?") is yes
     assert stream.getvalue().startswith("asked    May it? [y/n]")

@@ -1,4 +1,6 @@
-"""What doctor says of the machine and of settings, how it is shown, and that errors on the wire say the same."""
+"""The checks of doctor for the machine and the settings, their display, and that errors on the wire have the
+same text.
+"""
 
 import json
 import os
@@ -221,7 +223,7 @@ def test_no_credential_is_told_wherever_it_comes_from(tmp_path: Path) -> None:
 
 
 HELD = "done"
-"""The output of a probe that could do nothing."""
+"""Output of a probe that could do nothing."""
 
 
 @pytest.mark.parametrize(("platform", "status"), [("linux", OK), ("darwin", OK), ("win32", BROKEN)])
@@ -250,7 +252,7 @@ def test_each_layer_is_judged_by_what_only_it_prevents() -> None:
 
 
 def test_a_kernel_without_namespaces_or_landlock() -> None:
-    """Nothing ran, so nothing is known to hold."""
+    """No probe ran, so no part is known to hold."""
     tried = layers(("", "Operation not permitted"), None, 0)
     assert [layer.problem for layer in tried] == [
         "Operation not permitted",
@@ -306,7 +308,7 @@ def test_a_home_that_does_not_exist_yet_is_not_created(tmp_path: Path) -> None:
 
 
 def test_a_home_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
-    """A file at its place: permissions do not stop root, who may run this test."""
+    """The test puts a file in its place: permissions do not stop root, who may run this test."""
     (tmp_path / "home").write_text("")
     for home in (tmp_path / "home", tmp_path / "home" / "below"):
         check = machine.check_home(home)

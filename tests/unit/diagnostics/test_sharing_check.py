@@ -1,4 +1,4 @@
-"""What doctor says of the shared server, at real places."""
+"""The checks of doctor for the shared server, at real places."""
 
 import json
 import os

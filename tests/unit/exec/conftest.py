@@ -1,4 +1,4 @@
-"""A runner on a home and a workspace of its own."""
+"""A command runner on a home and a workspace of its own."""
 
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass
 class Bench:
-    """Runs shell scripts in `ws` under a policy, and remembers the output as it came."""
+    """Bench that runs shell scripts in `ws` under a policy, and records the output in order of arrival."""
 
     runner: CommandRunner
     ws: Path
@@ -31,7 +31,7 @@ class Bench:
 
     @property
     def launcher_pid(self) -> int | None:
-        """The process that starts commands; None before the first."""
+        """Process id of the launcher, which starts commands. None before the first command."""
         process = self.runner._launcher._process
         return None if process is None else process.pid
 
@@ -57,7 +57,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def at_level(bench: Bench, level: str) -> Bench:
-    """Skip the test where this machine's sandbox is another one."""
+    """Return the bench; skip the test if this machine's sandbox has another level."""
     state = await bench.runner.sandbox.state()
     if state.level != level:
         pytest.skip(f"this kernel gives {state.level}: {state.reason}")
@@ -66,7 +66,7 @@ async def at_level(bench: Bench, level: str) -> Bench:
 
 @pytest.fixture
 async def degraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    """On a kernel without namespaces."""
+    """Yield a bench on a kernel without namespaces."""
     real = probing._Prober.run_probe
 
     async def refuse(prober: probing._Prober, confinement: Confinement) -> tuple[str, str]:
@@ -92,7 +92,7 @@ async def a_bench(root: Path, home: Path) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 def marked() -> Callable[[str], list[int]]:
-    """The pids of processes whose command line holds a mark."""
+    """Return a function that finds the process ids whose command line contains a mark."""
 
     def find(mark: str) -> list[int]:
         found = []

@@ -1,4 +1,4 @@
-"""Commands under the sandbox of this machine: what holds, what works, and how it looks from outside."""
+"""Commands under the sandbox of this machine: its limits, what works, and how it looks from outside."""
 
 import os
 import stat
@@ -58,7 +58,7 @@ async def test_a_link_among_protected_names_is_pinned_with_its_target(bench: Ben
 
 
 async def test_commands_that_follow_one_another_at_once_are_all_confined(bench: Bench) -> None:
-    # Each is planned while the empty directories of the one before are about to go, or are just gone.
+    # Each command is planned while the placeholders of the one before are being removed, or have just been removed.
     for n in range(40):
         result = await bench.sh(
             f"sleep 0.00{n % 8}; echo x > .codex/y || mkdir .git/hooks || echo refused", WW
@@ -92,7 +92,7 @@ async def test_secrets_of_the_home_cannot_be_read_and_the_rest_can(bench: Bench)
 async def test_the_folder_of_a_shared_server_is_out_of_reach(
     bench: Bench, policy: ReadOnly | WorkspaceWrite
 ) -> None:
-    """Its token opens the server, and its locks decide who serves."""
+    """Its token opens the server, and its locks decide which server serves."""
     control = Path(bench.runner.home, "app-server-control")
     control.mkdir(mode=0o700)
     for name in ("ws-token", "server.lock"):
@@ -114,7 +114,7 @@ async def test_a_home_that_changes_is_shown_as_it_is_and_never_its_secrets(
 
     async def shown() -> list[str]:
         result = await bench.sh(script, RO)
-        # What is shown next is put together while nothing runs; a change that follows at once is the harder case.
+        # The next view is prepared while no command runs; a change that follows at once is the harder case.
         await anyio.sleep(pause)
         return result.stdout.decode().splitlines()
 
@@ -128,7 +128,7 @@ async def test_a_home_that_changes_is_shown_as_it_is_and_never_its_secrets(
     (home / "moved").replace(home / "auth.json")
     (home / "sessions").rmdir()
     assert await shown() == ["# edited", "config.toml"]
-    # Another folder in its place, with secrets of its own.
+    # Another folder with secrets of its own replaces it.
     home.rename(home.with_name("away"))
     home.mkdir()
     (home / "auth.json").write_text('{"key": "sentinel"}')

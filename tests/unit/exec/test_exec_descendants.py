@@ -1,4 +1,4 @@
-"""Finding processes below one: without /proc, a process finds those that became its own children."""
+"""Search for the descendants of a process. Without /proc, a process finds those that became its own children."""
 
 import os
 import subprocess

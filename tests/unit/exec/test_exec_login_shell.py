@@ -1,4 +1,4 @@
-"""A login shell whose profile is not run again behaves like one whose profile is."""
+"""A login shell that skips its profile behaves like one that runs it."""
 
 import shutil
 from dataclasses import dataclass
@@ -48,12 +48,12 @@ class Shells:
         return replace(spec, env={"PATH": PATH, "HOME": str(self.home), **env})
 
     async def run(self, spec: CommandSpec) -> ExecResult:
-        """As it is: to the runner, a shell below `env` is no login shell."""
+        """Run a command unchanged: for the runner, a shell below `env` is no login shell."""
         below = replace(spec, argv=("/usr/bin/env", *spec.argv))
         return await self.bench.runner.run(below, lambda *_: None)
 
     async def recorded(self, spec: CommandSpec) -> CommandSpec:
-        """The command after its shell was used twice."""
+        """Return the command after its shell was used twice."""
         assert not self.known.used(spec)
         assert self.known.used(spec)
         await self.known.record(spec, self.run)
@@ -147,7 +147,7 @@ async def test_a_command_does_not_wait_for_a_recording_that_failed(shells: Shell
 async def test_a_command_waits_only_so_long(shells: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell_setup, "WAIT_SECONDS", 0.01)
     spec = shells.spec("true")
-    assert [shells.known.used(spec) for _ in range(2)] == [False, True]  # nobody records it
+    assert [shells.known.used(spec) for _ in range(2)] == [False, True]  # no task records it
     await shells.known.recorded(spec)
     assert shells.known.taken_over(spec) == spec
 
@@ -210,7 +210,7 @@ async def test_a_confined_command_cannot_change_a_start(shells: Shells) -> None:
 
 
 async def test_the_runner_takes_over_what_it_recorded(shells: Shells) -> None:
-    """Noise is gone once the profile is not run any more."""
+    """The output of the profile is gone once it is not run any more."""
     outputs: list[bytes] = []
     while not outputs or b"noise" in outputs[-1]:
         assert len(outputs) < 200

@@ -1,5 +1,6 @@
-"""Real commands that try to move what the sandbox grants and forbids, and the names that are held while they
-run."""
+"""Real commands that try to move the places that the sandbox grants and forbids, and the placeholders of names during a
+command.
+"""
 
 import os
 import resource
@@ -40,7 +41,7 @@ async def run(bench: Bench, plan: SandboxPlan, script: str) -> ExecResult:
 
 
 async def sh(bench: Bench, script: str, cwd: Path, *more: Path) -> ExecResult:
-    """In a conversation of its own."""
+    """Run a script in a conversation of its own."""
     return await run(bench, planned(bench, bench.runner.roots.open(), cwd, *more), script)
 
 
@@ -149,7 +150,7 @@ async def test_pinned_directories_can_be_worked_in(bench: Bench, tmp_path: Path)
 
 
 async def test_a_root_is_opened_where_it_was_resolved_or_not_at_all(bench: Bench, tmp_path: Path) -> None:
-    """What a command of another conversation did between the plan and the start."""
+    """A command of another conversation changes it between the plan and the start."""
     big, ws = tmp_path / "big", tmp_path / "big/p/ws"
     ws.mkdir(parents=True)
     plan = planned(bench, bench.runner.roots.open(), ws)
@@ -195,7 +196,7 @@ async def test_roots_inside_one_another_and_by_links_are_all_writable(bench: Ben
 
 
 async def test_a_held_name_follows_no_link(bench: Bench, tmp_path: Path) -> None:
-    """The launcher, which makes the names, may write where the command may not."""
+    """The launcher creates the placeholders, and may write where the command may not."""
     plan = planned(bench, bench.runner.roots.open(), bench.ws)
     bench.ws.rmdir()
     bench.ws.symlink_to(tmp_path / "outside")
@@ -264,7 +265,9 @@ def test_what_is_there_already_is_somebody_elses(name: bytes) -> None:
 
 
 def test_who_found_a_name_takes_it_from_nobody_who_holds_it(name: bytes) -> None:
-    """One command finds the directory of the user, who then removes it; the next one holds the name."""
+    """One command finds the directory of the user, who then removes it; the next command creates a placeholder
+    there.
+    """
     os.mkdir(name)
     names = PlaceholderDirs()
     found = names.acquire([name])
@@ -335,7 +338,7 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_a_name(tmp_path: Path) 
     other.acquire([name])
     reader, writer = os.pipe()
     child = os.fork()
-    if child == 0:  # it has the descriptors, as children of the launcher do
+    if child == 0:  # the child has the descriptors, like children of the launcher
         os.close(writer)
         os.read(reader, 1)
         os._exit(0)
@@ -348,7 +351,7 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_a_name(tmp_path: Path) 
 
 
 def test_a_shortage_is_an_error_and_holds_nothing(tmp_path: Path, name: bytes) -> None:
-    """Without the name a command that finds what was short could take it."""
+    """Without the placeholder a command that notices the shortage could take the name."""
     names = PlaceholderDirs()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     first = os.fsencode(tmp_path / "first")

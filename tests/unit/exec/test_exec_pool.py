@@ -1,4 +1,4 @@
-"""The pool of supervisors, and moments in which something is short or a helper dies."""
+"""The pool of supervisors, shortages of resources, and helpers that die."""
 
 import errno
 import os
@@ -28,7 +28,9 @@ from tests.unit.exec.conftest import Bench
 
 
 class Forks:
-    """Hands out pids; the supervisor's ends of the sockets are kept, as no process takes them."""
+    """Fake fork that returns process ids. It keeps the supervisor's ends of the sockets, because no process
+    takes them.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pid = 100
@@ -177,7 +179,7 @@ def test_it_is_reported_as_killed(how: int | None, tmp_path: Path) -> None:
 
 
 def test_nor_where_it_is_given_up_while_it_is_confined(tmp_path: Path) -> None:
-    """Between fork and exec, the last moment at which anybody can look."""
+    """The process is between fork and exec: the last moment at which a check is possible."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         stdio = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]
@@ -210,15 +212,15 @@ NO_NAMESPACES = ("unavailable", errno.EPERM, "unshare: Operation not permitted")
 
 
 class ScriptedLauncher(LauncherProcess):
-    """Reports from a list what came of each victim; None lets its channel end without a word. An `exit` printed `said`
-    before.
+    """Launcher that reports the result of each command from a list; None lets its channel end without a report. Before
+    an `exit` it prints `said`.
     """
 
     def __init__(self, *answers: Answer, said: bytes = ALL) -> None:
         super().__init__("python", {})
         self.answers, self.said, self.asked = list(answers), said, 0
         self.later = said
-        """What those print that come after the first."""
+        """Output of all commands after the first."""
 
     async def submit(self, request: wire.Value, descriptors: list[int]) -> None:
         self.asked += 1
@@ -253,7 +255,7 @@ async def level(launcher: LauncherProcess, home: Path) -> str:
 async def test_a_probe_that_ran_out_of_resources_is_inconclusive(
     answer: Answer, before: list[Answer], tmp_path: Path
 ) -> None:
-    """Neither for the full sandbox nor for the one without namespaces."""
+    """It decides neither for the full sandbox nor for the one without namespaces."""
     launcher = ScriptedLauncher(*before, answer, said=b"see\n")
     with pytest.raises(SandboxShortage, match="try again"):
         await level(launcher, tmp_path)
@@ -269,7 +271,7 @@ async def test_what_the_kernel_refuses_lowers_the_level(code: int, tmp_path: Pat
 
 
 async def test_what_a_probe_could_do_is_no_refusal_of_the_kernel(tmp_path: Path) -> None:
-    """It may have been led astray: it is made again elsewhere, and never leads to a weaker sandbox."""
+    """The probe may have been misled: it is repeated elsewhere, and never leads to a weaker sandbox."""
     ended = ("exit", 0, False)
     twice = ScriptedLauncher(ended, ended, said=b"metadata\ndone\n")
     assert (await level(twice, tmp_path), twice.asked) == ("none", 2)
@@ -294,7 +296,7 @@ def test_a_probe_has_its_folder_in_the_home_where_no_command_writes(tmp_path: Pa
     with probe_folder(str(tmp_path), in_home=False) as folder:
         assert not folder.path.startswith(str(tmp_path))
     (tmp_path / "file").touch()
-    with probe_folder(str(tmp_path / "file")) as folder:  # no home to write to
+    with probe_folder(str(tmp_path / "file")) as folder:  # the home is a file
         assert os.path.isdir(folder.path)
     assert not os.path.exists(folder.path)
 
@@ -355,7 +357,8 @@ async def test_a_lower_level_is_kept_and_looked_at_again(
         assert (await bench.runner.sandbox.state()).level == "degraded"
         assert launcher.asked == 2
         monkeypatch.setattr(probing, "RECHECK_SECONDS", -1.0)
-        for wanted in ("degraded", "degraded", "full", "full"):  # short of something, even less, full, kept
+        # A shortage, a worse one, then the full sandbox, which is kept.
+        for wanted in ("degraded", "degraded", "full", "full"):
             assert (await bench.runner.sandbox.state()).level == wanted
         assert launcher.asked == 6
 
@@ -422,7 +425,7 @@ async def test_a_supervisor_that_died_before_the_start_is_an_error(bench: Bench)
 async def test_a_command_ends_with_its_helpers(
     bench: Bench, marked: Callable[[str], list[int]], terminal: bool
 ) -> None:
-    """All of them at once: then nobody but the server can end it."""
+    """All of them die at once: then only the server can end the command."""
     mark = f"8{os.getpid()}{terminal:d}"
     script = f"setsid sleep {mark} & sleep {mark}; true"
     ended = anyio.Event()

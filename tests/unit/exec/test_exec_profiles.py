@@ -1,4 +1,4 @@
-"""Real commands under permission profiles: what they hide and leave, and ways around it."""
+"""Real commands under permission profiles: what they hide and allow, and ways around it."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ SECRET = "sentinel-of-a-secret"
 
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
-    """A folder that no profile of VS Code shows: that of tests lies in /tmp."""
+    """Yield a folder that no profile of VS Code allows. The folder of tests is in /tmp."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         (Path(folder) / "key").write_text(SECRET)
         yield Path(folder)
@@ -43,7 +43,7 @@ async def full(bench: Bench) -> Bench:
 
 
 async def approved(bench: Bench, script: str, policy: PermissionProfile) -> ExecResult:
-    """Run a script as one that the user allowed to run without the sandbox."""
+    """Run a script that the user allowed to run without the sandbox."""
     plan = bench.runner.approved_plan(policy, str(bench.ws))
     assert plan is not None
     spec = CommandSpec(
@@ -227,7 +227,7 @@ async def test_login_shells_are_recorded_where_the_recording_can_be_read(full: B
 
 async def test_a_profile_begins_with_nothing(full: Bench) -> None:
     policy = profile({":minimal": "read"}, extends=None)
-    with pytest.raises(LaunchError):  # not even its working directory is there
+    with pytest.raises(LaunchError):  # not even its working directory exists
         await full.sh("true", policy=policy)
     spec = full.spec("sh", "-c", f"cat {full.ws}/plain; ls /", policy=policy)
     spec = CommandSpec(argv=spec.argv, cwd="/", env=spec.env, sandbox=spec.sandbox)

@@ -1,4 +1,4 @@
-"""Running commands unconfined: environment, output, exit codes, limits, and what is left."""
+"""Unconfined commands: environment, output, exit codes, limits, and leftovers."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ Find = Callable[[str], list[int]]
 
 
 def mark() -> str:
-    """A number of seconds that nothing else sleeps."""
+    """Return a unique number of seconds: no other process sleeps that long."""
     return f"9{uuid.uuid4().int % 10**9:09d}"
 
 
@@ -131,11 +131,11 @@ async def test_what_is_left_behind_does_not_hold_the_call(bench: Bench, marked: 
 
 
 async def test_commands_at_once_hold_nothing_of_one_another(bench: Bench) -> None:
-    """Each needs a supervisor that is forked while its command is at hand: no copy of its pipes may stay open."""
+    """Each command needs a supervisor, which is forked while the command's pipes are open: no copy may stay open."""
     await bench.sh("true")
     assert bench.launcher_pid is not None
     launcher = bench.launcher_pid
-    # A process that was forked just now closes what it has no use for a moment later.
+    # A process that was just forked closes the descriptors that it does not need a moment later.
     await until(lambda: len(pipe_counts(launcher)) == 1)
     (first,) = pipe_counts(launcher)
     async with anyio.create_task_group() as group:
@@ -146,7 +146,9 @@ async def test_commands_at_once_hold_nothing_of_one_another(bench: Bench) -> Non
 
 
 def pipe_counts(launcher: int) -> set[int]:
-    """How many pipes the processes below the launcher hold, but for those that have ended meanwhile."""
+    """Return the numbers of pipes that the processes below the launcher hold, without those that have ended
+    meanwhile.
+    """
     found = set()
     for pid in descendants.below(launcher, descendants.parents()):
         with contextlib.suppress(FileNotFoundError):
@@ -274,7 +276,7 @@ def made(
 
 
 OF_BUILDS = {"LD_PRELOAD", "BASH_ENV", "BASH_FUNC_ls%%", "GIT_SSH_COMMAND"}
-"""By which programs load or execute something else; the user has set them."""
+"""Variables by which programs load or execute another file. The user has set them."""
 
 
 def test_everything_but_secrets_is_inherited() -> None:

@@ -1,5 +1,7 @@
-"""The roads by which a confined command could reach a shared server, take its place, or keep others from it: closed
-under every policy, wherever the socket lies, and open without a sandbox, else they would try nothing.
+"""The ways in which a confined command could reach a shared server, take its place, or keep clients from it.
+
+They are closed under every policy, for every place of the socket. They are open without a sandbox; otherwise the tests
+would test nothing.
 """
 
 import json
@@ -132,7 +134,7 @@ print(len(roads))
 
 @dataclass
 class Served:
-    """A socket in place of a server, at the place of a home."""
+    """Socket at the place of a home that replaces a server."""
 
     bench: Bench
     place: SocketPlace
@@ -144,7 +146,7 @@ class Served:
         return os.path.realpath(self.place.socket)
 
     def state(self) -> list[tuple[str, int, int]]:
-        """The folder, the socket and all that lies beside them: names, rights and which files they are."""
+        """Return names, permissions and identities of the folder, the socket and all files beside it."""
         folders = {self.place.folder, os.path.dirname(self.real)}
         found = [*folders, *(os.path.join(each, name) for each in folders for name in os.listdir(each))]
         return sorted((path, os.lstat(path).st_mode, os.lstat(path).st_ino) for path in found)
@@ -205,11 +207,11 @@ async def test_no_road_of_a_confined_command_leads_to_a_shared_server(
 
 
 BY_THEMSELVES = {"an abstract copy", "an inherited descriptor"}
-"""What the server has to keep closed: it makes no abstract socket, and gives a command no descriptor."""
+"""Ways that the server closes by itself: it makes no abstract socket, and gives a command no descriptor."""
 
 
 async def test_the_roads_are_open_without_a_sandbox(served: Served) -> None:
-    """In an order in which each of them is there still."""
+    """The ways are tried in an order in which each of them still exists."""
     *opened, count = await served.open_roads(DangerFullAccess())
     assert not served.nobody_came()
     assert len(opened) == int(count) - len(BY_THEMSELVES)

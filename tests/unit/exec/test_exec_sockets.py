@@ -1,4 +1,4 @@
-"""Unix sockets of confined commands: they reach one another in the writable roots, and nobody outside."""
+"""Unix sockets of confined commands: they reach one another in the writable roots, and no process outside."""
 
 import contextlib
 import os
@@ -50,7 +50,7 @@ async def bench(bench: Bench) -> Bench:
 
 @pytest.fixture
 def witness() -> Iterator[list[socket.socket]]:
-    """Listening sockets of a process outside: this one."""
+    """Yield listening sockets of a process outside the sandbox, which is this one."""
     made: list[socket.socket] = []
     yield made
     for one in made:
@@ -163,7 +163,7 @@ async def test_a_refusal_looks_like_the_sandbox_and_a_dead_server_like_one(
 
 
 async def test_a_command_cannot_use_a_server_whose_roots_it_has_not(bench: Bench) -> None:
-    """That server writes where this command may not."""
+    """That server writes in roots where this command may not."""
     gate = bench.ws / "b" / "gate"
     server = f"""
 import os, socket, time
@@ -198,7 +198,7 @@ open({str(gate)!r}, 'w')
 async def test_a_path_that_changes_during_the_call_leads_to_nobody_outside(
     bench: Bench, witness: list[socket.socket], policy: SandboxPolicy
 ) -> None:
-    """Another thread rewrites the address, moves the link and swaps the descriptor while the broker looks."""
+    """Another thread rewrites the address, moves the link and swaps the descriptor while the broker checks it."""
     witness.append(listens(bench.outside / "s"))
     witness.append(listens(bench.ws / "theirs"))
     code = f"""
@@ -260,7 +260,7 @@ sys.stdout.flush(); import os; os._exit(0)
 
 
 async def test_signals_interrupt_a_connection_and_break_none(bench: Bench) -> None:
-    """Not one that waits, which a program may put a limit to, nor one that is being made."""
+    """Neither a waiting connection, which a program may limit in time, nor one that is being made."""
     code = """
 import signal, socket
 def late(*_): raise TimeoutError
@@ -307,19 +307,21 @@ except ConnectionRefusedError: print('refused')
 
 
 def brokers(bench: Bench) -> list[int]:
-    """Children of the launcher's children that are in no pid namespace of their own."""
+    """Return the children of the launcher's children that have no pid namespace of their own."""
     tree = descendants.parents()
     launcher = bench.launcher_pid
     found = []
     for pid, parent in tree.items():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
             if tree.get(parent) == launcher and pid_namespaces(pid) == pid_namespaces(os.getpid()):
                 found.append(pid)
     return found
 
 
 def pid_namespaces(pid: int) -> int:
-    """How deep it lies; the namespaces themselves are not to be seen, as the launcher's children are hidden."""
+    """Return how many pid namespaces contain the process. They cannot be listed, because the launcher's children are
+    hidden.
+    """
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(len(line.split()) for line in lines if line.startswith("NSpid:"))
 

@@ -1,5 +1,4 @@
-"""Commands whose output is handed on piece by piece, that are written to or have a terminal, and the folder that
-they run in."""
+"""Commands whose output is streamed, with input or a terminal, and the folder in which they run."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +21,7 @@ from tests.unit.exec.conftest import Bench
 
 
 class Running:
-    """A command in its task, and what was heard of it."""
+    """Command in its task, and its received output."""
 
     def __init__(self, command: Process) -> None:
         self.command = command
@@ -108,7 +107,7 @@ async def test_a_terminal_has_a_size_and_an_end_of_input(bench: Bench, typed: by
         await one.stdin.write(typed, last=True)
         await one.until(b"end")
         assert await one.ended() == 0
-        one.command.resize((1, 1))  # nobody is there any more
+        one.command.resize((1, 1))  # the process has ended
 
 
 async def test_the_time_limit_ends_the_tree(bench: Bench, marked: Callable[[str], list[int]]) -> None:
@@ -258,7 +257,7 @@ async def test_a_link_that_came_into_the_path_is_not_followed(
         folder.symlink_to(bench.outside)
     with pytest.raises(LaunchError, match="NotADirectory"):
         await run(bench, spec)
-    # Where nobody asked for that folder and no other, links lead as ever.
+    # If no particular folder was asked for, links are followed as usual.
     assert (await run(bench, replace(spec, exact_cwd=False))).stdout.startswith(bytes(bench.outside))
 
 

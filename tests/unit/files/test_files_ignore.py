@@ -1,4 +1,4 @@
-"""What is ignored, held against what git itself says, and the lines that belong to a line by indentation."""
+"""Ignored files, compared with git itself, and blocks of lines by indentation."""
 
 import subprocess
 import tempfile
@@ -29,7 +29,7 @@ PATHS = (
 
 
 def ours(folder: Path, path: str) -> bool:
-    """Walk down to `path` as a search does: nothing below an ignored folder is seen."""
+    """Walk down to `path` as a search does, which enters no ignored folder; return whether the path is ignored."""
     rules: RuleSet | None = None
     at = ""
     parts = path.split("/")
@@ -198,7 +198,7 @@ int g;
 def block(
     lines: list[str], anchor: str, *, levels: int = 0, siblings: bool = False, header: bool = False
 ) -> tuple[str, str]:
-    """The first and the last line of it."""
+    """Return the first and the last line of the block."""
     (place,) = [n for n, line in enumerate(lines) if line.strip() == anchor]
     found = Lines(lines).block(place, levels=levels, siblings=siblings, header=header)
     return lines[found.start].strip(), lines[found.stop - 1].strip()

@@ -268,7 +268,7 @@ def test_folders_that_did_not_change_are_not_read_again(
 
 
 def test_a_folder_that_has_become_a_link_out_is_left_out(tmp_path: Path) -> None:
-    """Also where its time is the same, and between being listed and being entered."""
+    """This holds also if its modification time is the same, and if it changes between listing and entering."""
     plant(tmp_path, "out/secret", "ws/b/one")
     root, disk = tmp_path / "ws", Beneath(tmp_path / "ws")
     assert paths(find(root, "one", search := FileSearch(lambda: FAR_AHEAD))) == ["b/one"]

@@ -1,4 +1,4 @@
-"""Repositories for the tests of this folder, made with the git that is there."""
+"""Repositories for the tests of this folder, made with the installed git."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Sandpit:
-    """A folder with a repository in it, and a scratch folder beside it."""
+    """Folder with a repository in it, and a scratch folder beside it."""
 
     base: Path
 
@@ -44,13 +44,13 @@ class Sandpit:
         return datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
     async def taken(self, folder: str = "") -> TakenSnapshot:
-        """The snapshot of a turn's begin."""
+        """Take the snapshot at the begin of a turn."""
         taken = await Snapshots(self.git).take(self.root / folder, self.moment)
         assert isinstance(taken, TakenSnapshot), taken
         return taken
 
     async def finished(self, taken: TakenSnapshot) -> GhostCommit:
-        """The same at the turn's end."""
+        """Finish the snapshot at the end of the turn."""
         done = await Snapshots(self.git).finish(taken, self.moment)
         assert done is not None
         return done
@@ -78,7 +78,7 @@ class Sandpit:
         return self.run("rev-parse", "HEAD")
 
     def state(self) -> tuple[str, ...]:
-        """What a snapshot must not touch."""
+        """Return the state that a snapshot must not change."""
         index = (self.root / ".git" / "index").read_bytes().hex()
         head = (self.root / ".git" / "HEAD").read_text()
         return index, head, self.run("for-each-ref"), self.run("reflog", "--all")

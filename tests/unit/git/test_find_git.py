@@ -1,4 +1,4 @@
-"""Which git program a server runs: the usual one, or one that no command can have put on the PATH."""
+"""The git program that a server runs: the usual one, or one on the PATH that no command can have put there."""
 
 import os
 import shutil
@@ -15,7 +15,9 @@ from app_server.core.git.run_git import USUAL_FOLDERS, GitProgram
 
 @pytest.fixture
 def bin_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of the PATH with git, on a machine that has none in the usual ones and whose /tmp is elsewhere."""
+    """Return a folder of the PATH with git, on a machine that has none in the usual folders and whose /tmp is
+    elsewhere.
+    """
     folder = tmp_path / "conda" / "bin"
     folder.mkdir(parents=True)
     (folder / "git").write_text("#!/bin/sh\n")

@@ -19,7 +19,7 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def tree(pit: Sandpit, commit: str) -> dict[str, str]:
-    """The files of a commit by their mode."""
+    """Return the modes of a commit's files, by name."""
     entries = (line.split("\t") for line in pit.run("ls-tree", "-r", "-z", commit).split("\0") if line)
     return {path: head.split()[0] for head, path in entries}
 
@@ -137,7 +137,7 @@ async def test_a_git_that_fails_is_no_failure_of_the_turn(pit: Sandpit) -> None:
 
 @pytest.mark.parametrize("kind", ["objects", "pointer", "link", "common"])
 async def test_a_repository_that_leads_elsewhere_is_not_written_to(pit: Sandpit, kind: str) -> None:
-    """A command can plant any of these in a folder of its own."""
+    """A command can create any of these in a folder of its own."""
     pit.commit(a="1\n")
     planted = pit.base / "planted"
     planted.mkdir()
@@ -167,7 +167,7 @@ async def test_a_submodule_can_be_snapshot(pit: Sandpit) -> None:
 
 
 async def test_credentials_are_in_no_snapshot(pit: Sandpit) -> None:
-    """A link to them in the place of a file, also one that is put there after the file was looked at."""
+    """A link to the credentials replaces a file, in one case after the file was checked."""
     (pit.base / "home").mkdir()
     (pit.base / "home" / "auth.json").write_text("sk-secret\n")
     pit.commit(a="1\n", b="1\n")
@@ -223,7 +223,7 @@ async def test_what_did_not_change_since_is_not_read_again(
 
     monkeypatch.setattr(Blobs, "keep", noted)
     snapshots = Snapshots(pit.git)
-    for place in old:  # what has changed in the moment of a snapshot is read again
+    for place in old:  # a file that changed in the moment of a snapshot is read again
         while place.stat().st_ctime_ns >= pit.write("../clock").stat().st_ctime_ns:
             pass
     assert isinstance(taken := await snapshots.take(pit.root, MOMENT), TakenSnapshot)
@@ -311,7 +311,7 @@ async def test_git_that_does_not_end_is_ended(tmp_path: Path) -> None:
     script.chmod(0o755)
     command = GitCommand((str(script),), {"PATH": "/usr/bin:/bin"}, tmp_path)
     timeout = 0.3
-    while not (tmp_path / "child").exists():  # a busy machine may not even have started it by then
+    while not (tmp_path / "child").exists():  # on a busy machine it may not have started yet
         with pytest.raises(GitError, match="did not end"):
             await run_git(command, timeout=timeout)
         timeout *= 2

@@ -1,4 +1,4 @@
-"""An undo takes back what the turn did, and nothing of the user's."""
+"""An undo reverts the changes of the turn, and none of the user's."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ Step = Callable[[Sandpit], object]
 
 
 def worktree(pit: Sandpit) -> dict[str, str]:
-    """Every file below the root by its content; a link by where it leads."""
+    """Return every file below the root with its content, and every link with its target."""
     found = {}
     for folder, folders, files in os.walk(pit.root):
         if ".git" in folders:
@@ -33,7 +33,7 @@ def worktree(pit: Sandpit) -> dict[str, str]:
 
 
 async def turn(pit: Sandpit, *steps: Step, folder: str = "") -> GhostCommit:
-    """A turn in which the agent does this."""
+    """Run a turn in which the agent does these steps."""
     taken = await pit.taken(folder)
     for step in steps:
         step(pit)
@@ -90,7 +90,7 @@ async def test_an_undo_of_a_folder_leaves_the_rest(pit: Sandpit) -> None:
     pit.write("a", "uncommitted\n")
     pit.write("new")
     done = await turn(pit, writes("sub/b", "undone\n"), writes("sub/new", "x\n"), folder="sub")
-    assert (await pit.undo(done)).restored == 2  # asked for in the folder above
+    assert (await pit.undo(done)).restored == 2  # requested in the parent folder
     assert worktree(pit) == {"a": "uncommitted\n", "sub/b": "2\n", "new": "x\n"}
 
 
@@ -104,7 +104,7 @@ async def test_an_undo_in_another_worktree_is_refused(pit: Sandpit) -> None:
     assert (pit.base / "linked" / "a").read_text() == "mine\n"
 
 
-# --- what is the user's
+# --- changes of the user
 async def test_what_the_user_did_since_is_kept_and_named(pit: Sandpit) -> None:
     pit.commit(a="1\n", b="1\n", c="1\n", gone="1\n")
     done = await turn(
@@ -226,7 +226,7 @@ async def test_an_undo_that_was_cut_off_is_completed_by_the_next(pit: Sandpit) -
     assert worktree(pit) == {"a": "1\n", "b": "1\n"}
 
 
-# --- what is refused
+# --- refusals
 @pytest.mark.parametrize("id", ["--output=x", "HEAD", "f" * 40, ""])
 async def test_an_undo_of_no_snapshot_is_refused(pit: Sandpit, id: str) -> None:
     pit.commit(a="1\n")
@@ -278,7 +278,7 @@ async def test_a_folder_that_is_exchanged_with_a_link_meanwhile_leads_nowhere(pi
     outside = pit.base / "outside"
     outside.mkdir()
     for name in (*names, *(f"n{name}" for name in names)):
-        (outside / name).write_text("2\n")  # what the turn leaves: an undo that came here would go on
+        (outside / name).write_text("2\n")  # changes of the turn: an undo that comes here would continue
     over = threading.Event()
 
     def swap() -> None:
@@ -303,7 +303,7 @@ async def test_a_folder_that_is_exchanged_with_a_link_meanwhile_leads_nowhere(pi
     assert len(list(outside.iterdir())) == 2 * len(names)
 
 
-# --- any order of things
+# --- any order of steps
 PATHS = ("a", "b", "c", "d/e", "d/f", "new", "g/h")
 CHANGES = st.lists(
     st.tuples(st.sampled_from(PATHS), st.sampled_from([None, "1\n", "2\n", "3\n"])), max_size=5

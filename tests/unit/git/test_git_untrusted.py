@@ -1,4 +1,6 @@
-"""What git says of a folder; nothing that a repository names is executed, and nothing that it points to is read."""
+"""Facts that git reports of a folder. No program that a repository names is executed, and no file that it points to is
+read.
+"""
 
 import os
 import tempfile
@@ -51,7 +53,7 @@ HOOKS = (
 
 @pytest.fixture
 def hostile(pit: Sandpit) -> Sandpit:
-    """A repository that has a program for everything, and a remote that only a program reaches."""
+    """Return a repository that names a program in every setting, and a remote that only a program reaches."""
     pit.commit(a="1\n", b="2\n")
     remote = pit.base / "remote.git"
     pit.run("clone", "-q", "--bare", str(pit.root), str(remote), cwd=pit.base)

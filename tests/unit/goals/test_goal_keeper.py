@@ -1,4 +1,4 @@
-"""What may become of a goal, and when a turn is to be begun for it."""
+"""The states of a goal, and when a turn begins for it."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ def keeper(objective: str = "tidy up", *, budget: int | None = None) -> goals.Go
 
 
 def turn(found: goals.GoalKeeper, total: int, *, calls: bool = True, error: ErrorClass | None = None) -> None:
-    """One for the goal, after which `total` tokens have been used."""
+    """Count a turn for the goal, after which `total` tokens have been used."""
     found.turn_begins(found._counted, 0.0, asked_for=False)
     found.count(used(total), 1.0, 101, calls=calls)
     found.turn_ends(101, error=error, interrupted=False, for_goal=True)
@@ -74,7 +74,7 @@ def test_what_is_used_is_counted_without_what_was_cached() -> None:
     found.count(used(80, cached=1000), 9.5, 101, calls=True)
     assert found.goal is not None
     assert (found.goal.tokens_used, found.goal.seconds_used, found.goal.tokens_left) == (30, 2.5, 70)
-    found.count(used(10), 9.5, 101, calls=True)  # the total was set back
+    found.count(used(10), 9.5, 101, calls=True)  # the total was reset
     assert found.goal.tokens_used == 30
     found.count(used(90), 9.5, 101, calls=True)
     assert (found.goal.tokens_used, found.goal.status) == (110, GoalStatus.BUDGET_LIMITED)

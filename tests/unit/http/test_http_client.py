@@ -222,7 +222,7 @@ async def test_addresses_are_not_logged(
 
 
 def test_providers_are_asked_without_the_client() -> None:
-    """Its import would take a part of each first turn."""
+    """Importing it would slow down each first turn."""
     loaded = modules_loaded_by("import app_server.core.http.transport")
     assert "httpcore2" in loaded
     assert loaded & {"httpx2", "http.cookiejar", "idna"} == set()

@@ -1,4 +1,4 @@
-"""Bodies and addresses as the wire has them: compressed, as events, cut in any way."""
+"""Bodies and addresses as they come on the wire: compressed, as events, cut in any way."""
 
 import gzip
 import tracemalloc
@@ -121,7 +121,7 @@ def test_a_body_that_expands_too_much_is_given_up(way: str, monkeypatch: pytest.
 
 
 def test_many_members_of_nothing_are_steps_that_can_be_counted() -> None:
-    """Whoever reads gives way after so many pieces, also where they are empty."""
+    """A reader yields after a fixed number of pieces, also if they are empty."""
     member = gzip.compress(b"")
     assert len(list(ContentDecoder("gzip").feed(member * 1000))) >= 1000
 

@@ -1,4 +1,4 @@
-"""What leaves in one piece, through which proxy, and which certificates are believed."""
+"""Network of the HTTP client: writes in one piece, the choice of a proxy, and trusted certificates."""
 
 import socket
 import ssl
@@ -14,7 +14,7 @@ from app_server.core.http.exchange import TrustUnavailable
 
 
 class Wire(httpcore2.AsyncNetworkStream):
-    """The other side; `broken` takes nothing."""
+    """Network stream of the peer. With `broken` it accepts no bytes."""
 
     def __init__(self, *, broken: bool = False, connection: socket.socket | None = None) -> None:
         self.written: list[tuple[bytes, float | None]] = []
@@ -210,7 +210,7 @@ ONE = "-----END CERTIFICATE-----\n"
 
 @pytest.fixture
 def one(tmp_path: Path) -> Path:
-    """A file with one certificate in it."""
+    """Write a file with one certificate in it."""
     pem = trust.trusted_pem({}).decode()
     file = tmp_path / "one.pem"
     file.write_text(pem[pem.index("-----BEGIN") : pem.index(ONE) + len(ONE)])
@@ -226,7 +226,7 @@ def test_those_of_the_system_unless_the_user_names_others(one: Path) -> None:
 
 
 def built_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have OpenSSL built for a system that keeps its certificates in a folder."""
+    """Make OpenSSL look as if it was built for a system that keeps its certificates in a folder."""
     paths = ssl.DefaultVerifyPaths("", "", "", str(folder / "cert.pem"), "", str(folder / "certs"))
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
 

@@ -57,7 +57,7 @@ TURN_WITH_APPROVAL: Sequence[tuple[Source, Json]] = (
 
 
 def records(messages: Iterable[tuple[Source, Json]]) -> list[Record]:
-    """One every ten milliseconds."""
+    """Return records of the messages, one every ten milliseconds."""
     return [
         record_of(source, 10.0 * n, json.dumps(message).encode())[0]
         for n, (source, message) in enumerate(messages)
@@ -70,7 +70,7 @@ def analysed(messages: Iterable[tuple[Source, Json]]) -> list[SessionEntry]:
 
 
 def rules(entries: Iterable[SessionEntry]) -> list[str]:
-    """The names of the order rules that were broken."""
+    """Return the names of the order rules that were broken."""
     names = [rule for entry in entries for rule, _ in entry.violations]
     return [name for name in names if name not in ("schema", "unknown-method")]
 

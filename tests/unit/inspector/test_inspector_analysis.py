@@ -1,4 +1,4 @@
-"""What the page is told of each message, and the steps that a recorded client becomes."""
+"""The page's facts about each message, and the steps of a recorded client."""
 
 import ast
 
@@ -44,7 +44,7 @@ def test_answers_are_paired_in_both_directions() -> None:
 
 
 def test_a_question_that_another_client_answers_is_over() -> None:
-    """As with a shared server: this client never answers. What it has answered is not open any more."""
+    """With a shared server this client never answers. A question that it has answered is not open any more, either."""
     by_another = [each for each in TURN_WITH_APPROVAL if each != (CLIENT, {"id": 0, "result": ACCEPTED})]
     assert [each.withdraws for each in analysed(by_another) if each.withdraws >= 0] == [8]
     cancelled = SERVER, {"method": "$/cancel_request", "params": {"requestId": 0}}
@@ -71,7 +71,7 @@ def test_a_turn_of_the_thread_api_has_its_phases() -> None:
 
 
 def test_what_is_told_of_a_past_turn_begins_none() -> None:
-    """A fork is told the tokens that its source used; a turn may be interrupted after its end."""
+    """A fork is sent the tokens that its source used; a turn may be interrupted after its end."""
     usage = told("thread/tokenUsage/updated", threadId="fork", turnId=TURN, tokenUsage={})
     late = asked(90, "turn/interrupt", threadId="fork", turnId=TURN)
     entries = analysed([*TURN_WITH_APPROVAL, usage, late, (SERVER, {"id": 90, "result": {}})])
@@ -112,7 +112,7 @@ def test_a_turn_of_the_conversation_api_has_its_phases() -> None:
 
 
 def from_server(**message: Json) -> tuple[Source, Json]:
-    """A message of a server that speaks the Agent Client Protocol."""
+    """Return a message of a server that speaks the Agent Client Protocol."""
     return SERVER, {"jsonrpc": "2.0", **message}
 
 

@@ -1,4 +1,4 @@
-"""The lines of a list: what passes a filter, what is folded, what is not kept any more; and figures that stay small."""
+"""The lines of a list: filtering, folding, dropping; and figures of bounded size."""
 
 from collections.abc import Sequence
 
@@ -82,7 +82,9 @@ def deltas(*items: str) -> list[SessionEntry]:
 
 
 def without_rules(entries: Sequence[SessionEntry]) -> list[SessionEntry]:
-    """Deltas alone break rules, and what breaks one is not folded."""
+    """Return the entries without broken rules. Deltas alone break rules, and a message that breaks one is not
+    folded.
+    """
     return [replace(entry, violations=()) for entry in entries]
 
 

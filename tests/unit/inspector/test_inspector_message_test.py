@@ -1,4 +1,6 @@
-"""A test of one message: what it expects, what it leaves open, and that it fails where the server answers otherwise."""
+"""A generated test of one message: what it expects, what it leaves open, and that it fails if the server answers
+differently.
+"""
 
 import sys
 from pathlib import Path
@@ -68,7 +70,7 @@ def test_differences_have_their_place(expected: Json, found: Json, complaints: l
 
 
 def problems(number: int, messages: list[Any], server: str) -> list[str]:
-    """What goes wrong when the test that is written for a message runs against a server."""
+    """Return the failures when the test that is written for a message runs against a server."""
     names: dict[str, Any] = {}
     exec(compile(test_of(HEAD, analysed(messages), number), "exported", "exec"), names)
     return play([sys.executable, "-c", server], names["STEPS"])

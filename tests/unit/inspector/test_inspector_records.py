@@ -1,5 +1,6 @@
-"""What is shown and saved of a stream: whole lines, without secrets; and the tap, which never waits for the
-observer."""
+"""The parts of a stream that are shown and saved: whole lines, without secrets; and the tap, which never waits for the
+observer.
+"""
 
 import json
 import os
@@ -225,11 +226,11 @@ def test_a_last_line_that_was_cut_off_does_not_count() -> None:
 
 PIECE = b"x" * 10_000
 PUT = 100
-"""More than a pipe holds."""
+"""Number of frames: more than a pipe holds."""
 
 
 def frames_after(backlog: Backlog, put: Callable[[Tap], None]) -> list[Frame]:
-    """What comes out of the pipe when it is read only after all was put in."""
+    """Return the frames from the pipe if it is read only after all were put in."""
     reading, writing = os.pipe()
     tap = Tap(writing, backlog, lambda: 7)
     put(tap)
@@ -264,7 +265,7 @@ def test_a_page_gets_a_counted_gap() -> None:
     tap = Tap(writing, BoundedBacklog(5 * len(PIECE)), lambda: 7)
     put_much(tap)
     closing = threading.Thread(target=tap.close, args=(None,))
-    closing.start()  # it waits for what is kept to be taken
+    closing.start()  # it waits until the kept frames are read
     decoder, found = FrameDecoder(), list[Frame]()
     while data := os.read(reading, 1 << 16):
         found += decoder.feed(data)

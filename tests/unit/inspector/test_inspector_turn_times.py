@@ -1,4 +1,4 @@
-"""Where the time of a turn goes: which moments are a question's, a tool's, the model's, and nobody's."""
+"""The time of a turn by cause: waiting for an answer to a question, for a tool, for the model, or for nothing known."""
 
 from itertools import pairwise
 
@@ -28,7 +28,7 @@ SPANS = st.lists(
 
 
 def shown(messages: object) -> dict[str, Json]:
-    """The newest turn of messages, one every ten milliseconds."""
+    """Return the times of the newest turn in the messages, one message every ten milliseconds."""
     overview = Overview()
     for entry in analysed(messages):  # type: ignore[arg-type]
         overview.add(entry)
@@ -85,7 +85,7 @@ def test_a_question_that_another_client_answers_ends_then() -> None:
 
 
 def test_pieces_of_a_text_between_tools_are_no_one_long_text() -> None:
-    """The Agent Client Protocol does not say when a text begins and ends."""
+    """The Agent Client Protocol does not mark the begin and the end of a text."""
 
     def update(**fields: Json) -> tuple[object, Json]:
         return SERVER, {"method": "session/update", "params": {"sessionId": "s", "update": fields}}

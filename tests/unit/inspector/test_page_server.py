@@ -1,4 +1,4 @@
-"""The page's server: who is let in, what sessions look like over HTTP, and what is kept of them."""
+"""The page's server: access, sessions over HTTP, and what it keeps of them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -40,13 +40,13 @@ async def page(store: EntryStore | None = None, *command: str) -> AsyncIterator[
 
 
 async def opened_view(client: httpx2.AsyncClient, number: int = 0, **filter: Json) -> str:
-    """The address of a list."""
+    """Return the address of a list."""
     view = (await client.post(f"sessions/{number}/views", json=filter)).json()["view"]
     return f"sessions/{number}/views/{view}"
 
 
 async def rows(client: httpx2.AsyncClient, number: int = 0, **filter: Json) -> list[Json]:
-    """All rows of a session, without folded ones."""
+    """Return all rows of a session, without folded ones."""
     view = await opened_view(client, number, fold=False, **filter)
     return [line["row"] for line in (await client.get(f"{view}/lines?from=0&count=200")).json()["lines"]]
 
@@ -168,7 +168,7 @@ async def test_a_saved_session_can_be_opened() -> None:
         number = (await client.post("sessions?name=mine", content=saved.content)).json()["session"]
         assert (await client.get(f"sessions/{number}")).json()["name"] == "mine"
         while len(opened := await rows(client, number)) < len(TURN_WITH_APPROVAL):
-            await anyio.lowlevel.checkpoint()  # it is being analysed
+            await anyio.lowlevel.checkpoint()  # the analysis runs
         first = await rows(client)
         assert [json.loads(row["text"]) for row in opened] == [json.loads(row["text"]) for row in first]
 
@@ -219,7 +219,7 @@ async def test_a_head_that_is_no_unicode_is_shown() -> None:
 
 
 async def test_what_comes_is_streamed_until_nobody_looks(tmp_path: Path) -> None:
-    """By a real server. The page says with its stream that it is open."""
+    """A real server streams them. Its open stream shows that the page is open."""
     store = EntryStore(SessionHead((), ""))
     entries = analysed(TURN_WITH_APPROVAL)
     sessions = page_api.ShownSessions(store, (), None)
@@ -254,7 +254,7 @@ async def test_what_comes_is_streamed_until_nobody_looks(tmp_path: Path) -> None
 
 
 async def news(lines: AsyncIterator[str]) -> dict[str, Json]:
-    """The next event of a stream."""
+    """Return the next event of a stream."""
     async for line in lines:
         if line.startswith("data: "):
             told: dict[str, Json] = json.loads(line.removeprefix("data: "))

@@ -1,4 +1,4 @@
-"""A rig that opens a conversation's servers, calls them, and sees what became of their processes."""
+"""A rig that starts a conversation's servers, calls their tools, and observes their processes."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ USER = {"HOME": "/home/u", "PATH": os.environ.get("PATH", os.defpath), "LANG": "
 
 
 def fake(mode: str, log: Path, name: str = "fake", **settings: Json) -> McpServerConfig:
-    """A table for the misbehaving server in one of its modes."""
+    """Return a table for the misbehaving server in one of its modes."""
     env: Mapping[str, str] = settings.pop("env", {})
     transport = McpStdioTransport(
         command=sys.executable, args=("-I", "-S", str(FAKE), mode, str(log)), env=env
@@ -37,7 +37,7 @@ def fake(mode: str, log: Path, name: str = "fake", **settings: Json) -> McpServe
 
 @dataclass
 class Rig:
-    """Opens managers on a folder of their own."""
+    """Rig that opens managers on a folder of their own."""
 
     folder: Path
     user: dict[str, str] = field(default_factory=lambda: dict(USER))
@@ -96,7 +96,7 @@ class Rig:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def received(self, method: str) -> list[dict[str, Json]]:
-        """What the server was sent under that name."""
+        """Return the messages of that method that the server received."""
         messages = [note["received"] for note in self.notes() if "received" in note]
         return [message for message in messages if message.get("method") == method]
 
@@ -105,13 +105,13 @@ class Rig:
 
 
 async def gone(pids: list[int]) -> bool:
-    """Waits until they have ended."""
+    """Wait until the processes have ended."""
     await until(lambda: not any(map(runs, pids)))
     return True
 
 
 def http(url: str, name: str = "web", **settings: Json) -> McpServerConfig:
-    """A table for a server that is reached over HTTP."""
+    """Return a table for a server that is reached over HTTP."""
     of_transport = {"bearer_token_env_var", "http_headers", "env_http_headers"}
     transport = McpHttpTransport(
         url=url, **{key: value for key, value in settings.items() if key in of_transport}

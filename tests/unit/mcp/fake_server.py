@@ -1,6 +1,7 @@
-"""An MCP server that misbehaves on request: `fake_server.py MODE [LOG]`. LOG gets what it is and what it was sent.
+"""An MCP server that misbehaves on request: `fake_server.py MODE [LOG]`. It writes its process and its received
+messages to LOG.
 
-A script of its own: nothing of the program under test is imported, so both sides can be wrong independently.
+It is a script of its own and imports nothing of the program under test, so both sides can be wrong independently.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""An HTTP server for MCP whose answers a test decides; it remembers what it was asked."""
+"""An HTTP server for MCP whose answers a test decides. It records its requests."""
 
 import contextlib
 import json
@@ -23,11 +23,11 @@ class Asked:
 
 @dataclass
 class ScriptedHttp:
-    """`answer` writes the response to a message, or returns False for the usual one."""
+    """Scripted server. `answer` writes the response to a message, or returns False for the usual one."""
 
     answer: Callable[[HttpHandler, Json], bool] = lambda handler, message: False
     listen: Callable[[HttpHandler], None] = lambda handler: handler.reply(405)
-    """Writes the response to who listens for messages that the server sends by itself."""
+    """Function that writes the response to a client which listens for messages of the server."""
     asked: list[Asked] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 

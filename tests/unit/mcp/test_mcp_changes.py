@@ -1,4 +1,4 @@
-"""Servers that forget their sessions, and servers that offer other tools than before."""
+"""Servers that forget their sessions, and servers whose tools change."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ ECHO = "mcp__web__echo"
 
 
 class Forgetful:
-    """Sessions that a test ends."""
+    """Server whose sessions a test ends."""
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()

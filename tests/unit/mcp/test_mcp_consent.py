@@ -1,4 +1,4 @@
-"""Which calls of MCP tools the user is asked about."""
+"""The calls of MCP tools that need an approval."""
 
 import pytest
 

@@ -22,7 +22,7 @@ ECHO = "mcp__fake__echo"
 
 
 def content(text: str) -> str:
-    """What the model is given of a result with this text."""
+    """Return the text that the model gets from a result with this text."""
     return f'[{{"text":"{text}","type":"text"}}]'
 
 
@@ -343,7 +343,7 @@ async def test_a_question_to_the_user_is_put_and_its_answer_given(rig: Rig) -> N
 
     async def answer(request: ElicitationRequest) -> ElicitationResult:
         asked.append(request)
-        await anyio.sleep(0.6)  # longer than a call may take: the user's time is not the tool's
+        await anyio.sleep(0.6)  # longer than the call's limit: the user's time does not count for the tool
         return ElicitationResult("accept", {"n": 3})
 
     rig.elicit = answer

@@ -1,4 +1,4 @@
-"""Servers over streamable HTTP and lines of any server, whatever they write."""
+"""Servers over streamable HTTP, and arbitrary lines of any server."""
 
 import contextlib
 import json
@@ -75,7 +75,7 @@ async def test_a_proxy_and_certificates_are_the_users_and_not_the_processs(
 
 
 async def failure(rig: Rig, url: str, **settings: Json) -> str:
-    """Why a server does not start."""
+    """Return the error with which a server does not start."""
     async with rig.opened(http(url, **settings)) as mcp:
         (failure,) = mcp.failures()
     return failure.message
@@ -84,7 +84,7 @@ async def failure(rig: Rig, url: str, **settings: Json) -> str:
 async def outcome(
     rig: Rig, answer: Callable[[HttpHandler, Json], object], **settings: Json
 ) -> McpCallOutcome:
-    """What becomes of a call, to which `answer` answers and to nothing else."""
+    """Return the outcome of a call. `answer` answers the call, and no other request."""
 
     def answer_call(handler: HttpHandler, message: Json) -> bool:
         if message.get("method") == "tools/call":

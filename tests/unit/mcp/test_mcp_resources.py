@@ -1,4 +1,4 @@
-"""The servers of a conversation: their resources, and starting them anew."""
+"""The servers of a conversation: their resources, and restarts."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the model and the client are given: tools by name and schema, results, and texts of failures."""
+"""Results for the model and the client: tools by name and schema, results, and texts of failures."""
 
 import hashlib
 import json

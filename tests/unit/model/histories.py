@@ -1,4 +1,6 @@
-"""Histories of conversations for tests of the writers: any items of any API, in any order that a model gives."""
+"""Generated histories of conversations for tests of the writers: any items of any API, in any order that a model
+produces.
+"""
 
 from hypothesis import strategies as st
 
@@ -44,8 +46,8 @@ def output(id: str, words: str = "done", *images: str, **kept: Json) -> Function
 
 @st.composite
 def histories(draw: st.DrawFn, *, whole: bool = False, foreign: bool = False) -> list[ResponseItem]:
-    """Any history of any wires, with calls that share ids; if not `whole` also calls and outputs without the other;
-    with `foreign` all of other APIs than Responses, whose servers give each id once.
+    """Draw a history of any wires, with calls that share ids. If not `whole`, it also has calls without outputs and
+    outputs without calls. With `foreign` all items are of other APIs than Responses, whose servers give each id once.
     """
     items: list[ResponseItem] = []
     for n in range(draw(st.integers(0, 6))):

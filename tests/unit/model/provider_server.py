@@ -29,12 +29,12 @@ def head(status: int = 200, **headers: str) -> bytes:
 
 
 def whole(status: int, body: bytes, **headers: str) -> list[Step]:
-    """A response with its length."""
+    """Return a response with its length."""
     return [head(status, transfer_encoding="", content_length=str(len(body)), **headers), body]
 
 
 class ProviderServer(LoopbackServer):
-    """Answers each request with the next script. Without one it hangs up."""
+    """Server that answers each request with the next script. Without one it closes the connection."""
 
     def __init__(self) -> None:
         self.scripts: list[Sequence[Step]] = []

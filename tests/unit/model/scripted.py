@@ -1,4 +1,4 @@
-"""HTTP without a network: each request takes the next scripted outcome. And frames for answers."""
+"""HTTP without a network: each request takes the next scripted outcome. The module also has frames for answers."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-"""Whatever a provider may send in place of a value."""
+"""Strategy for any value that a provider may send in place of the expected one."""
 
 SSE = {"content-type": "text/event-stream"}
 SETTINGS = RequestSettings(model="some-model", row=PLAIN, conversation_id="conversation-1")
@@ -60,7 +60,7 @@ def message_done(text: str) -> bytes:
 
 @dataclass
 class ScriptedAnswer:
-    """`parts` are chunks; a failure among them is raised in its place, an event is waited for."""
+    """Scripted response. `parts` are chunks; a failure among them is raised in its place, an event is waited for."""
 
     parts: Sequence[bytes | HttpFailure | anyio.Event] = ()
     status: int = 200
@@ -153,7 +153,7 @@ async def ask(
     settings: RequestSettings = SETTINGS,
     into: list[ModelEvent] | None = None,
 ) -> list[ModelEvent]:
-    """All events of one answer. With `into`, those before a failure can be looked at too."""
+    """Return all events of one answer. With `into`, the events before a failure are available, too."""
     events = [] if into is None else into
     async with client.stream(prompt(), settings) as batches:
         async for batch in batches:

@@ -1,4 +1,4 @@
-"""Answers over Chat Completions and the Responses API, cut at every byte: the network may cut anywhere."""
+"""Answers over Chat Completions and the Responses API, cut at every byte as the network may cut them."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -16,7 +16,7 @@ END = b"data: [DONE]\n\n"
 
 
 def chat(*deltas: Json, finish: str | None = "stop", **more: Json) -> bytes:
-    """Chunks of an answer."""
+    """Return the chunks of an answer."""
     chunks = [{"id": "1", "choices": [{"index": 0, "delta": each}]} for each in deltas]
     last = {"id": "1", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}], **more}
     return b"".join(map(sse, (*chunks, last)))

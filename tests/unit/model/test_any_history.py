@@ -1,4 +1,4 @@
-"""Any history over any API: whatever a conversation has gone through, each strict provider takes the request."""
+"""Any history over any API: each strict provider accepts the request for it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Ids of calls that another API than the provider's gave."""
+"""Ids of calls that came from another API than the provider's."""
 
 from app_server.core.model.call_ids import ForeignIds
 from app_server_protocol.item_origin import ItemOrigin

@@ -1,4 +1,4 @@
-"""The catalogue of models: its rows, and which row a name finds."""
+"""The catalogue of models: its rows, and the row for a name."""
 
 import re
 from pathlib import Path
@@ -139,7 +139,7 @@ NAMES = [
 
 
 def test_names_as_makers_and_gateways_write_them_find_the_rows_beside_them() -> None:
-    """`rule`: no row of its own, but a rule that knows the window."""
+    """`rule` means that no row has the name, but a rule knows the window."""
     assert len(NAMES) >= 300
     slugs = {row.slug for row in ROWS}
     for name, slug, window in NAMES:

@@ -197,7 +197,7 @@ def test_an_answer_that_was_cut_short_gives_its_words_and_fails(reason: str) -> 
 
 @pytest.mark.parametrize("arguments", ['{"a"', '{"a": 1}'])
 def test_a_limit_that_cuts_a_call_says_which_one(arguments: str) -> None:
-    """The call before it is whole; that the last one can be read does not say that it is."""
+    """The call before it is complete. The last one may be valid JSON without being complete."""
     whole, last = (
         call_piece(0, '{"b": 2}', id="b", name="shell"),
         call_piece(1, arguments, id="a", name="shell"),
@@ -240,7 +240,7 @@ def test_no_chunk_raises_anything_but_model_errors(chunks: list[Json], live: boo
 @settings(deadline=None)
 @given(st.data(), st.lists(st.text(LETTERS, min_size=1, max_size=12), min_size=1, max_size=4))
 def test_any_interleaving_of_pieces_gives_the_same_calls(data: st.DataObject, texts: list[str]) -> None:
-    """Each call's arguments are cut into characters; the calls take turns in any order."""
+    """Each call's arguments are cut into characters; the calls alternate in any order."""
     left = {index: list(text) for index, text in enumerate(texts)}
     frames = [piece(tool_calls=[call_piece(n, id=f"c{n}", name=f"t{n}") for n in left])]
     while any(left.values()):

@@ -1,4 +1,4 @@
-"""Chat templates of local models, rendered with the messages of a long thread: none refuses them or drops words.
+"""Chat templates of local models, rendered with the messages of a long thread: none refuses them or drops text.
 
 `CHAT_TEMPLATES` names a folder of templates (`*.jinja`), such as `models/templates` of llama.cpp.
 """
@@ -24,7 +24,7 @@ ext = pytest.importorskip("jinja2.ext")
 sandbox = pytest.importorskip("jinja2.sandbox")
 
 WITHOUT_TOOLS = frozenset({"google-gemma-2-2b-it"})
-"""Templates that know neither instructions nor tools: their models cannot be used."""
+"""Templates without instructions and tools. Their models cannot be used."""
 
 TEMPLATES = sorted(Path(os.environ.get("CHAT_TEMPLATES") or "no folder").glob("*.jinja"))
 
@@ -61,7 +61,7 @@ SAID = ("devfirst", "userone", "devlater", "usertwo", "steered", "interrupted", 
 
 
 class Generation(ext.Extension):  # type: ignore[name-defined,misc,unused-ignore]
-    """The tag `generation`, which marks the words of the assistant."""
+    """Extension for the tag `generation`, which marks the text of the assistant."""
 
     tags = frozenset({"generation"})
 
@@ -71,7 +71,7 @@ class Generation(ext.Extension):  # type: ignore[name-defined,misc,unused-ignore
 
 
 class TemplateRefused(Exception):
-    """A template that refuses the messages."""
+    """Refusal of the messages by a template."""
 
 
 def messages(model: str) -> list[Json]:
@@ -84,7 +84,7 @@ def messages(model: str) -> list[Json]:
 
 
 def with_objects(written: Sequence[Json]) -> list[Json]:
-    """The messages with arguments as objects, as servers hand them to the templates that want it."""
+    """Return the messages with arguments as objects, as servers pass them to templates that require it."""
     out = []
     for message in written:
         calls = [

@@ -1,4 +1,4 @@
-"""Requests to the Chat Completions API: answers, roles, ids, thoughts and images in the forms that providers take."""
+"""Requests to the Chat Completions API: answers, roles, ids, thoughts and images in the forms that providers accept."""
 
 import json
 import re
@@ -122,7 +122,7 @@ def test_messages_alternate_also_after_answers_that_broke_off() -> None:
 
 
 def test_thoughts_that_came_in_no_field_have_none_in_which_they_go_back() -> None:
-    """As parts of the content, or in tags of the text."""
+    """Such thoughts came as parts of the content, or in tags of the text."""
     assert set(messages([user("go"), thought("why", "a"), said("so", "a")])[2]) == {"role", "content"}
 
 

@@ -1,4 +1,4 @@
-"""What is learnt of models from each kind of server, and which model a conversation gets by it."""
+"""Facts about models from each kind of server, and the model that a conversation gets from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.model.scripted import IDENTITY, ScriptedAnswer, refused
 
 
 class Server:
-    """Answers requests by method and path; everything else is a 404."""
+    """Server that answers requests by method and path, and everything else with a 404."""
 
     def __init__(self, answers: Mapping[str, Json], headers: Mapping[str, str] | None = None) -> None:
         self.answers, self.headers = answers, headers or {}
@@ -172,7 +172,7 @@ async def test_lm_studio_says_the_window_of_a_loaded_instance(answers: dict[str,
 
 
 async def test_llama_cpp_says_the_window_that_it_runs_with() -> None:
-    """Never the one that the model was trained on; a router's placeholder counts as nothing."""
+    """The window is never the one that the model was trained on; a router's placeholder is ignored."""
     listed: Json = {
         "data": [{"id": "m.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 8192, "n_ctx_train": 131072}}]
     }
@@ -325,7 +325,7 @@ def test_the_api_is_that_of_the_host_unless_the_user_chose_one() -> None:
 
 # --- when a provider is asked
 class Asked:
-    """A provider that is asked, and answers once it is let."""
+    """Provider that records its requests, and answers when the test lets it."""
 
     def __init__(self, answer: ServedModels | ModelsUnknown) -> None:
         self.answer, self.count = answer, 0
@@ -412,7 +412,7 @@ async def test_who_names_no_model_gets_one_or_is_told_which_there_are(tmp_path: 
 
 
 class Down(Server):
-    """A server that does not run."""
+    """Server that does not run."""
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[ScriptedAnswer]:
@@ -436,4 +436,4 @@ async def test_an_empty_list_over_responses_is_a_gateway_whose_menu_has_the_cata
         facts = ModelFacts(config_of(mine, "mock-model"), served)
         assert facts.names()[0] == facts.default() == "mock-model"
         assert ("gpt-6.2-sol" in facts.names()) is more
-        assert ModelFacts(config_of(mine, "mock-model")).names() == ["mock-model"]  # not asked yet
+        assert ModelFacts(config_of(mine, "mock-model")).names() == ["mock-model"]  # no request was sent yet

@@ -25,7 +25,7 @@ async def test_a_configured_extension_of_the_messages_api_is_joined_with_that_of
 
 
 async def test_thoughts_are_forgotten_where_the_head_of_the_conversation_changes() -> None:
-    """Claude refuses what it has signed for other tools."""
+    """Claude refuses thoughts that it has signed for other tools."""
     model = "claude-opus-5-5"
     settings = replace(SETTINGS, model=model, row=find_model(model))
     replies = [answer(stream(events(text("hi")))) for _ in range(3)]

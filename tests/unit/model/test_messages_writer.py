@@ -1,4 +1,4 @@
-"""Requests to the Messages API: alternation, whole answers, thoughts, marks of the cache, images, efforts."""
+"""Requests to the Messages API: alternation, whole answers, thoughts, cache marks, images, efforts."""
 
 import json
 from collections.abc import Sequence
@@ -132,7 +132,7 @@ def test_an_answer_is_one_message_and_its_outputs_begin_the_next_one() -> None:
 
 
 def test_what_a_tool_hands_over_besides_its_output_divides_no_answer() -> None:
-    """An image that a tool shows is stored as words of the user, between two calls of one answer."""
+    """An image of a tool is stored as a message of the user, between two calls of one answer."""
     picture = MessageItem(role="user", content=(InputImage(image_url=PICTURE),))
     items = (user("hi"), thought("Hm.", "1-m", signature="s"), call("a", "1-m"), output("a"), picture)
     _, answer, rest = messages(*items, call("b", "1-m"), output("b"))
@@ -259,7 +259,7 @@ def test_efforts_are_said_as_the_model_takes_them(
 
 
 def test_a_budget_of_thoughts_is_not_given_in_the_middle_of_an_answer_that_has_none() -> None:
-    """Claude refuses `thinking` where the answer that waits for its outputs was begun without a thought."""
+    """Claude refuses `thinking` if the answer that waits for its outputs began without a thought."""
     asked = settings("claude-sonnet-4-5", effort="low")
     started = user("hi"), FunctionCall(name="shell", arguments="{}", call_id="a"), output("a")
     assert "thinking" not in body(*started, settings=asked)
@@ -290,7 +290,7 @@ def test_an_output_schema_and_a_tool_of_free_text() -> None:
 
 
 def test_a_request_without_tools_keeps_those_of_the_one_before() -> None:
-    """As a compaction asks: the provider refuses a history with calls where no tool is defined."""
+    """A compaction sends such a request: the provider refuses a history with calls if no tool is defined."""
     items = (user("hi"), call("a"), output("a"), user("Sum up."))
     writer = MessagesWriter()
     tools = body(*items[:3], writer=writer)["tools"]
@@ -372,14 +372,14 @@ def test_a_request_begins_as_the_one_before(items: list[ResponseItem], more: lis
 def test_a_request_that_repeats_the_last_one_is_as_if_it_were_written_alone(
     items: list[ResponseItem], ends: list[int], grows: bool
 ) -> None:
-    """Whatever was added or taken away since the last request, also outputs of calls of an earlier answer."""
+    """This holds for any items added or removed since the last request, also outputs of calls of an earlier answer."""
     writer = MessagesWriter()
     for end in [*(sorted(ends) if grows else ends), len(items)]:
         assert body(*items[:end], writer=writer) == body(*items[:end])
 
 
 def test_only_what_is_new_is_written_in_a_long_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request costs what it adds: the messages before the last ones are not looked at again."""
+    """A request costs only what it adds: the messages before the last ones are not read again."""
     items: list[ResponseItem] = [user("Be brief.", "developer"), user("hi")]
     for n in range(50):
         items += [thought("Hm.", str(n)), call(f"c{n}", str(n)), output(f"c{n}")]

@@ -1,4 +1,4 @@
-"""How much of one answer is taken, and what is said of those that failed."""
+"""Bounds of one answer, and the errors of answers that failed."""
 
 import json
 import logging
@@ -125,7 +125,7 @@ def test_long_text_is_no_structure() -> None:
 
 @pytest.mark.parametrize("broken", ["", "\\ud800"])
 def test_what_is_nested_deeply_is_skipped(broken: str) -> None:
-    """Whatever the slow parser could still read, nobody could write again."""
+    """The slow parser might still read it, but nothing could write it again."""
     for depth, found in ((50, True), (250, False), (800, False), (100_000, False)):
         data = f'{{"a":"{broken}","b":{"[" * depth}{"]" * depth}}}'.encode()
         assert (parse_object(data) is not None) is found
@@ -164,7 +164,7 @@ async def test_a_list_of_models_beyond_the_limits_is_ignored() -> None:
     ],
 )
 async def test_others_run_while_a_large_chunk_is_read(chunk: bytes) -> None:
-    """The least there is: one round of the event loop for each piece and each batch of events."""
+    """The minimum is one round of the event loop for each piece and each batch of events."""
     rounds = 0
 
     async def others() -> None:
@@ -179,7 +179,7 @@ async def test_others_run_while_a_large_chunk_is_read(chunk: bytes) -> None:
         group.cancel_scope.cancel()
     assert isinstance(events[-1], Completed)
     frames = chunk.count(b"data:")
-    # The other task misses the first.
+    # The other task misses the first round.
     assert rounds >= max(len(chunk) // PIECE_BYTES, frames // PIECE_STEPS) - 2
 
 

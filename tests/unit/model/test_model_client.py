@@ -50,7 +50,7 @@ EVENTS: list[ModelEvent] = [NO_LIMITS, Created(), OutputTextDelta("a"), WHOLE_ME
 
 
 class Login:
-    """Credentials in a row: the next one whenever the last was refused."""
+    """Login with a list of credentials: the next ones are used when the last were refused."""
 
     def __init__(self, *tokens: str | None, fails: str = "") -> None:
         self._tokens = list(tokens)
@@ -74,7 +74,7 @@ class Login:
 
 
 class Naps:
-    """Waits between attempts, which take no time here."""
+    """Waits between attempts. They take no time here."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
@@ -315,7 +315,7 @@ async def test_a_refused_key_is_named_by_its_source_and_not_shown() -> None:
 
 
 async def test_a_key_that_is_not_configured_is_told_beside_the_text() -> None:
-    """The text itself is what clients of the conversation API compare."""
+    """Clients of the conversation API compare the text itself."""
     with pytest.raises(Unauthorized) as caught:
         await ask(client_for(ScriptedHttp(refused(401))))
     assert str(caught.value) == "exceeded retry limit, last status: 401 Unauthorized"

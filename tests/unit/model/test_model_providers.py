@@ -1,4 +1,4 @@
-"""Providers and families of models: what is known of them."""
+"""Known facts about providers and families of models."""
 
 import logging
 

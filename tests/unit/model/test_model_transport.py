@@ -1,4 +1,4 @@
-"""The model client over real sockets: what HTTP itself can do to an answer."""
+"""The model client over real sockets: the effects of HTTP itself on an answer."""
 
 import gzip
 import logging
@@ -137,7 +137,7 @@ async def test_an_error_body_without_end_is_cut(provider: ProviderServer, http: 
 async def test_a_connection_closed_between_requests(provider: ProviderServer, http: LazyProviderHttp) -> None:
     provider.answer(head(), chunk(ANSWER), END)
     await asked(provider, http)
-    provider.answer(Then.HANG_UP)  # as a server does that has lost patience at this very moment
+    provider.answer(Then.HANG_UP)  # like a server that closes at this very moment
     provider.answer(head(), chunk(ANSWER), END)
     assert await asked(provider, http) == EVENTS
     assert [request.connection for request in provider.asked] == [1, 1, 2]

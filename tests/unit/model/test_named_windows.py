@@ -1,4 +1,4 @@
-"""Context windows that refusals name."""
+"""Context windows that refusals of providers name."""
 
 import json
 

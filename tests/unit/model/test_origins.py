@@ -1,4 +1,4 @@
-"""Origins of items: which answer of which provider an item came in."""
+"""Origins of items: the answer and the provider that an item came from."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Providers that answer otherwise than asked: over the other API, with another model, with news of their models, or
-not at all because nobody is logged in.
+"""Providers that answer differently than requested: over the other API, with another model, with another list of
+models, or not at all because no user is logged in.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ async def test_an_answer_that_names_another_version_of_the_list_has_it_asked_for
     config = config_of(custom(), "a", tmp_path)
     async with knowing(tmp_path, asked) as known:
         known.saw_list(config, CALLER, "two")
-        assert asked.count == 0  # nothing is known yet, and the first turn's end has it asked for
+        assert asked.count == 0  # nothing is known yet: the list is requested at the end of the first turn
         await known.asked(config, CALLER, 1.0)
         known.saw_list(config, CALLER, "one")
         await anyio.wait_all_tasks_blocked()
@@ -123,7 +123,7 @@ async def test_an_answer_that_names_another_version_of_the_list_has_it_asked_for
         known.saw_list(config, CALLER, "two")
         while asked.count < 2 or not known.facts(config, CALLER).is_served("b"):
             await anyio.wait_all_tasks_blocked()
-        known.saw_list(config, CALLER, "two")  # the provider's own list is of another version for ever
+        known.saw_list(config, CALLER, "two")  # the provider's own list keeps another version
         await anyio.wait_all_tasks_blocked()
         assert asked.count == 2
 
@@ -177,9 +177,9 @@ async def test_an_unknown_address_of_azure_is_told_how_one_ends(base: str) -> No
         await ask(client_for(ScriptedHttp(refused(404, body)), base_url=base))
 
 
-# --- nobody is logged in
+# --- no user is logged in
 class Machine:
-    """The local servers of a machine, by port."""
+    """Local servers of a machine, by port."""
 
     def __init__(self, answers: dict[str, Json], *, hangs: bool = False) -> None:
         self.answers, self.hangs = answers, hangs

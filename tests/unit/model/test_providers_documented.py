@@ -1,4 +1,6 @@
-"""The table of providers in docs/providers.md, and the strict providers of the tests: each row of the data has both."""
+"""The table of providers in docs/providers.md, and the strict providers of the tests: each row of the data is
+in both.
+"""
 
 from pathlib import Path
 
@@ -11,11 +13,11 @@ from tests.support import strict_chat_rows, strict_messages, strict_responses
 ROOT = Path(__file__).resolve().parents[3]
 
 ANYWHERE = {"loopback", ""}
-"""Rows of servers that are found by their address, which those of tests share, or by the name of the model."""
+"""Rows of servers that are found by their address, which test servers share, or by the name of the model."""
 
 
 def test_the_table_is_what_the_data_says() -> None:
-    """`python -m app_server.providers_reference` writes it."""
+    """`python -m app_server.providers_reference` writes the table."""
     assert main(["--check", "--root", str(ROOT)]) == 0
 
 

@@ -1,4 +1,4 @@
-"""Quirks of providers: which row holds, what is laid over it, and what refusals teach."""
+"""Quirks of providers: the row that applies, its overrides, and what refusals teach."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Refusals of providers, and what they teach."""
+"""Refusals of providers, and the quirks that are learnt from them."""
 
 import json
 
@@ -143,7 +143,7 @@ def test_what_is_known_is_not_learnt_again() -> None:
 
 
 def test_a_template_that_takes_one_call_is_learnt_also_from_a_status_500() -> None:
-    """So do local servers answer: the template of the model raised."""
+    """Local servers send this status when the template of the model raises."""
     words = "Jinja Exception: This model only supports single tool-calls at once!"
     lesson = lesson_of(500, json.dumps({"error": {"code": 500, "message": words}}), b"{}", Quirks())
     assert lesson is not None

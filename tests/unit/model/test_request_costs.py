@@ -1,4 +1,4 @@
-"""A request repeats the one before, and writes only what is new."""
+"""A request repeats the one before it; only the new part is written."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ def origin(n: int, wire: str) -> ItemOrigin | None:
 
 
 def step(n: int, kind: str, wire: str) -> list[ResponseItem]:
-    """Items of one step of a conversation."""
+    """Return the items of one step of a conversation."""
     of, id = origin(n, wire), f"c{n}"
     match kind:
         case "words":
@@ -75,7 +75,7 @@ def _output(id: str) -> FunctionCallOutput:
 
 
 def body_of(wire: str) -> Body:
-    """A writer's requests."""
+    """Return the body of a writer's requests."""
     row = find_model("claude-opus-5-5" if wire == "messages" else "gpt-6.2-sol")
     settings = RequestSettings(model="m", row=row, conversation_id="c")
     responses, chat, messages = ResponsesWriter(), ChatWriter(), MessagesWriter()
@@ -103,7 +103,7 @@ WIRES = pytest.mark.parametrize("wire", ["responses", "chat", "messages"])
 def test_a_request_is_the_one_before_and_more_and_as_a_new_writer_writes_it(
     wire: str, rounds: list[list[str]]
 ) -> None:
-    """But for the last message, which neighbouring words of the user join."""
+    """The last message may differ, because neighbouring messages of the user are joined."""
     body, number = body_of(wire), 0
     items: list[ResponseItem] = [user("first words")]
     before: Json = None

@@ -1,4 +1,4 @@
-"""What passes the gate in front of the requests to a model, and what the gate learns of it."""
+"""The gate in front of the requests to a model: the requests that pass, and what the gate learns of them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ LIMIT_IN_THE_STREAM: Json = {"code": "rate_limit_exceeded", "message": "Please t
 
 
 class Gate:
-    """Lets everything pass, and notes what did."""
+    """Gate that lets every request pass, and records it."""
 
     longest_pause = 1000.0
 
@@ -56,7 +56,7 @@ async def no_time(seconds: float) -> None:
 
 
 async def asked(*outcomes: ScriptedAnswer | HttpFailure, request_max_retries: int = 0) -> Gate:
-    """The gate, after a question that may have failed."""
+    """Return the gate after a request that may have failed."""
     gate, retries = Gate(), request_max_retries
     client = client_for(ScriptedHttp(*outcomes), gate=gate, sleep=no_time, request_max_retries=retries)
     try:

@@ -25,7 +25,7 @@ CALLS = [
 def sieve(
     *pieces: str, think_tags: str = "closed", structured: bool = False, quoted: str = ""
 ) -> tuple[str, str, list[NamedCall]]:
-    """Return the thoughts, the words and the calls of an answer that comes in these pieces."""
+    """Return the thoughts, the text and the calls of an answer that comes in these pieces."""
     made = TextSieve(think_tags=think_tags, offered=OFFERED, is_quoted=lambda block: block == quoted)
     shown = [each for piece in pieces for each in made.take(piece)]
     rest, calls = made.end(structured=structured)

@@ -1,4 +1,4 @@
-"""The notify program: what it is told, how it is started, and that nothing is left of it."""
+"""The notify program: its argument, its start, and that nothing is left of it."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 WRITE = "import json,os,sys; open(sys.argv[1],'w').write(json.dumps([sys.argv[2:], dict(os.environ), os.getsid(0)]))"
 KEEP = ("/bin/sh", "-c", 'printf %s "$1" > "$0.part" && mv "$0.part" "$0"')
-"""Stores the message at once, under the name that follows."""
+"""Command that stores the message atomically, under the name that follows."""
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "MINE": "1"}
 
 
@@ -113,7 +113,7 @@ async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> N
     await notify.NotifyProgram(("/bin/sh", "-c", script)).notify("{}", ENV)
     pid = int(await content(target))
     gate.write_text("go\n")
-    await until(lambda: not Path(f"/proc/{pid}").exists())  # also a zombie is there
+    await until(lambda: not Path(f"/proc/{pid}").exists())  # the path also exists for a zombie
 
 
 async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:

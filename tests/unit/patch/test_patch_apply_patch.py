@@ -1,4 +1,4 @@
-"""`apply_patch` as a program: what commands find on their PATH."""
+"""`apply_patch` as a program that commands find on their PATH."""
 
 import json
 import os
@@ -191,7 +191,7 @@ def test_a_folder_that_was_open_to_all_is_put_right_with_what_it_holds(tmp_path:
     (tmp_path / "tmp").chmod(0o777)
     folder = Path(install(str(tmp_path), sys.executable))
     assert stat.S_IMODE((tmp_path / "tmp").stat().st_mode) == 0o700
-    assert not (folder / "apply_patch").samefile(twin)  # whoever has the other name could change it
+    assert not (folder / "apply_patch").samefile(twin)  # a holder of the other name could change it
     assert (folder / "apply_patch").read_text() == shell_setup.script(sys.executable)
 
 

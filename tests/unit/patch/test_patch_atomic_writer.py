@@ -1,4 +1,4 @@
-"""Writing: completely or not at all, also where it fails in the middle or is killed."""
+"""Writing: completely or not at all, also if it fails in the middle or is killed."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def edits(ws: Path) -> list[EditDocument]:
 
 
 class FullDisk(Writer):
-    """The disk is full when the n-th change is to be made."""
+    """Writer whose disk is full at the n-th change."""
 
     left = 0
 
@@ -231,7 +231,7 @@ def test_content_that_does_not_fit_leaves_everything_as_it_was(ws: Path) -> None
 
 @pytest.mark.parametrize("path", ["/proc/x", "/proc/x/y"])
 def test_a_refusal_has_the_words_that_ask_for_more_rights(ws: Path, path: str) -> None:
-    """The kernel's own tree refuses new files to everybody; it says ENOENT, so only the start is compared."""
+    """The kernel's own tree refuses new files to every user. Its error is ENOENT, so only the start is compared."""
     made = plan(ws, "*** Add File: n", "+x")
     document = made.document("t").replace(f"{ws}/n".encode(), path.encode())
     status, out, err = atomic_writer.apply_document(document)

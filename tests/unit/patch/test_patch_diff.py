@@ -1,4 +1,4 @@
-"""Hunks against text: where they match; and diffs of texts and of a whole turn."""
+"""Hunks against text: the places where they match; and diffs of texts and of a whole turn."""
 
 import difflib
 import re
@@ -26,7 +26,7 @@ def test_a_diff_leads_from_the_old_text_to_the_new_one(old: str, new: str, conte
 
 
 def diff_applied(old: str, diff: str) -> str:
-    """A strict reading of unified hunks: every line and every number must fit."""
+    """Apply a diff strictly: every line and every number of a hunk must fit."""
     lines = re.findall(r"[^\n]*\n|[^\n]+$", old)
     result: list[str] = []
     at = 0
@@ -73,7 +73,7 @@ def test_hunks_are_written_as_git_writes_them(old: str, new: str, diff: str) -> 
 
 @pytest.mark.parametrize("keep", [7, 10**9])
 def test_texts_with_little_in_common_do_not_take_long(keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exact answer takes work that grows with the square of the lines."""
+    """The exact result would take work that grows with the square of the lines."""
     monkeypatch.setattr(diff, "STEPS", 4_000)
     old = "".join(f"{n if n % keep == 0 else n * 2 + 1}\n" for n in range(2_000))
     new = "".join(f"{n if n % keep == 0 else n * 2 + 100_000}\n" for n in range(2_000))
@@ -323,7 +323,7 @@ def _groups(lines: list[str]) -> list[list[str]]:
 
 
 def _once(lines: list[str], group: list[str]) -> bool:
-    """The group can be found in one place only, also without whitespace around its lines."""
+    """Return whether the group can be found in one place only, also without whitespace around its lines."""
     stripped, wanted = [line.strip() for line in lines], [line.strip() for line in group]
     places = [n for n in range(len(lines) - len(group) + 1) if stripped[n : n + len(group)] == wanted]
     return (len(places) == 1 and bool(group)) or not lines

@@ -1,4 +1,4 @@
-"""Patches of files that are not in UTF-8: what a patch does not change keeps its bytes."""
+"""Patches of files that are not in UTF-8: unchanged parts keep their bytes."""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Patches as text: the grammar, the command lines that are patches, and which are applied, asked about, refused."""
+"""Patches as text: the grammar, the command lines that are patches, and which of them are applied, need an approval, or
+are refused.
+"""
 
 import contextlib
 import subprocess

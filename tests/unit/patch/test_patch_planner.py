@@ -1,4 +1,4 @@
-"""Planning against real files: what is understood, what is refused, and that planning changes nothing."""
+"""Planning against real files: accepted patches, refusals, and that planning changes nothing."""
 
 import os
 import socket
@@ -121,7 +121,7 @@ def test_only_regular_files_are_opened(tmp_path: Path, target: str) -> None:
     (tmp_path / "link").symlink_to("pipe")
     with socket.socket(socket.AF_UNIX) as bound:
         here = Path.cwd()
-        os.chdir(tmp_path)  # the address of a unix socket is short
+        os.chdir(tmp_path)  # the address of a unix socket must be short
         bound.bind("socket")
         os.chdir(here)
         for lines in (
@@ -141,7 +141,7 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
 
 
 def test_the_work_of_planning_grows_with_the_patch(tmp_path: Path) -> None:
-    """Not with its square."""
+    """It does not grow with the square of the patch."""
 
     def work(lines: int) -> int:
         patch = ("*** Add File: n", *["+" + "y" * 60] * lines)

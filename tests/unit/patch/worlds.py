@@ -30,7 +30,7 @@ def apply(cwd: Path, *lines: str) -> str:
 
 
 def tree(folder: Path) -> dict[str, bytes | str]:
-    """Every file's content and every link's target, by relative path."""
+    """Return every file's content and every link's target, by relative path."""
     found: dict[str, bytes | str] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -42,6 +42,6 @@ def tree(folder: Path) -> dict[str, bytes | str]:
 
 
 def shown(made: PatchPlan) -> Json:
-    """The changes as a client gets them."""
+    """Return the changes as a client gets them."""
     event = PatchApplyBeginEvent(call_id="c", auto_approved=True, changes=shown_changes(made))
     return event.to_value()["changes"]

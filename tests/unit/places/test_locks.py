@@ -1,4 +1,4 @@
-"""Locks of files: who holds one, and what releases it."""
+"""Locks of files: their holder, and what releases them."""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""Folders for what is kept for a while: in the home, the user's alone, and removed whatever happens to their makers."""
+"""Temporary private folders in the home. Only the user can read them, and they are removed whatever happens to their
+makers.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The folders in which shared servers have their sockets, as all servers of a home know them."""
+"""The folders for the sockets of shared servers, which all servers of a home know."""
 
 import os
 from pathlib import Path

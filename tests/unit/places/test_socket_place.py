@@ -1,4 +1,4 @@
-"""Where a shared server is found, and what may lie there."""
+"""The place of a shared server, and what may exist there."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""What a proxy says to a server, written without `json`."""
+"""The preface of a proxy to a server, written without `json`."""
 
 import json
 import os
@@ -23,7 +23,7 @@ VALUES = st.recursive(
 def test_what_is_written_is_json(value: object) -> None:
     text = as_json(value)
     assert json.loads(text) == value
-    assert json.loads(json.dumps(value)) == value  # so that the two agree
+    assert json.loads(json.dumps(value)) == value  # check that both agree
     assert "\n" not in text
 
 

@@ -1,4 +1,4 @@
-"""Who is told the environment of a client: what listens in a sandbox is not."""
+"""The receiver of a client's environment: a listener in a sandbox does not get it."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ sys.stdin.read()
 @pytest.mark.parametrize("how", ["sandboxed", "guarded"])
 def test_a_listener_in_a_sandbox_is_told_nothing(short_folder: Path, how: str) -> None:
     path = str(short_folder / "s")
-    # A process of its own: a namespace belongs to all that is run in it.
+    # It needs a process of its own: a namespace holds for everything that runs in it.
     command = (sys.executable, "-c", LISTENS, path, how)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as listener:
         assert listener.stdin is not None
@@ -57,7 +57,7 @@ def test_a_listener_beside_is_told(short_folder: Path) -> None:
 def test_a_proxy_whose_client_has_left_does_not_wait_for_a_server_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither where all was said, nor where the server takes nothing more."""
+    """It waits neither after everything was sent, nor if the server accepts no more bytes."""
     monkeypatch.setattr("app_server.proxy.relay.LEAVES_WITHIN", 0.2)
     for said in (b"{}\n", b"x" * (8 << 20)):
         ours, theirs = socket.socketpair()

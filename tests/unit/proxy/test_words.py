@@ -1,4 +1,4 @@
-"""What is read of a command line without argparse, and when a plain server is a proxy."""
+"""The part of a command line that is read without argparse, and when a plain server is a proxy."""
 
 import os
 from pathlib import Path
@@ -143,7 +143,7 @@ def test_no_file_and_no_readable_one_is_a_no(tmp_path: Path) -> None:
 
 
 def test_nothing_is_read_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have no end: the user would wait for what takes no time otherwise."""
+    """A device may have no end: the user would wait for a step that normally takes no time."""
     (tmp_path / "config.toml").symlink_to("/dev/zero")
     monkeypatch.setattr(os, "read", None)
     assert not is_sharing_wanted({}, str(tmp_path))

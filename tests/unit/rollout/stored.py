@@ -1,4 +1,4 @@
-"""Rollouts for the tests of this folder: a home, a fixed clock, lines in every state of repair."""
+"""Rollouts for the tests of this folder: a home, a fixed clock, valid and damaged lines."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ def conversation(question: str = "question", answer: str = "answer") -> list[Rol
 
 
 def store(home: Path, items: Sequence[RolloutItem], number: int = 1, moment: datetime = MOMENT) -> Path:
-    """A finished rollout of this home."""
+    """Write a finished rollout of this home."""
     path = new_rollout_path(home, moment, conversation_id(number))
     writer = RolloutWriter.create(path, now, [meta(number), *items])
     assert writer.problem is None
@@ -76,13 +76,13 @@ def store(home: Path, items: Sequence[RolloutItem], number: int = 1, moment: dat
 
 
 def raw_line(kind: str, payload: Json) -> bytes:
-    """A line as somebody else may write it: with spaces."""
+    """Return a line as another program may write it: with spaces."""
     line = {"timestamp": "2026-01-01T00:00:00.000Z", "type": kind, "payload": payload}
     return json.dumps(line).encode() + b"\n"
 
 
 def texts(items: Sequence[object]) -> list[str]:
-    """What the messages among these say."""
+    """Return the texts of the messages among these items."""
     return [
         part.text
         for item in items
@@ -93,7 +93,7 @@ def texts(items: Sequence[object]) -> list[str]:
 
 
 def head(**over: Json) -> StoredHead:
-    """The head of a file as the index keeps it."""
+    """Return the head of a file as the index keeps it."""
     fields = {
         "id": conversation_id(1),
         "preview": "Straße",
@@ -110,7 +110,7 @@ def head(**over: Json) -> StoredHead:
 
 
 Line = tuple[int, str, dict[str, Json]]
-"""Number in the file from 0, `type`, `payload`."""
+"""Line of a file: its number, counted from 0, its `type` and its `payload`."""
 
 
 def taken(reader: TurnReader, lines: Iterable[Line]) -> list[SessionEvent | TurnRenamed]:
@@ -122,7 +122,7 @@ def taken(reader: TurnReader, lines: Iterable[Line]) -> list[SessionEvent | Turn
 
 
 def turn_events(conversation_id: str, lines: Iterable[Line]) -> list[SessionEvent | TurnRenamed]:
-    """The events of all turns, each with an end."""
+    """Return the events of all turns, each with an end."""
     reader = TurnReader(conversation_id)
     return taken(reader, lines) + reader.finish()
 
@@ -130,6 +130,6 @@ def turn_events(conversation_id: str, lines: Iterable[Line]) -> list[SessionEven
 def read_summary(
     path: Path, default_provider: str = "mock", notes: ThreadNotes | None = None
 ) -> ThreadSummary:
-    """What is shown of a stored conversation."""
+    """Return the summary of a stored conversation."""
     noted = (notes or ThreadNotes(path.parent, lambda: 0.0)).read()
     return summarise(read_stored_thread(path), default_provider, noted)

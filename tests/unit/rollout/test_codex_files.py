@@ -1,8 +1,8 @@
 """Rollouts that codex 0.169 and 0.171 wrote (tests/data, with long texts left out).
 
-A thread with a command, patches, an interrupt, a failure and a compaction, which was reverted, so that it goes on in a
-second file, and forked twice, so that two more files go on from it; one of many kinds of items; and one of the older
-form with members behind its payloads.
+One thread has a command, patches, an interrupt, a failure and a compaction. It was reverted, so that it goes on in a
+second file, and forked twice, so that two more files go on from it. Another has many kinds of items; one is of the
+older form with members after its payloads.
 """
 
 import json
@@ -51,7 +51,7 @@ WHOLE = [
     ["after compact", "answer after"],
     ["after revert", "answer after revert"],
 ]
-"""The thread that was reverted: the turn before its last one is gone."""
+"""Texts of the thread that was reverted: the turn before its last one is gone."""
 
 
 @pytest.fixture(params=["0.169", "0.171"])
@@ -66,7 +66,7 @@ def home_of_codex(home: Path, version: str) -> Path:
 
 
 def threads_of(home: Path) -> tuple[ConversationId, ConversationId, ConversationId]:
-    """The reverted thread, the fork of its first two turns, the fork of all of it."""
+    """Return the ids of the reverted thread, the fork of its first two turns, and the fork of all of it."""
     firsts = sorted(home.glob("sessions/**/rollout-*.jsonl"))
     reverted = ConversationId(next(path.stem[28:64] for path in firsts if "_" in path.stem))
     forks = [path.stem[28:64] for path in firsts if is_fork_of(path, reverted)]
@@ -115,7 +115,7 @@ def shown_item(item: items.Item) -> str:
 
 
 def told(path: Path) -> list[str]:
-    """The words that the model is sent of a stored thread, its calls without their content."""
+    """Return the texts that the model is sent of a stored thread, its calls without their content."""
     stored = read_rollout(path)
     history = rebuild_history(stored.items, lambda before, line: line.replacement_history or ())
     texts = []
@@ -275,7 +275,7 @@ def test_a_missing_file_is_an_error_and_not_a_thread_without_its_past(home: Path
     assert read_stored_thread(path_of(home, cut)).head.preview == "in the cut fork"
 
 
-# --- going on
+# --- resuming
 def ordinals(path: Path) -> list[int | None]:
     return [json.loads(line).get("ordinal") for line in path.read_text().splitlines()]
 

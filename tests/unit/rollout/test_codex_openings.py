@@ -1,4 +1,4 @@
-"""What codex tells its model of its own tools is not read as part of a conversation."""
+"""The texts in which codex tells its model of its own tools are not read as a part of a conversation."""
 
 import json
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def payload(role: str, *parts: str) -> Json:
 
 
 def lines_of_codex(id: str, tools: Sequence[str] = ("exec", "wait")) -> list[bytes]:
-    """A thread as codex 0.171 stores it that was asked with one of its newest models."""
+    """Return the lines of a thread that codex 0.171 stored with one of its newest models."""
     at, call_ids = "2026-11-28T15:24:46.086Z", count(1)
     facts = {"id": id, "session_id": id, "timestamp": at, "cwd": "/work", "cli_version": "0.171.0"}
     of_codex = {"originator": "codex_exec", "source": "exec", "model_provider": "scripted"}

@@ -1,5 +1,6 @@
-"""What newer versions of codex store in other words: goals, the tools of a client, the names of grouped tools (as 0.171
-wrote them), and turns that were taken back by their number, as versions up to 0.158 did."""
+"""Newer spellings of stored lines of codex: goals, the tools of a client, the names of grouped tools (as 0.171 wrote
+them), and turns that were reverted by their number, as in versions up to 0.158.
+"""
 
 import json
 import shutil
@@ -167,7 +168,7 @@ def test_a_profile_is_named_by_its_id_whatever_form_it_has(
     assert (last.model, last.profile_id) == ("m", id)
 
 
-# --- turns that were taken back by their number
+# --- turns that were reverted by their number
 def message(role: str, text: str) -> tuple[str, Json]:
     kind = "input_text" if role == "user" else "output_text"
     return "response_item", {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
@@ -178,7 +179,7 @@ def taken_back(turns: int) -> tuple[str, Json]:
 
 
 def spoken(words: str) -> list[tuple[str, Json]]:
-    """A turn as codex 0.58 stores it."""
+    """Return a turn as codex 0.58 stores it."""
     return [
         message("user", words),
         ("event_msg", {"type": "user_message", "message": words}),

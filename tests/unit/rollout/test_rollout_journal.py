@@ -37,7 +37,9 @@ def journal_in(folder: Path) -> tuple[RolloutJournal, Path]:
 
 
 def left(journal: Path, *recorded: ResponseItem, before: int = 0) -> list[str]:
-    """What is left over of a journal beside a rollout with these items; `before`: bytes before them."""
+    """Return what is left of a journal beside a rollout with these items. `before` is the number of bytes
+    before them.
+    """
     rollout = journal.with_name("rollout")
     lines = b"".join(stored_line(STAMP, item) + b"\n" for item in recorded)
     rollout.write_bytes(b"x" * before + lines)

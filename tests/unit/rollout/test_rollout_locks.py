@@ -1,4 +1,4 @@
-"""One writer per rollout, which nobody who may only read it can keep from writing."""
+"""One writer per rollout. A user who may only read the file cannot block the writer."""
 
 import fcntl
 import os

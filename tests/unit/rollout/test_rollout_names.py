@@ -1,4 +1,4 @@
-"""Names of rollouts, and which of them a home has."""
+"""Names of rollouts, and the search for them in a home."""
 
 import os
 import tempfile
@@ -237,7 +237,7 @@ def test_a_rollout_is_found_wherever_it_is(tmp_path: Path, id: ConversationId) -
     assert find(tmp_path, id, archived=True) == archived
 
 
-# --- names that are kept
+# --- cached names
 def seconds(ns: int) -> float:
     return ns / 1e9
 

@@ -1,5 +1,4 @@
-"""A stored conversation that is gone on with or copied: its last settings, its lines, and those that no longer
-count."""
+"""A stored conversation that is resumed or forked: its last settings, its lines, and those that no longer count."""
 
 import json
 import os
@@ -56,7 +55,7 @@ from tests.unit.rollout.stored import (
 
 
 def crash(home: Path, recorded: list[ResponseItem], journaled: list[ResponseItem]) -> Path:
-    """A server that recorded some items, had told of others, and died."""
+    """Write the files of a server that recorded some items, had sent others, and died."""
     path = new_rollout_path(home, MOMENT, conversation_id(1))
     child = os.fork()
     if child == 0:
@@ -148,7 +147,7 @@ def payloads(path: Path) -> list[Json]:
 
 
 def with_journal(home: Path, *items: Json) -> Path:
-    """A rollout beside which a crashed server left a journal."""
+    """Write a rollout beside which a crashed server left a journal."""
     path = store(home, conversation())
     writer = RolloutWriter.resume(path, now)
     writer.write_journal(items)
@@ -207,7 +206,7 @@ def test_lines_that_were_taken_back_are_not_copied(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", [b"", b"no record\n"])
 def test_turns_are_those_of_pages_where_lines_were_taken_back(tmp_path: Path, head: bytes) -> None:
-    """Also where the metadata are not in the first line."""
+    """This holds also if the metadata are not in the first line."""
     path = store(tmp_path, [*conversation("one"), *conversation("two")])
     path.write_bytes(head + path.read_bytes())
     reopened = reopen(path, now, revert=revert_line(5 + bool(head), 1), turns=True)
@@ -261,7 +260,7 @@ KEEPS: st.SearchStrategy[Json] = st.integers(-2, 40) | st.sampled_from([None, Tr
 def test_a_line_takes_back_what_is_between_the_kept_lines_and_itself(
     lines: list[tuple[int, Json]], shared: int
 ) -> None:
-    """Also where a reader goes on from what another one knows already."""
+    """This holds also if a reader continues from the state of another one."""
     taken_back, gone = TakenBack(), set[int]()
     number = -1
     for n, (passed, keeps) in enumerate(lines):

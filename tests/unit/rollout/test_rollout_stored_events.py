@@ -1,4 +1,4 @@
-"""Which lines a rollout stores for an event, without identity (as codex 0.58 does) and with it."""
+"""The lines that a rollout stores for an event, without identity (as codex 0.58 does) and with it."""
 
 import json
 import re
@@ -228,7 +228,7 @@ def test_an_interrupted_turn_is_the_only_end_that_codex_058_stores() -> None:
     assert lines(stopped, identity=True) == [{**line, **times}]
 
 
-# --- what belongs to no item
+# --- lines without an item
 @pytest.mark.parametrize("event", [TokenCountEvent(), UndoCompletedEvent(success=True, message="done")])
 def test_counts_and_undos_are_stored_as_they_are(event: TokenCountEvent | UndoCompletedEvent) -> None:
     assert lines(event, identity=False) == [event.to_value()]

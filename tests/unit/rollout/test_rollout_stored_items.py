@@ -1,4 +1,4 @@
-"""Items of files that store calls as entries of the history only."""
+"""Items of files that store calls only as entries of the history."""
 
 import json
 from pathlib import Path
@@ -96,13 +96,13 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path, payload: Json) -> None:
     assert stored(tmp_path, payload).items == ()
 
 
-# --- order, ids and what counts twice
+# --- order, ids and duplicates
 def turn_item(item: Item, **more: Json) -> Json:
     return {"type": "turn_item", "turn_id": "t", "item": item_to_value(item), **more}
 
 
 def written(folder: Path, *lines: tuple[str, Json] | bytes) -> Path:
-    """A rollout of lines by kind and payload; bytes are a line as it is."""
+    """Write a rollout of lines by kind and payload; bytes are a line as it is."""
     path = folder / "rollout.jsonl"
     parts = [
         line

@@ -28,7 +28,7 @@ from tests.unit.rollout.stored import (
 
 
 class FullDisk:
-    """A disk that takes `room` more bytes, and then none until there is room again."""
+    """Disk that accepts `room` more bytes, and then none until there is room again."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -111,7 +111,7 @@ def test_a_line_that_somebody_else_left_torn_meanwhile_is_ended(tmp_path: Path) 
 
 
 def test_what_a_failing_disk_has_but_for_the_line_end_is_not_written_twice(tmp_path: Path) -> None:
-    """Wherever a write stops, if what it left cannot be taken back."""
+    """This holds wherever a write stops, if its bytes cannot be truncated."""
 
     def no_truncate(fd: int, size: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

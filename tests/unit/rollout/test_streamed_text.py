@@ -1,4 +1,4 @@
-"""Text of items that go on: in pieces in the journal, at the end of the rollout after a crash."""
+"""Text of running items: in pieces in the journal, and at the end of the rollout after a crash."""
 
 import json
 import os
@@ -53,7 +53,7 @@ THOUGHT = items.Reasoning("r", (), show_content=True)
 
 
 class Server:
-    """A conversation that is stored as an outbox stores it, and whose server dies."""
+    """Conversation that is stored as an outbox stores it, and whose server dies."""
 
     def __init__(
         self, home: Path, *, identity: bool = True, paginated: bool = False, disk: DiskCalls = REAL_DISK
@@ -83,7 +83,7 @@ class Server:
         self.writer.write_journal(ahead, self.text.pieces(), growing=self.text.is_kept)  # type: ignore[arg-type]
 
     def dies(self) -> Path:
-        """The files stay as they are, and the lock goes."""
+        """Die: the files stay as they are, and the lock is released."""
         assert self.writer.problem is None
         left = journal_path(self.path).read_bytes() if journal_path(self.path).exists() else b""
         self.writer.close()
@@ -93,7 +93,7 @@ class Server:
 
 
 def history(path: Path) -> list[str]:
-    """What the model is sent when the conversation goes on."""
+    """Return the texts that the model is sent when the conversation goes on."""
     reopened = reopen(path, now)
     assert reopened.writer.problem is None
     reopened.writer.close()
@@ -113,7 +113,7 @@ def last_turn(path: Path) -> TurnRecord:
 
 
 def shown(path: Path) -> list[items.Item]:
-    """The items of the interrupted turn, before it is resumed and afterwards."""
+    """Return the items of the interrupted turn. They are equal before and after the thread is resumed."""
     before, all_items = last_turn(path), read_stored_items(path, THREAD)
     if before.items[1:]:
         assert before.state is TurnStatus.INTERRUPTED
@@ -130,7 +130,7 @@ def shown(path: Path) -> list[items.Item]:
 
 
 def messages_of(path: Path) -> list[str]:
-    """What the conversation API shows of the agent."""
+    """Return the messages of the agent that the conversation API shows."""
     found = read_rollout(path, messages=True).messages
     return [each.message for each in found if isinstance(each, AgentMessageEvent)]
 
@@ -188,7 +188,7 @@ def test_a_plan_that_was_streaming_is_an_item_of_its_own(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("identity", [True, False])
 def test_the_record_of_an_item_supersedes_its_pieces(tmp_path: Path, identity: bool) -> None:
-    """Also where the server dies between the two writes; the model is then told what clients are shown."""
+    """This holds also if the server dies between the two writes; the model is then sent what clients are shown."""
     server = Server(tmp_path, identity=identity)
     server.emit(begins(MESSAGE))
     server.say("Hello")
@@ -203,7 +203,7 @@ def test_the_record_of_an_item_supersedes_its_pieces(tmp_path: Path, identity: b
 
 
 def test_pieces_of_an_item_that_ended_without_a_record_do_not_count(tmp_path: Path) -> None:
-    """As where an attempt is made anew, while the journal holds another item."""
+    """This happens if an attempt is repeated while the journal holds another item."""
     server = Server(tmp_path, identity=False)
     server.emit(begins(MESSAGE))
     server.say("Hello")
@@ -388,7 +388,7 @@ def test_items_that_end_in_time_are_never_written_in_pieces(tmp_path: Path) -> N
 
 
 def without_room_for_text() -> tuple[list[bool], DiskCalls]:
-    """A disk that takes no pieces of text while the list has something in it."""
+    """Return a disk that accepts no pieces of text while the list is not empty, and the list."""
     full = [True]
 
     def write(fd: int, data: memoryview) -> int:

@@ -1,4 +1,4 @@
-"""The index of stored threads in its parts: rows, queries, what changed on the disk, and the file itself."""
+"""The index of stored threads in its parts: rows, queries, changes on the disk, and the file itself."""
 
 import os
 import sqlite3
@@ -61,7 +61,7 @@ threads = st.builds(
 
 
 def thread(n: int = 1, state: FileState = STATE, **over: Json) -> StoredThread:
-    """`over`: fields of the head."""
+    """Return a stored thread. `over` replaces fields of its head."""
     return StoredThread(head(**{"id": conversation_id(n), "preview": f"question {n}", **over}), PATH, state)
 
 
@@ -130,9 +130,9 @@ def test_a_place_beyond_all_times_is_no_error(database: sqlite3.Connection) -> N
     assert [entry.name.conversation_id for entry in query.fetch(database, start, 100)] == [conversation_id(1)]
 
 
-# --- what changed on the disk
+# --- changes on the disk
 def changes(database: sqlite3.Connection, home: Path, **over: Json) -> list[int]:
-    """Notes what changed since the last time; the threads that are new or changed."""
+    """Store the changes since the last call; return the numbers of new or changed threads."""
     options = {"now_ns": NOW, "archived": False, "whole": False, **over}
     found = find_changes(database, home, **options)
     found.store(database)
@@ -257,7 +257,7 @@ def of_another_version(path: Path) -> None:
 def test_an_index_that_cannot_be_used_is_made_anew(
     tmp_path: Path, spoil: Callable[[Path], object], in_memory: bool
 ) -> None:
-    """In memory where what is there is no file of ours, which is left alone."""
+    """The index is in memory if the existing file is not ours, which is left unchanged."""
     path = tmp_path / FILE_NAME
     spoil(path)
     before = path.lstat()

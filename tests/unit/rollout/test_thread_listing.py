@@ -1,4 +1,4 @@
-"""Pages of stored threads: orders, filters, and an index that is right whatever happens to it or to the files."""
+"""Pages of stored threads: orders, filters, and an index that stays right whatever happens to it or to the files."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ from tests.unit.rollout.stored import conversation_id, raw_line
 
 @pytest.fixture(autouse=True)
 def _index_is_kept(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> Iterator[None]:
-    """An index that fails is replaced, which must not hide its mistakes."""
+    """Check that no index was replaced. An index that fails is replaced, which would hide its errors."""
     yield
     replaced = [
         record.getMessage() for record in caplog.get_records("call") if "made anew" in record.getMessage()
@@ -44,7 +44,7 @@ def path_of(home: Path, n: int) -> Path:
 
 
 def write(home: Path, n: int, text: str | None = None, *, changed: float | None = None, **meta: Json) -> Path:
-    """A stored thread; an empty text: one that was never used."""
+    """Write a stored thread. An empty text makes one that was never used."""
     path = path_of(home, n)
     path.parent.mkdir(parents=True, exist_ok=True)
     said = f"question {n}" if text is None else text
@@ -100,7 +100,7 @@ def test_pages_lead_to_the_end_and_back(
     tmp_path: Path, by_change: bool, newest_first: bool, archived: bool
 ) -> None:
     for n in range(7):
-        path = write(tmp_path, n, changed=1000 - n // 2)  # two each changed at one time
+        path = write(tmp_path, n, changed=1000 - n // 2)  # each modification time belongs to two threads
         if archived:
             archive_rollout(tmp_path, conversation_id(n), path)
     of, order = lists(tmp_path), {"by_change": by_change, "archived": archived}
@@ -115,7 +115,7 @@ def test_pages_lead_to_the_end_and_back(
         (lambda n: (-(n // 2), n)) if by_change else (lambda n: (n % 3, n))
     )
     assert seen == sorted(range(7), key=key, reverse=newest_first)
-    # The way back begins with the first thread of the last page.
+    # The backward direction begins with the first thread of the last page.
     again = page(of, limit=100, newest_first=not newest_first, cursor=back, **order)
     assert numbers(again) == seen[:7][::-1]
 
@@ -192,7 +192,7 @@ def test_odd_text_is_kept(tmp_path: Path) -> None:
         assert (thread.preview, thread.cwd) == ("half \ud83d a character \0 and more", "/\udcff")
 
 
-# --- what happens beside
+# --- changes meanwhile
 def test_what_happens_beside_is_seen(tmp_path: Path) -> None:
     of, other = lists(tmp_path), lists(tmp_path)
     write(tmp_path, 0, changed=10)
@@ -214,7 +214,7 @@ def test_what_happens_beside_is_seen(tmp_path: Path) -> None:
 
 def test_a_thread_is_found_after_its_first_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_index, "MOST_REST_SECONDS", 3600.0)
-    monkeypatch.setattr(thread_index, "REST", 1e9)  # files are looked at once only
+    monkeypatch.setattr(thread_index, "REST", 1e9)  # files are checked only once
     path, of = write(tmp_path, 0, ""), lists(tmp_path)
     os.utime(path.parent, (1, 1))
     assert previews(of, search="first") == []
@@ -333,9 +333,9 @@ def test_nothing_is_read_ahead_for_memory(tmp_path: Path) -> None:
 # --- one by id
 
 
-# --- whatever happens
+# --- any changes
 def plain(home: Path, **request: Json) -> list[str]:
-    """The same without any index: every file is read."""
+    """List threads without an index: every file is read."""
     archived, by_change = request.get("archived", False), request.get("by_change", False)
     found = []
     for name, path in walk(home, archived=archived):
@@ -348,7 +348,7 @@ def plain(home: Path, **request: Json) -> list[str]:
 
 
 class Changes(RuleBasedStateMachine):
-    """Two servers list while threads come, change, move and go."""
+    """Two servers list threads while threads are added, changed, moved and removed."""
 
     def __init__(self) -> None:
         super().__init__()

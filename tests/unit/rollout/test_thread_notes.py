@@ -1,4 +1,4 @@
-"""Names, metadata and goals beside the rollouts: the last line counts, whoever wrote it."""
+"""Names, metadata and goals beside the rollouts: the last line counts, whichever server wrote it."""
 
 import json
 import os
@@ -251,7 +251,7 @@ def append(path: Path, event: GoalUpdated | GoalCleared) -> None:
 
 
 def both_ways(path: Path) -> Goal | None:
-    """What a reader of the whole file finds, which is what a reader from its end finds."""
+    """Return the goal that a reader of the whole file finds, and check that a reader from its end finds the same."""
     found = last_goal(path)
     assert read_rollout(path).goal == found
     return found

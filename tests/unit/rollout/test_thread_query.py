@@ -1,4 +1,4 @@
-"""What a list of threads wants, and stored threads by what was said in them."""
+"""Queries of a list of threads, and the search of stored threads by their texts."""
 
 import os
 import time
@@ -119,7 +119,7 @@ def test_which_lists_need_no_index(over: Json, follows: bool) -> None:
     assert pages.ListRequest(**{"filter": wanted(), **over}).follows_names is follows
 
 
-# --- who began it
+# --- origins
 @pytest.mark.parametrize(
     ("source", "word"),
     [
@@ -157,7 +157,7 @@ def numbers(found: pages.Page[pages.FoundThread]) -> list[int]:
 
 
 def talk(home: Path, number: int, *said: str, changed: float | None = None) -> Path:
-    """A thread in which the user said the first text and the agent the others."""
+    """Write a thread in which the user said the first text and the agent the others."""
     path = store(home, [user(said[0]), asked(said[0]), *map(answered, said[1:])], number)
     if changed is not None:
         os.utime(path, (changed, changed))
@@ -280,7 +280,7 @@ def test_what_is_said_later_is_found(tmp_path: Path) -> None:
     of, other = lists(tmp_path), lists(tmp_path)
     assert numbers(search(of, "needle")) == numbers(search(other, "needle")) == []
     add(paths[1], "needle")
-    # Of a thread that changes in this process it is known; of others when all files are looked at.
+    # A change in this process is known at once; a change by another process is found when all files are checked.
     assert numbers(search(of, "needle", conversation_id(1))) == [1]
     assert numbers(search(other, "needle")) == [1], "what another server noted"
     paths[1].unlink()

@@ -1,4 +1,4 @@
-"""What the head of a rollout says of its conversation, and what is shown of a thread beside its turns."""
+"""The summary of a conversation from the head of its rollout, and the fields of a thread beside its turns."""
 
 import os
 from pathlib import Path

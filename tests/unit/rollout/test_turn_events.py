@@ -1,4 +1,4 @@
-"""Stored lines as events: what a line says with identity, and what is derived where it says nothing."""
+"""Stored lines as events: lines with identity, and derived values for lines without it."""
 
 import uuid
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def events(*payloads: Json) -> list[SessionEvent | TurnRenamed]:
 
 
 def event_lines(*payloads: Json) -> list[Line]:
-    """A payload with a `line` stands for a line of that kind."""
+    """Return the lines of these payloads. The value of `line` is the kind of the line."""
     return [
         (number, payload.get("line", "event_msg"), {k: v for k, v in payload.items() if k != "line"})
         for number, payload in enumerate(payloads)
@@ -61,7 +61,7 @@ def read_by(reader: TurnReader, *payloads: Json) -> list[SessionEvent | TurnRena
 
 
 def in_turns(found: Sequence[SessionEvent | TurnRenamed]) -> list[tuple[str | None, EngineEvent]]:
-    """The events with their turns."""
+    """Return the events with the ids of their turns."""
     return [(event.turn_id, event.event) for event in found if isinstance(event, SessionEvent)]
 
 

@@ -1,4 +1,4 @@
-"""What is read back of a conversation is what was emitted live: same turns, items, ids, states and times."""
+"""A stored conversation is read back as it was emitted live: same turns, items, ids, states and times."""
 
 import json
 import uuid
@@ -115,7 +115,7 @@ turns = st.lists(
 
 
 def run(plan: list[tuple[TurnKind, list[tuple[Item, bool]], str]]) -> list[SessionEvent]:
-    """The events of these turns; an item whose flag is set is cut."""
+    """Return the events of these turns. An item with its flag set is cut."""
     emitted: list[SessionEvent] = []
     clock = iter(range(1_700_000_000, 1_800_000_000))
     for number, (kind, items, end) in enumerate(plan):

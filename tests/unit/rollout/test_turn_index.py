@@ -1,4 +1,4 @@
-"""Where the turns of a file are: what the index says of each, and when it is made anew."""
+"""The index of the turns of a file: its entries, and when it is rebuilt."""
 
 import json
 import os
@@ -30,7 +30,7 @@ META: Json = {"line": "session_meta", "id": THREAD}
 
 
 def encoded(payload: Json) -> bytes:
-    """A line as rollouts have it; `line` names its kind where it is no event."""
+    """Return a line of a rollout. `line` is its kind if it is no event."""
     fields = {key: value for key, value in payload.items() if key != "line"}
     record = {"timestamp": "t", "type": payload.get("line", "event_msg"), "payload": fields}
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"
@@ -57,7 +57,7 @@ def reverted(keeps: int) -> Json:
 
 
 def words_before(text: str, role: str = "user") -> Json:
-    """An entry of the model's history."""
+    """Return an entry of the model's history."""
     part = {"type": "input_text", "text": text}
     return {"line": "response_item", "type": "message", "role": role, "content": [part]}
 
@@ -78,14 +78,14 @@ def indexed(*payloads: Json) -> TurnIndex:
 
 
 class File:
-    """A rollout that grows."""
+    """Rollout that grows."""
 
     def __init__(self, path: Path, *payloads: Json) -> None:
         self.path = path
         path.write_bytes(b"".join(map(encoded, payloads)))
 
     def append(self, *payloads: Json, torn: int = 0) -> Self:
-        """Without so many bytes at the end."""
+        """Append lines, without the last `torn` bytes."""
         data = b"".join(map(encoded, payloads))
         with self.path.open("ab") as file:
             file.write(data[: len(data) - torn])
@@ -103,7 +103,7 @@ def ids(found: TurnPlaces) -> list[str]:
     return [place.id for place in found.places]
 
 
-# --- what a place says
+# --- the entries
 def test_a_place_is_from_the_first_line_that_tells_of_the_turn_to_behind_the_last_one() -> None:
     lines = [
         META,
@@ -198,7 +198,7 @@ def test_a_closed_index_is_its_own_where_a_turn_was_named_late() -> None:
     assert index.places[0].names == ()
 
 
-# --- lines that were taken back
+# --- reverted lines
 def test_lines_that_were_taken_back_keep_their_ids_and_have_no_places() -> None:
     taken_back = TakenBack()
     assert taken_back.take(reverted(1), 4)

@@ -1,4 +1,4 @@
-"""Pages of turns and items: joined, they are the whole conversation, whatever the file went through."""
+"""Pages of turns and items: joined, they are the whole conversation, for any state of the file."""
 
 import json
 import os
@@ -93,7 +93,7 @@ files = st.tuples(st.lists(lines, max_size=25), st.booleans()).map(
 
 
 def whole(data: bytes) -> list[TurnRecord]:
-    """Everything that counts, read at once and folded."""
+    """Return all turns that count, read at once and folded."""
     fold = TurnFold()
     gone: set[int] = set()
     with tempfile.TemporaryFile() as file:
@@ -111,7 +111,7 @@ def whole(data: bytes) -> list[TurnRecord]:
             fold.apply_all(reader.take(*line))
             other = TurnReader(THREAD)
             continue
-        for event in other.take(*line):  # what was taken back has used its ids
+        for event in other.take(*line):  # reverted lines have used their ids
             if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
                 fold.ids.end(event.event.item.id)
     fold.apply_all(reader.finish())
@@ -119,7 +119,7 @@ def whole(data: bytes) -> list[TurnRecord]:
 
 
 def join(ask: Callable[[PageRequest], Page[Row]], limit: int, *, newest_first: bool) -> list[Row]:
-    """All pages, in the order of the conversation."""
+    """Return the rows of all pages, in the order of the conversation."""
     rows: list[Row] = []
     request = PageRequest(limit=limit, newest_first=newest_first)
     while True:
@@ -307,7 +307,7 @@ def test_a_cursor_is_read_as_it_was_written(id: str, included: bool) -> None:
 
 
 def test_the_running_turn_is_not_the_last_one_of_a_file_that_says_nothing_of_it(tmp_path: Path) -> None:
-    """Its words came as an item that was cut, or it has none, or the file's last turn has an end."""
+    """Its message came as an item that was cut, or it has no message, or the file's last turn has an end."""
     words = UserMessage("u", (TextInput(text="question 1"),))
     cut = TurnRecord(id="live", items=(EndedItem(words, 1, 2, cut=True),))
     for live in (cut, running("live", AgentMessage("m", ("hi",))), running("live")):

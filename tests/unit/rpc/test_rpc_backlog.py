@@ -1,4 +1,4 @@
-"""What waits for a client: lines in order, missed texts in one piece, of states the last, each byte counted."""
+"""The backlog of a client: lines in order, missed texts joined, only the last of states, each byte counted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_text_is_kept_once_for_all_who_miss_it() -> None:
     backlogs, text = [Backlog() for _ in range(3)], streamed("text")
     for number, piece in enumerate("abcdef"):
         part = text.part(piece)
-        for backlog in backlogs[: 1 + number // 2]:  # one after another falls behind
+        for backlog in backlogs[: 1 + number // 2]:  # one backlog after another falls behind
             backlog.add_missed(part)
     assert [everything(each) for each in backlogs] == [
         [b'["text", "abcdef"]'],
@@ -68,7 +68,7 @@ def test_shared_lines_stand_where_each_client_was_sent_them_and_count_until_they
     other.add_answer(b"an answer")
     share(b"333", shared, one, other)
     assert (one.size, other.size, other.unasked) == (9, 17, 7)
-    assert one.take(1) == [b"1", b"22", b"333"]  # they are one place
+    assert one.take(1) == [b"1", b"22", b"333"]  # they are one entry
     assert (one.size, one.unasked, len(one)) == (0, 0, 0)
     share(b"4", shared, one, other)
     shared.close()
@@ -188,6 +188,6 @@ def test_whatever_is_missed_and_read_texts_are_whole_and_lines_keep_their_order(
         pieces = [number for what, number in sent if what == f"piece of {name}"]
         assert "".join(text for what, text in got if what == name) == "".join(f"{n} " for n in pieces)
     for position, (what, value) in enumerate(got):
-        if what in ORDERED:  # whatever was sent before it is read before it, and nothing else
+        if what in ORDERED:  # all lines sent before it are read before it
             before = [int(n) for kind, text in got[:position] if kind in "ab" for n in text.split()]
             assert sorted(before) == [n for kind, n in sent if kind.startswith("piece") and n < value]

@@ -1,5 +1,6 @@
-"""Lines become calls, results become answers; what is too much is said to the client; and requests to it by
-their ids."""
+"""Lines become calls, results become answers; overload is reported to the client; answers find the server's requests by
+id.
+"""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -18,14 +19,16 @@ from app_server_protocol.structs import Json
 
 
 class Echo:
-    """Methods: `echo`, `wait` (until let go), `fail`, `refuse`; lanes by the parameter `lane`, upper case for all."""
+    """Methods: `echo`, `wait` (until released), `fail`, `refuse`. The lane is the parameter `lane`; upper case stands
+    for all.
+    """
 
     def __init__(self) -> None:
         self.go = anyio.Event()
         self.order: list[int | str] = []
         self.told: list[str] = []
         self.received: list[Json] = []
-        """Parameters of notifications."""
+        """Parameters of received notifications."""
 
     def lane(self, request: Request) -> LaneName | None:
         if request.method == "unordered":
@@ -64,7 +67,7 @@ class Echo:
 
 
 class Talk:
-    """A connection and the client's end of it."""
+    """Connection with the client's end of it."""
 
     def __init__(self, end: MemoryTransport, outgoing: Outgoing, echo: Echo) -> None:
         self.end, self.outgoing, self.echo = end, outgoing, echo
@@ -187,7 +190,7 @@ async def test_a_line_that_had_no_room_beside_those_of_others_may_be_sent_again(
 
 
 async def test_no_requests_are_read_while_the_client_reads_no_responses() -> None:
-    """Else its own requests would fill the memory with their answers."""
+    """Otherwise the answers to the client's own requests would fill the memory."""
 
     async def what(t: Talk) -> None:
         for n in range(40):

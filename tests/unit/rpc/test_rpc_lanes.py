@@ -1,4 +1,6 @@
-"""The order of requests: in one conversation, over several connections, and what a slow client may hold up."""
+"""The order of requests: in one conversation, over several connections, and the requests that a slow client may
+delay.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ FILE = LaneName("/file", for_all=False)
 
 
 class Order:
-    """Jobs of two connections that begin, answer and end when they are let."""
+    """Jobs of two connections, which begin, answer and end when the test lets them."""
 
     def __init__(self, group: TaskGroup) -> None:
         server = ServerLanes()
@@ -26,7 +28,7 @@ class Order:
         self._ends: dict[str, anyio.Event] = {}
 
     def job(self, name: str, *, goes_on: bool = False) -> Job:
-        """A job that answers when it is let; one that goes on ends when it is let, too."""
+        """Return a job that answers when the test lets it. With `goes_on` its end also waits for the test."""
         self._answers[name], self._ends[name] = anyio.Event(), anyio.Event()
 
         async def run(answered: Callable[[], None]) -> None:
@@ -100,7 +102,7 @@ async def test_what_follows_an_answer_keeps_nobody_else_waiting() -> None:
         await o.answer("1")
         assert await o.news() == ["1 begins", "3 begins"]
         await o.answer("3")
-        assert await o.news() == ["3 ends"]  # the second one is behind the first, of the same client
+        assert await o.news() == ["3 ends"]  # the second one waits for the first of the same client
         await o.end("1")
         assert await o.news() == ["1 ends", "2 begins"]
 

@@ -1,4 +1,4 @@
-"""One queue, one writer: order, holding producers back, and what an end means for those who wait."""
+"""One queue, one writer: order, back-pressure for producers, and the effect of an end on waiting tasks."""
 
 import json
 
@@ -10,7 +10,7 @@ from app_server.transport.framing import TransportClosed
 
 
 class Client:
-    """Takes what is written, when it is let."""
+    """Client that reads when the test lets it."""
 
     def __init__(self) -> None:
         self.got = b""
@@ -54,7 +54,7 @@ async def test_a_producer_is_held_back_until_the_client_reads() -> None:
         group.start_soon(produce)
         await anyio.wait_all_tasks_blocked()
         assert outgoing.congested
-        assert produced == 4  # the line that crosses the mark is the last
+        assert produced == 4  # the line that crosses the limit is the last
         client.reads.set()
         await outgoing.written()
         await anyio.wait_all_tasks_blocked()
@@ -63,7 +63,7 @@ async def test_a_producer_is_held_back_until_the_client_reads() -> None:
 
 
 async def test_a_producer_without_end_keeps_nobody_else_waiting() -> None:
-    """Each gets its turn, whoever is quicker when the client has read."""
+    """Each producer gets its turn, whichever is quicker when the client has read."""
     client = Client()
     outgoing = Outgoing(client.write, 100)
     order: list[str] = []
@@ -162,7 +162,7 @@ async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
 
 
 class SlowClient:
-    """Takes one write at a time, each when it is let."""
+    """Client that accepts one write at a time, each when the test lets it."""
 
     def __init__(self) -> None:
         self.takes = anyio.Semaphore(0)
@@ -178,7 +178,7 @@ async def test_what_waits_is_counted_to_the_byte_also_while_a_write_is_under_way
     def congested() -> bool:
         return outgoing.congested
 
-    outgoing.send(b"x" * 99)  # with its line end, just what may wait
+    outgoing.send(b"x" * 99)  # with its line end exactly what may wait
     assert not congested()
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)

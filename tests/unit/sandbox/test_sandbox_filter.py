@@ -1,4 +1,4 @@
-"""The system call filter, played by an interpreter of its byte code."""
+"""The system call filter, run by an interpreter of its byte code."""
 
 import os
 import struct
@@ -14,7 +14,7 @@ EPERM, ENOSYS = seccomp.ERRNO | 1, seccomp.ERRNO | 38
 
 
 def play(program: bytes, number: int, *arguments: int, arch: int = X86) -> int:
-    """What the kernel would return for this call."""
+    """Return what the kernel would return for this call."""
     padded = [*arguments, 0, 0, 0, 0, 0, 0][:6]
     data = struct.pack("<iIQ6Q", number, arch, 0, *(value & (1 << 64) - 1 for value in padded))
     code = list(struct.iter_unpack("<HBBI", program))
@@ -74,7 +74,7 @@ def test_every_refused_call_is_refused_and_others_pass(machine: str, network: bo
 @pytest.mark.parametrize("network", [True, False])
 @pytest.mark.parametrize("broker", [True, False])
 def test_both_parts_together_answer_what_the_whole_does(machine: str, network: bool, broker: bool) -> None:
-    """Of several filters the kernel takes the answer that comes first in this order."""
+    """If there are several filters, the kernel takes the answer that comes first in this order."""
     strictness = {seccomp.KILL_PROCESS: 0, ENOSYS: 1, EPERM: 1, seccomp.NOTIFY: 2, seccomp.ALLOW: 3}
     whole = program(machine, network=network, broker=broker)
     ahead = program(machine, network=network, part=seccomp.AHEAD)
@@ -88,7 +88,7 @@ def test_both_parts_together_answer_what_the_whole_does(machine: str, network: b
     column = 0 if machine == "x86_64" else 1
     for name in seccomp.LATE:
         assert play(ahead, seccomp.REFUSED[name][column], arch=arch) == seccomp.ALLOW
-    for numbers in (seccomp.CONNECT, seccomp.OPENAT2):  # what the broker needs
+    for numbers in (seccomp.CONNECT, seccomp.OPENAT2):  # calls that the broker needs
         assert play(ahead, numbers[column], arch=arch) == seccomp.ALLOW
     assert play(ahead, seccomp.CLONE[column], seccomp.NEW_NAMESPACES, arch=arch) == seccomp.ALLOW
     assert play(ahead, seccomp.REFUSED["ptrace"][column], arch=arch) == EPERM
@@ -153,7 +153,7 @@ def test_foreign_machines_are_killed() -> None:
 def test_sockets_by_family_and_kind(family: int, kind: int, offline: int, online: int) -> None:
     assert play(program(broker=True), 41, family, kind) == offline
     assert play(program(network=True, broker=True), 41, family, kind) == online
-    # Without a broker, unix sockets with the network on could lead anywhere.
+    # Without a broker, unix sockets with the network on could reach any process.
     assert play(program(network=True), 41, family, kind) == (EPERM if online == seccomp.NOTIFY else online)
 
 

@@ -1,4 +1,4 @@
-"""A protected path that is removed while a command is being confined ends nothing; any other failure does."""
+"""A protected path that is removed during the confinement of a command causes no error; any other failure does."""
 
 import os
 import sys

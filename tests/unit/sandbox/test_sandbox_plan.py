@@ -1,4 +1,4 @@
-"""From policy and facts to a plan; from the disk to facts."""
+"""Sandbox plans made of policy and facts, and facts read from the disk."""
 
 import os
 import sys
@@ -269,7 +269,7 @@ def test_a_git_pipe_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
 @pytest.mark.parametrize(("deep", "told"), [(False, "cannot be read"), (True, "cannot be looked through")])
 def test_a_shortage_leaves_no_fence_out(tmp_path: Path, deep: bool, told: str) -> None:
-    """There is no plan then, and the next one has them all."""
+    """There is no plan then, and the next one has all protections."""
     (tmp_path / "main").mkdir()
     (tmp_path / "main/.git").mkdir()
     if deep:
@@ -343,7 +343,7 @@ def test_each_client_has_its_own_temporary_folder(tmp_path: Path) -> None:
     assert roots.known() == {"/ws"}
 
 
-# --- folders that the server keeps its own files in
+# --- folders with the server's own files
 def test_a_kept_folder_in_a_root_is_protected_and_is_no_root_itself() -> None:
     kept = KeptFolders(("/ws/out",), "/ws/out/.work/w")
     policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)

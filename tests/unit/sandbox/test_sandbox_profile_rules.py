@@ -1,5 +1,5 @@
-"""Rules of permission profiles: held against an evaluator that goes through every folder of a path, and what plans make
-of them.
+"""Rules of permission profiles: compared with an evaluator that visits every folder of a path, and their effect in
+plans.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ RULES = st.dictionaries(PATHS, st.sampled_from(list(Access)), max_size=8)
 
 
 def naive(rules: Mapping[str, Access], path: str) -> Right:
-    """Go from the disk's root to the path, one folder after another."""
+    """Evaluate the rules from the disk's root to the path, one folder after another."""
     right = Right.ABSENT
     parts = [part for part in path.split("/") if part]
     for depth in range(len(parts) + 1):
@@ -68,7 +68,7 @@ def plan_of(rules: FileRules) -> SandboxPlan:
 
 
 def right_by(plan: SandboxPlan, path: str) -> Right:
-    """Return what the mounts of a plan leave of a path: the innermost of its places decides."""
+    """Return the right that the mounts of a plan leave for a path: the innermost place decides."""
     shown = plan.view.visible is None or any(within(path, place) for place in plan.view.visible)
     steps = {
         **dict.fromkeys(plan.writable_roots, Right.WRITE),

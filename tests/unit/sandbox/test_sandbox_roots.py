@@ -1,4 +1,4 @@
-"""What names of roots stand for, whatever commands do to them, and what commands see of the home."""
+"""The real paths of named roots, whatever commands do to them, and the commands' view of the home."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ def server() -> ServerRoots:
 
 @pytest.fixture
 def planned(tmp_path: Path) -> Planned:
-    """The plan of a conversation, as the runner makes it."""
+    """Return the plan of a conversation, as the runner makes it."""
 
     def plan(roots: ConversationRoots, cwd: str, *more: str, home: str = "/nowhere") -> SandboxPlan:
         policy = WorkspaceWrite(
@@ -223,7 +223,7 @@ def test_new_repositories_are_found_in_their_turn(tmp_path: Path) -> None:
 
 
 def test_a_placeholder_is_no_repository_until_it_holds_something(tmp_path: Path) -> None:
-    """Else the folder of another conversation could not be renamed shortly after its command."""
+    """Otherwise the folder of another conversation could not be renamed shortly after its command."""
     pointer = tmp_path / "sub/.git"
     pointer.mkdir(parents=True)
     os.utime(pointer, ns=(MARK_NS, MARK_NS))
@@ -235,7 +235,7 @@ def test_a_placeholder_is_no_repository_until_it_holds_something(tmp_path: Path)
 
 
 def test_a_repository_behind_a_link_is_none_of_this_root(tmp_path: Path) -> None:
-    """Its path could not be opened without following the link, and no command would run any more."""
+    """Its path could not be opened without following the link, and no command could run any more."""
     (tmp_path / "ws/a/proj/.git").mkdir(parents=True)
     found = NestedRepositories(str(tmp_path / "ws"))
     assert len(found.pointers()) == 1

@@ -1,4 +1,4 @@
-"""What is pure text: the macOS profile, the probe's judgement, signs of denials; and the launcher's dataclasses."""
+"""Pure text functions: the macOS profile, the probe's judgement, signs of denials; and the launcher's dataclasses."""
 
 import errno
 import re
@@ -131,7 +131,7 @@ COULD = "a test command could still: "
         (("done", ""), None, [None, "the kernel has none", None]),
         (("done write", ""), ("done", ""), [COULD + "write", None, None]),
         (("done", ""), ("done write", ""), [None, COULD + "write", None]),
-        # Without Landlock, the other probe shows what seccomp holds.
+        # Without Landlock, the other probe shows that seccomp holds.
         (("done network", ""), None, [COULD + "network", "the kernel has none", COULD + "network"]),
         (("done", ""), ("done datagram", ""), [None, None, COULD + "datagram"]),
         (("", "refused"), ("done", ""), ["refused", None, None]),

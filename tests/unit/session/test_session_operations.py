@@ -1,4 +1,4 @@
-"""Commands: what they do to settings, the order in which they are taken, and the turns that they name."""
+"""Commands of a session: their effect on settings, their order, and the turns that they name."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -60,7 +60,7 @@ def active(turn_id: str, *, takes_words: bool) -> ActiveTask:
 
 
 class OnlyAState:
-    """As much of a session as a change of settings needs: busy, so that words wait."""
+    """Minimal session for a change of settings. It is busy, so messages wait."""
 
     def __init__(self) -> None:
         self.told: list[SettingsChanged] = []
@@ -126,7 +126,7 @@ def queue() -> OperationQueue:
 
 @given(st.lists(st.integers(1, 50), unique=True), st.data())
 def test_what_is_put_back_stands_where_it_was_submitted(positions: list[int], data: st.DataObject) -> None:
-    """Whatever of it waits in the queue already, and in whatever order the rest comes back."""
+    """This holds whichever operations wait in the queue already, and in whatever order the others come back."""
     operations = queue()
     submissions = [PendingOperation(str(n), Interrupt(), "t", position=n) for n in positions]
     for submission in data.draw(st.permutations(submissions)):
@@ -146,7 +146,7 @@ REVIEW = Review(ReviewRequest(prompt="look", user_facing_hint="look"))
 
 
 class Scene:
-    """A queue, and a task that is said to run."""
+    """Queue with a task that counts as running."""
 
     def __init__(self) -> None:
         self.queue = queue()
@@ -221,7 +221,7 @@ async def test_what_ends_a_turn_leaves_words_a_turn_of_their_own(scene: Scene) -
 
 
 UNNAMED = TurnWishes(names_turn=False)
-"""What clients want that know no turns by their ids."""
+"""Wishes of clients that do not know turns by their ids."""
 
 
 async def test_words_of_no_named_turn_are_not_promised_to_the_one_that_runs(scene: Scene) -> None:
@@ -268,7 +268,7 @@ async def test_nothing_said_in_no_named_turn_leaves_the_one_that_runs_as_it_is(s
 
 
 async def test_what_comes_as_its_turn_ends_waits_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task group without tasks lets others run once more when it ends, and waits for nothing that they begin."""
+    """A task group without tasks lets other tasks run once more when it ends, and waits for nothing that they start."""
     running, begun = active("turn", takes_words=True), []
     monkeypatch.setattr(TurnEmitter, "has_started", True)
     command = PendingOperation("1", Interrupt(), "t")

@@ -1,4 +1,4 @@
-"""What a session makes of answers: of a reviewer, of a schema, of MCP servers as they start."""
+"""Handling of results in a session: of a reviewer, of a schema, of MCP servers as they start."""
 
 import json
 import threading
@@ -130,7 +130,7 @@ async def test_without_a_thread_to_look_in_the_turn_fails_with_a_hint(
 
 
 class Manager:
-    """Servers that are ready when a test says so."""
+    """Manager whose servers are ready when a test lets them."""
 
     def __init__(self, *, configured: bool = True) -> None:
         self.configured, self.started = configured, False

@@ -1,4 +1,4 @@
-"""What a client speaks, by what it says first."""
+"""Detection of a client's protocol by its first bytes."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_behind_a_preface_any_line_may_come(said: bytes) -> None:
 
 @given(st.binary())
 def test_what_was_decided_stays(said: bytes) -> None:
-    """More bytes never change what is spoken, but for a preface that turns out to be endless."""
+    """More bytes never change the protocol, except that a preface may turn out to be endless."""
     decided: list[Speech | type[Nonsense]] = []
     for end in range(len(said) + 1):
         try:

@@ -1,4 +1,4 @@
-"""Who speaks HTTP is judged in one order: Host, Origin, path, token, upgrade; and only then gets a WebSocket."""
+"""HTTP clients are checked in one order: Host, Origin, path, token, upgrade. Only then they get a WebSocket."""
 
 import contextlib
 import hashlib
@@ -23,7 +23,7 @@ TOKEN = "a-token-of-this-server"
 LINE_LIMIT = 1 << 20
 KEY = "WXgwFnftKt9zp5eCyLqJTw=="
 ACCEPTED = "FDrtOi0f55ZvGub21xu4QwSrtio="
-"""What RFC 6455 makes of the key."""
+"""Accept header that RFC 6455 derives from the key."""
 
 
 def door(
@@ -44,14 +44,14 @@ GOOD = {
 
 
 def request(line: str = "GET / HTTP/1.1", *more: str, **changed: str | None) -> bytes:
-    """A request with the headers of a good one, but for the changed ones, whose `_` is `-`; None leaves one out."""
+    """Return a valid request with changed headers. A `_` in a name stands for `-`; None leaves a header out."""
     headers = GOOD | {name.replace("_", "-"): value for name, value in changed.items()}
     lines = [line, *(f"{name}: {value}" for name, value in headers.items() if value is not None), *more]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 async def enter(through: HttpDoor, sent: bytes) -> tuple[WebSocketTransport | None, bytes]:
-    """What becomes of a client, and what it is answered."""
+    """Return the transport of an accepted client, None if it is refused, and the bytes that it received."""
     server, client = byte_pair()
     await client.send_eof()
     transport = await through.enter(server, sent)
@@ -107,7 +107,7 @@ async def test_what_a_client_sends_behind_its_request_is_its_first_message() -> 
         ("127.0.0.1", PORT, 403),
         ("127.0.0.1:80", PORT, 403),
         ("127.0.0.1:04321", PORT, 403),
-        ("127.0.0.1:4321 ", PORT, 101),  # HTTP strips what is around a value
+        ("127.0.0.1:4321 ", PORT, 101),  # HTTP strips blanks around a value
         ("127.0.0.1:4321, evil.example", PORT, 403),
         ("evil.example:4321", PORT, 403),
         ("127.0.0.1.evil.example:4321", PORT, 403),
@@ -117,7 +117,7 @@ async def test_what_a_client_sends_behind_its_request_is_its_first_message() -> 
         ("::1:4321", PORT, 403),
         ("", PORT, 403),
         (None, PORT, 403),
-        # The name that clients of codex give, and tunnels with a port of their own.
+        # The name that clients of codex use, and tunnels with a port of their own.
         ("localhost", None, 101),
         ("localhost:9999", None, 101),
         ("evil.example", None, 403),
@@ -180,7 +180,7 @@ async def test_a_unix_socket_needs_no_token(path: str) -> None:
 
 
 async def test_each_check_hides_the_next() -> None:
-    """A request in which everything is wrong, with one thing after another put right."""
+    """A request with every error, in which one after another is corrected."""
     wrong: dict[str, str | None] = {
         "Host": "evil.example",
         "Origin": "http://a",
@@ -248,7 +248,7 @@ async def test_what_is_no_such_request_is_refused(sent: bytes, expected: int) ->
 
 @given(st.binary(max_size=400), st.integers(0, 300))
 def test_any_bytes_are_survived(noise: bytes, at: int) -> None:
-    """Anywhere in a request; and instead of one."""
+    """The bytes are anywhere in a request, or replace it."""
 
     async def play() -> None:
         good = request()
@@ -339,7 +339,7 @@ Connect = Callable[[], Awaitable[ClientConnection]]
 
 @pytest.fixture(params=["tcp", "unix"])
 async def connected(request: pytest.FixtureRequest, short_folder: Path) -> AsyncIterator[Connect]:
-    """Connect to a server that answers each message with the same."""
+    """Yield a function that connects to a server which echoes each message."""
     through: HttpDoor
 
     async def echo(stream: ByteStream) -> None:
@@ -388,7 +388,7 @@ async def test_a_real_client_learns_why_it_is_refused(
     connected: Connect, sent: str | bytes, code: int
 ) -> None:
     client = await connected()
-    with contextlib.suppress(ConnectionClosed):  # where it is still sending
+    with contextlib.suppress(ConnectionClosed):  # the server may still be sending
         await client.send(sent)
     await client.wait_closed()
     assert client.close_code == code

@@ -1,4 +1,4 @@
-"""When a shared server leaves, and that no client ever meets that moment."""
+"""The end of a shared server: when it leaves, and that no client meets that moment."""
 
 import os
 import random
@@ -26,7 +26,7 @@ CLIENTS = 4
 
 
 def nothing() -> None:
-    """Nobody is told."""
+    """Notify no one."""
 
 
 async def test_it_leaves_when_nobody_needs_it(short_folder: Path) -> None:
@@ -55,7 +55,7 @@ async def test_it_stays_while_there_is_a_reason(short_folder: Path, reason: str)
         if connection is not None and reason == "a client":
             connection.sendall(PREFACE)
         group.start_soon(lifetime.run, nothing)
-        await anyio.sleep(0.1)  # a thousand times as long as it would wait
+        await anyio.sleep(0.1)  # a thousand times its waiting time
         assert os.path.lexists(place.socket)
         with pytest.raises(LockHeld):
             hold(place.server_lock)
@@ -69,7 +69,7 @@ async def test_it_stays_while_there_is_a_reason(short_folder: Path, reason: str)
 
 
 async def test_a_stop_closes_who_was_not_served_yet(short_folder: Path) -> None:
-    """And so a proxy finds the next server, which has the place at once."""
+    """So a proxy finds the next server, which has the place at once."""
     lifetime, reception, place = lifetime_of(short_folder, NEVER)
     async with anyio.create_task_group() as group:
         group.start_soon(reception.run)
@@ -86,7 +86,7 @@ async def test_a_stop_closes_who_was_not_served_yet(short_folder: Path) -> None:
 
 
 class Starter:
-    """Starts servers in the event loop of the test, for clients in threads, as one process at a time does."""
+    """Starter of servers in the event loop of the test, one at a time as a process does, for clients in threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -96,7 +96,7 @@ class Starter:
         self._ready = threading.Event()
 
     def start(self) -> None:
-        """For `meet`: hold the lock, look again, and wait for a server that answers."""
+        """Hold the lock, check again, and wait for a server that answers. `meet` calls it."""
         lock = hold(self.place.startup_lock, 30)
         try:
             if not is_there(self.place):

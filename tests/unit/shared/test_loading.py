@@ -1,4 +1,4 @@
-"""What a shared server loads, and what it does where that has been changed meanwhile."""
+"""The files that a shared server loads, and its behaviour if they have changed meanwhile."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def test_programs_are_carried_with_all_that_they_import() -> None:
 
 
 def test_every_file_of_the_server_that_is_no_module_is_read_ahead() -> None:
-    """A new one is read in `_steps`, and named here."""
+    """A new file has to be read in `_steps`, and named here."""
     core = Path(own_programs.INSTALLED, "app_server/core")
     files = {
         str(path.relative_to(core))

@@ -1,4 +1,4 @@
-"""The log of a server that nobody watches."""
+"""The log of a server without a watching process."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_a_full_file_is_kept_once_and_everything_goes_on_in_a_new_one(tmp_path: 
     log = LogFile(str(tmp_path / "log"), most=1000, fd=fd)
     for _ in range(25):
         log.write(LINE)
-    os.write(fd, b"a traceback\n")  # what else is written there
+    os.write(fd, b"a traceback\n")  # the same descriptor gets other output, too
     assert {path.name for path in tmp_path.iterdir()} == {"log", "log.old"}
     assert (tmp_path / "log.old").read_bytes() == LINE * 10
     assert (tmp_path / "log").read_bytes() == LINE * 5 + b"a traceback\n"

@@ -1,4 +1,4 @@
-"""Listening over TCP is for this machine alone."""
+"""TCP listeners are for this machine only."""
 
 import socket
 

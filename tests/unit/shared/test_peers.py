@@ -1,4 +1,4 @@
-"""Who is at the other end of a socket."""
+"""The process at the other end of a socket."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ FAMILY = {30: 20, 20: 10, 10: 1, 40: 1, 50: 51, 51: 50}
     ("pid", "descends"), [(30, True), (20, True), (10, False), (40, False), (60, None), (50, None)]
 )
 def test_ancestors_are_followed_to_the_first(pid: int, descends: bool | None) -> None:
-    """A process that has ended has none, and a circle, which only numbers that are used again can make, no first."""
+    """An ended process has no ancestors. A circle, which only reused process ids can make, has no first one."""
     assert descends_from(10, pid, FAMILY.get) is descends
 
 
@@ -78,7 +78,7 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("how", ["open", "guarded"])
 def test_a_child_is_found_over_tcp(how: str) -> None:
-    """Also one that lets nobody see what it holds."""
+    """This holds also for a process that hides its descriptors."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(PATIENCE)
         port = listening.getsockname()[1]
@@ -107,7 +107,7 @@ def test_what_macos_says_is_read() -> None:
 def test_the_parent_that_macos_says_is_read() -> None:
     told = struct.pack("=4I16s8I", 77, 42, 77, 2, b"zsh", 0, *([501] * 6), 0)
     assert mac_parent(told) == 42
-    assert mac_parent(told[:-1]) is None  # what it says of no process
+    assert mac_parent(told[:-1]) is None  # macOS sends this for no process
     assert mac_parent(b"") is None
 
 

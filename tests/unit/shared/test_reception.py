@@ -1,4 +1,4 @@
-"""Who is received, how, and who is not. The server behind it is an echo."""
+"""The clients that are received, how, and those that are refused. The server behind the reception is an echo."""
 
 import asyncio
 import errno
@@ -215,7 +215,7 @@ def descriptors_and_tasks() -> tuple[int, int]:
 
 
 async def dropped(reception: Reception, dial: Callable[[], socket.socket]) -> None:
-    """Connections that end at each stage, at once, and behind them one that is served: all were accepted."""
+    """Open connections that end at each stage, at once, and then one that is served: all were accepted."""
 
     def drop() -> None:
         for data in (b"", b"{", b'{"pre', PREFACE[:-1], PREFACE, PREFACE + b"{", b"{}\n", b"G", b"x"):
@@ -243,7 +243,7 @@ async def test_strangers_over_tcp_are_few_and_the_oldest_makes_room(
         http = HttpDoor(port=None, token_sha256=None, line_limit=1 << 20)
         door = Door(socket.socket(), "ws://127.0.0.1:0", Lazy(lambda: http))
         with dialled(place) as client:
-            await blocking(lambda: said(client, b"{}\n"))  # it runs
+            await blocking(lambda: said(client, b"{}\n"))  # the reception runs
         reception.replace(door, listening)
         reception.doors.append(door)
         silent = []
@@ -281,7 +281,7 @@ def test_what_is_left_of_descriptors_is_counted() -> None:
 
 
 async def test_a_long_preface_in_pieces_is_searched_once(short_folder: Path) -> None:
-    """Each piece of it, that is: searching all for each would take minutes."""
+    """Each piece is searched once: searching all bytes for each piece would take minutes."""
     line = preface(7, None, "/w", {"A": "b" * (1 << 20)}, {"options": {}})
     searched = 0
 

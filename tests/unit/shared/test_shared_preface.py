@@ -1,4 +1,4 @@
-"""What a server reads of a preface, and how it is answered."""
+"""The server's parsing of a preface, and its answer."""
 
 import json
 import os

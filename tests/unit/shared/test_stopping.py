@@ -1,4 +1,4 @@
-"""A shared server that was told to end, as `app-server daemon` waits for it."""
+"""`app-server daemon` waiting for a shared server that was told to end."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ HOLDS = "import socket, sys, time; s = socket.socket(fileno=int(sys.argv[1])); s
 
 @pytest.fixture
 def ours() -> Iterator[socket.socket]:
-    """One end of a connection, whose other end a process holds that does not end by itself."""
+    """Yield one end of a connection. A process that does not end by itself holds the other end."""
     mine, theirs = socket.socketpair()
     mine.setblocking(False)
     number = str(theirs.fileno())

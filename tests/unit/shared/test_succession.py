@@ -1,4 +1,4 @@
-"""With which options a server goes on in the place of another one."""
+"""The options with which a server replaces another one."""
 
 from app_server.shared.control import words_of_successor
 

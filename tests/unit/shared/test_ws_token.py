@@ -1,4 +1,4 @@
-"""The token of WebSocket clients is made once, kept from others, and refused where others could know it."""
+"""The token of WebSocket clients is made once, kept private, and refused if others could know it."""
 
 import hashlib
 import os
@@ -40,7 +40,7 @@ def test_the_next_server_takes_the_same_token(tmp_path: Path) -> None:
 
 
 def test_two_servers_that_start_at_once_agree(tmp_path: Path) -> None:
-    """The other one makes its token between the look and the making of this one."""
+    """The other server makes its token between the check and the creation of this one."""
     others = []
 
     def random(count: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A PATH of programs that do nothing but write down how they were called, and shells that run scripts with it."""
+"""A PATH of programs that only record their calls, and shells that run scripts with it."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 BUILTINS = ("cd", "echo", "false", "pwd", "true")
-"""Of the programs that tests use: those that shells have built in."""
+"""Programs of the tests that shells have built in."""
 
 _SHIM = """#!/bin/sh
 { printf '%s\\0' "$#" "${0##*/}" "$@"; } >> LOG
@@ -16,7 +16,9 @@ exit "$status"
 
 
 class Shims:
-    """bash is told to forget its builtins; for dash, which cannot, calls of builtins are not seen."""
+    """Recording programs. bash is told to forget its builtins. dash cannot do that, so its calls of builtins are not
+    seen.
+    """
 
     def __init__(self, folder: Path, programs: Iterable[str]) -> None:
         self._log, self._status, self._startup = folder / "log", folder / "status", folder / "startup"
@@ -30,8 +32,9 @@ class Shims:
         self._startup.write_text(f"enable -n {' '.join(BUILTINS)}\n")
 
     def calls(self, shell: str, script: str) -> set[tuple[str, ...]]:
-        """What a script calls, over two runs: one where every program succeeds, one where every program fails. In the
-        first all that stands behind `&&` runs, in the second all that stands behind `||`."""
+        """Return the calls of a script over two runs: one in which every program succeeds, and one in which every
+        program fails. The first runs all that follows `&&`, the second all that follows `||`.
+        """
         seen: set[tuple[str, ...]] = set()
         for status in ("0", "1"):
             self._status.write_text(status + "\n")

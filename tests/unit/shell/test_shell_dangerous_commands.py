@@ -1,4 +1,4 @@
-"""What asks even where everything is allowed, and what does not."""
+"""Commands that need an approval even if everything is allowed, and commands that do not."""
 
 import pytest
 from hypothesis import given
@@ -155,7 +155,7 @@ def test_a_long_document_is_no_danger() -> None:
 )
 @pytest.mark.parametrize("start", ["", "( "])
 def test_more_than_can_be_looked_at_ends(start: str, unit: str) -> None:
-    """Whatever the answer, it comes after a bounded amount of work, and without running out of stack."""
+    """The answer comes after a bounded amount of work, and without exhausting the stack."""
     assert is_dangerous(["bash", "-lc", start + unit * 2_000 + "\nrm -rf x"])
 
 

@@ -1,4 +1,4 @@
-"""The commands that a script shows, wherever they are, and what it seems to do."""
+"""The commands in a script, at any depth, and its apparent purpose."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def words(script: str) -> list[list[str]]:
 
 
 def interpreter(script: str) -> FoundCommand:
-    """The last command."""
+    """Return the last command."""
     return found(script).commands[-1]
 
 

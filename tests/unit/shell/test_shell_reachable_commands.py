@@ -1,4 +1,4 @@
-"""Ways in which a command line runs a command that its words do not show at first sight."""
+"""Ways in which a command line runs a command that its words do not show directly."""
 
 import shutil
 from pathlib import Path

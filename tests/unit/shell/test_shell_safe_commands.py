@@ -1,5 +1,6 @@
-"""What runs unasked where nothing is trusted, and what must not; git among it; and the folders that a script may
-be in."""
+"""Commands that need no approval in an untrusted folder, and those that do, git among them; and the possible folders of
+a script.
+"""
 
 from functools import partial
 
@@ -85,7 +86,7 @@ NOT_KNOWN = """
 def test_what_is_not_known_to_only_read_asks(command: str) -> None:
     assert not is_known_safe(command.split())
     assert not is_known_safe(["bash", "-lc", command])
-    # The strictest part decides, wherever it stands.
+    # The strictest part decides, at any position.
     for script in (f"ls && {command}", f"{command} | wc -l", f"{command} || pwd", f"ls; {command}"):
         assert not is_known_safe(["bash", "-lc", script])
 

@@ -1,4 +1,4 @@
-"""Words to text and back, scripts of plain commands, and arguments against an allow-list of options."""
+"""Words to text and back, scripts of plain commands, and arguments checked against allowed options."""
 
 import re
 import shlex
@@ -88,7 +88,7 @@ OPAQUE = [
     # redirections and heredocs
     "ls > out", "ls >> out", "ls 2>&1", "cat < f", "ls &> out", "ls >| out", "cat <<EOF\nx\nEOF", "cat <<< x",
     "ls <(id)",
-    # operators that are not plain, or nothing behind them
+    # operators that are not plain, or without a right side
     "ls &", "ls & pwd", "ls |& wc", "&& ls", "ls &&", "ls | | wc", "ls;", "ls ;; pwd", "; ls",
     # everything that is more than a command
     "(ls)", "{ ls; }", "! ls", "if true; then ls; fi", "for i in 1; do ls; done", "while false; do ls; done",
@@ -201,7 +201,7 @@ ODDITIES = st.sampled_from(
 
 @st.composite
 def scripts(draw: st.DrawFn) -> str:
-    """Mostly plain scripts; some with one odd thing somewhere."""
+    """Draw mostly plain scripts; some with one unusual part."""
     script = draw(COMMANDS)
     for _ in range(draw(st.integers(0, 3))):
         script += draw(JOINTS) + draw(COMMANDS)
@@ -229,8 +229,8 @@ def test_shells_execute_what_the_splitter_reports(shell: str, script: str, shims
         return
     seen = shims.calls(str(shutil.which(shell)), script)
     assert seen <= set(commands)
-    # Programs that do not exist are not called, and builtins of other shells are not seen.
-    seen_programs = {*PROGRAMS} if shell == "bash" else {*PROGRAMS} - {*BUILTINS, "which"}  # of zsh
+    # Missing programs are not called, and builtins of other shells are not recorded.
+    seen_programs = {*PROGRAMS} if shell == "bash" else {*PROGRAMS} - {*BUILTINS, "which"}  # zsh
     if seen_programs.issuperset(words[0] for words in commands):
         assert seen == set(commands)
     if is_known_safe(["bash", "-lc", script]):

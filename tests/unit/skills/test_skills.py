@@ -1,4 +1,4 @@
-"""Which folders are skills, what their front matter says, and what the model is told."""
+"""The folders that are skills, their front matter, and the text for the model."""
 
 import os
 from pathlib import Path
@@ -140,7 +140,7 @@ def test_a_folder_that_is_exchanged_for_a_link_meanwhile_leads_nowhere(
 
 
 def test_credentials_are_no_skill(tmp_path: Path) -> None:
-    """A folder of the user's may lie where commands write; they may exchange a skill that was found."""
+    """A folder of the user may be where commands write; they may replace a skill that was found."""
     home = tmp_path / "home"
     home.mkdir()
     (home / "auth.json").write_text("secret")

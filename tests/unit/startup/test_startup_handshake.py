@@ -1,4 +1,4 @@
-"""What is answered before the full server is loaded, and what is left for it."""
+"""Requests that are answered before the full server is loaded, and the rest that is left for it."""
 
 import json
 import os
@@ -39,7 +39,7 @@ OF_AN_EMACS_CLIENT: Json = {"experimentalApi": True, "elicitation": {"form": Non
 
 @dataclass
 class Pipes:
-    """A client's end, and how the server is loaded meanwhile."""
+    """A client's end of the pipes, and the server's loading meanwhile."""
 
     stdin: int
     to_stdin: int

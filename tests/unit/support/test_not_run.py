@@ -1,4 +1,4 @@
-"""What was not run is said at the end of a run, a line for each thing that was lacking."""
+"""The report of tests that were skipped: a line for each missing thing at the end of a run."""
 
 from tests.support.not_run import not_run
 

@@ -1,4 +1,4 @@
-"""The invariants that every scenario is held against, and the order rules of the thread API, can be broken."""
+"""The invariants of every scenario, and the order rules of the thread API, report violations."""
 
 import json
 from collections.abc import Callable
@@ -234,7 +234,7 @@ def answered(id: int, **result: Json) -> Logged:
 
 
 def good() -> dict[str, Logged]:
-    """A turn with a message, a patch that is asked about, and a diff; a name for each line."""
+    """Return a turn with a message, a patch that needs an approval, and a diff, with a name for each line."""
     question = {"threadId": T, "turnId": U, "itemId": "patch"}
     return {
         "start": asked(1, "thread/start"),
@@ -301,7 +301,7 @@ def final(error: Json) -> Logged:
 
 
 def heard_by_both(record: Record) -> list[Logged]:
-    """A listener of the conversation API hears two messages in the other order."""
+    """Return a log in which a listener of the conversation API receives two messages in the other order."""
     second = [
         thread_item("started", "agentMessage", "m2"),
         thread_item("completed", "agentMessage", "m2", text="y"),
@@ -323,7 +323,7 @@ def heard_by_both(record: Record) -> list[Logged]:
 
 def test_a_good_record_breaks_no_rule() -> None:
     assert violated_thread_invariants(list(good().values())) == []
-    # Nor does a command on a terminal that outlives its turn.
+    # A command on a terminal that outlives its turn is no violation, either.
     command = thread_item("started", "commandExecution", "c", processId="7")
     record = [
         *put(command, "waiting")(good()),

@@ -1,4 +1,4 @@
-"""A collector that the test runs: takes OTLP over HTTP, in both encodings, and remembers the events."""
+"""A telemetry collector for tests: it accepts OTLP over HTTP, in both encodings, and records the events."""
 
 import contextlib
 import json

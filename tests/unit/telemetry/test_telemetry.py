@@ -1,4 +1,4 @@
-"""Every event of the catalogue reaches a collector; what is off sends, builds and imports nothing."""
+"""Every event of the catalogue reaches a collector. Telemetry that is off sends, builds and imports nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def collector() -> Collector:
 async def exporting(
     endpoint: str, env: Mapping[str, str] | None = None, **more: Json
 ) -> AsyncIterator[ConversationTelemetry]:
-    """Report to a collector, and wait until it has everything."""
+    """Report to a collector, and wait until it has received everything."""
     settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=endpoint, **more)
     export = await open_export(settings, "1.2.3", lambda: NOW, env or {})
     assert export is not None
@@ -188,7 +188,7 @@ def own(event: dict[str, Json], common: dict[str, str]) -> dict[str, Json]:
 
 
 class Told:
-    """A provider that keeps the attributes of events."""
+    """Provider that keeps the attributes of events."""
 
     def __init__(self) -> None:
         self.attributes: list[Mapping[str, str | int]] = []

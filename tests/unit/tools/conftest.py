@@ -75,7 +75,7 @@ def program_in(folder: Path, name: str) -> None:
 
 
 class ScriptedSandbox(MachineSandbox):
-    """As strong as the test says."""
+    """Sandbox with the level that the test sets."""
 
     scripted = SandboxState("full")
 
@@ -87,13 +87,15 @@ ENVIRONMENT = {"PATH": "/usr/bin", "MY_API_KEY": "sentinel"}
 
 
 class ScriptedRunner(CommandRunner):
-    """Plans as the real one does; what comes of a command is taken from a list, then everything succeeds."""
+    """Runner that plans like the real one. The results of commands come from a list; after that every command
+    succeeds.
+    """
 
     results: list[ExecResult | Exception]
     asked: list[CommandSpec]
     sandbox: ScriptedSandbox
     witness: Callable[[CommandSpec], None]
-    """Looks at the world while a command would run."""
+    """Function that checks the world while a command would run."""
 
     def __init__(self, home: Path) -> None:
         super().__init__("python", str(home), ENVIRONMENT)
@@ -113,22 +115,22 @@ class ScriptedRunner(CommandRunner):
 
     @property
     def confined(self) -> list[bool]:
-        """For each command that was run, whether it was in the sandbox."""
+        """Whether each command that was run was in the sandbox."""
         return [spec.sandbox is not None for spec in self.asked]
 
 
 @dataclass
 class Scene:
-    """One turn and everything that was said in it."""
+    """One turn with all its emitted events."""
 
     root: Path
     runner: ScriptedRunner
     turn: ToolTurn
     said: list[EventMsg]
     answers: list[ReviewDecision] = field(default_factory=list)
-    """What the user answers, in this order."""
+    """Answers of the user, in order."""
     while_asked: Callable[[], None] = lambda: None
-    """What happens while the user reads the question."""
+    """Function that is called while the user reads the question."""
 
     @property
     def ws(self) -> Path:
@@ -165,7 +167,7 @@ def scene(tmp_path: Path) -> MakeScene:
         def emit(event: EngineEvent) -> None:
             said.extend(adapter.messages(SessionEvent("1", "turn-1", event)))
             if isinstance(event, ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent):
-                assert broker.is_open(event.call_id)  # registered before it is asked
+                assert broker.is_open(event.call_id)  # registered before the question is sent
                 made.while_asked()
                 broker.resolve(event.call_id, made.answers.pop(0))
 
@@ -188,7 +190,7 @@ def scene(tmp_path: Path) -> MakeScene:
                 runner, runner.roots.open(), Terminals(), "/bin/sh", CurrentCaller(some_caller(), ENVIRONMENT)
             ),
             approvals=ApprovalServices(broker, ApprovalMemory(), store),
-            mcp=cast("McpManager", None),  # no tool here has to do with servers
+            mcp=cast("McpManager", None),  # no tool here uses servers
             diffs=TurnDiffTracker(),
             sources=ClockAndIds(
                 clock=lambda: 0.0,
@@ -209,7 +211,7 @@ MakeLive = Callable[..., Scene]
 
 @pytest.fixture
 async def live(scene: MakeScene, tmp_path: object) -> AsyncIterator[MakeLive]:
-    """`live(approval, sandbox, answers)`; what was opened in it is ended at the end."""
+    """Yield `live(approval, sandbox, answers)`. The turns that it opened are ended afterwards."""
     home = os.path.join(str(tmp_path), "home")
     environment = {"PATH": os.environ.get("PATH", os.defpath)}
     runner = CommandRunner(python=sys.executable, home=home, environment=environment)
@@ -237,6 +239,6 @@ def builtin(name: str) -> Tool:
 
 
 async def run(tool: Tool, scene: Scene, call_id: str = "c1", **arguments: Json) -> str:
-    """What the model is told. Raises ToolFailure."""
+    """Call a tool; return the text for the model. Raises ToolFailure."""
     output = await tool.invoke(ToolCall(call_id, tool.name, json.dumps(arguments)), scene.turn)
     return output.payload.content

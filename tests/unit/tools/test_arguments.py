@@ -1,4 +1,4 @@
-"""Arguments of tools: what is accepted, what is wrong is told with its place, and the schema says the same."""
+"""Arguments of tools: accepted values, errors with their location, and a schema that agrees."""
 
 import json
 
@@ -41,7 +41,7 @@ def every_model() -> list[type[schemas.ToolArguments]]:
 
 
 def lenient(schema: Json) -> Json:
-    """The schema as it is checked: null for what is optional, and unknown fields."""
+    """Return the schema as it is checked: null is allowed for optional fields, and unknown fields are allowed."""
     if schema.get("type") == "array":
         return {**schema, "items": lenient(schema["items"])}
     if schema.get("type") != "object":

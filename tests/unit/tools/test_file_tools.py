@@ -1,4 +1,4 @@
-"""What tools show of files and pictures, what commands they run, and which of them a model is offered."""
+"""Display of files and pictures by tools, the commands that they run, and the tools that a model is offered."""
 
 import base64
 import json
@@ -225,7 +225,7 @@ async def test_what_is_shown_is_bounded(live: MakeLive) -> None:
 
 
 PNG = png() + bytes(range(256)) * 8192
-"""Larger than what is kept of a command's output."""
+"""Picture that is larger than the kept part of a command's output."""
 
 
 async def test_an_image_is_attached_whole(live: MakeLive) -> None:
@@ -351,7 +351,7 @@ async def test_one_form_is_not_taken_for_the_other(
 
 RESOURCES = ["list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"]
 ALWAYS = [*RESOURCES, "update_plan"]
-"""Offered to every model, in this order, between the shell and the rest."""
+"""Tools that are offered to every model, in this order, between the shell and the rest."""
 FILES = ["grep_files", "read_file", "list_dir"]
 
 

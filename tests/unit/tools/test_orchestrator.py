@@ -1,5 +1,4 @@
-"""What becomes of a command: who is asked, in which sandbox it runs, what is emitted; and what a yes is for, over
-several turns."""
+"""The course of a command: questions, its sandbox, its events; and the scope of an approval over several turns."""
 
 import errno
 import os
@@ -31,7 +30,7 @@ ON_REQUEST, NEVER = AskForApproval.ON_REQUEST, AskForApproval.NEVER
 
 
 WORKSPACE = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
-"""Each gives more than the one before."""
+"""Workspace policy without writable temporary folders."""
 
 
 async def say(
@@ -42,7 +41,7 @@ async def say(
     because: str | None = None,
     cwd: str | None = None,
 ) -> ToolOutput:
-    """Run a command as the model asks for it."""
+    """Run a command as the model calls it."""
     return await run_command(
         Command(
             call_id=call_id,
@@ -120,7 +119,7 @@ async def test_more_rights_are_asked_for_with_their_reason(scene: MakeScene) -> 
     [
         (ON_FAILURE, [YES], [True, False]),
         (ON_FAILURE, [NO], [True]),
-        (UNTRUSTED, [YES, YES], [True, False]),  # the first yes was for a run in the sandbox
+        (UNTRUSTED, [YES, YES], [True, False]),  # the first approval was for a run in the sandbox
         (UNTRUSTED, [YES, NO], [True]),
         (ON_REQUEST, [], [True]),
         (NEVER, [], [True]),
@@ -234,7 +233,7 @@ async def test_the_model_is_informed_of_a_time_out(scene: MakeScene) -> None:
     assert "command timed out after 2000 milliseconds" in output.payload.content
 
 
-# --- a yes over several turns: nothing ever runs with more rights than the last yes or the policy gave
+# --- approvals over several turns: nothing ever runs with more rights than the last approval or the policy gave
 async def test_what_was_approved_for_the_session_runs_in_the_sandbox_each_time(scene: MakeScene) -> None:
     on = scene(UNTRUSTED, answers=[SESSION])
     for call_id in ("c1", "c2", "c3"):
@@ -304,7 +303,7 @@ async def test_a_stricter_policy_ends_what_was_approved_for_the_session(
 async def test_a_link_that_has_moved_hides_no_root_from_what_a_yes_is_compared_with(
     scene: MakeScene,
 ) -> None:
-    """The conversation was given where the link led first, and the command would be, too."""
+    """The conversation was given the link's first target, and so would be the command."""
     on = scene(UNTRUSTED, WORKSPACE, [SESSION, NO])
     (on.root / "data").mkdir()
     (on.root / "ln").symlink_to("data")
@@ -369,7 +368,7 @@ async def test_a_yes_for_the_session_is_for_the_folder_and_not_for_its_name(scen
 
 @pytest.mark.parametrize("folder", ["ws/bin", "earlier"])
 async def test_a_program_that_commands_can_have_written_is_asked_about(scene: MakeScene, folder: str) -> None:
-    """Also one that they could write in an earlier turn."""
+    """This holds also for a program that commands could write in an earlier turn."""
     on = scene(NEVER, replace(WORKSPACE, writable_roots=(str(on_root(scene) / "earlier"),)))
     program_in(on.root / folder, "ls")
     on.turn.commands.caller.environment = {"PATH": f"{on.root / folder}:{os.defpath}"}

@@ -1,4 +1,4 @@
-"""What becomes of a patch: it is parsed, judged, asked about, written; also of files with unsaved text."""
+"""The course of a patch: it is parsed, judged, approved, written; also for files with unsaved text."""
 
 import json
 import os
@@ -115,7 +115,7 @@ async def test_outside_is_asked_where_somebody_can_be_and_refused_where_not(
 
 @pytest.mark.parametrize("line", ["secret", "guess"])
 async def test_of_a_rejected_patch_no_file_is_read(scene: MakeScene, line: str) -> None:
-    """Not even whether it fits is told."""
+    """Not even whether the patch fits is reported."""
     on = scene(NEVER)
     (on.root / "outside/f").write_text("secret\n")
     changes = "*** Delete File: ../outside/f", "*** Update File: ../outside/g", "@@", f"-{line}", "+x"
@@ -188,7 +188,7 @@ async def test_another_failure_of_the_writer_is_no_reason_to_leave_the_sandbox(s
 async def test_leftovers_of_a_killed_writer_are_finished_only_inside_the_sandbox(
     scene: MakeScene, sandbox: SandboxPolicy | None
 ) -> None:
-    """Commands could forge them: a writer that may do more would do it for them."""
+    """Commands could forge them: a writer with more rights would act for those commands."""
     on = scene(ON_REQUEST, sandbox, [YES])
     on.runner.results = [REFUSED]
     recovers: list[tuple[bool, bool]] = []
@@ -258,7 +258,7 @@ PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-{0}\n+patched\n*** End Pa
 
 
 class Editor:
-    """With texts by file name; what it does not have it does not answer for."""
+    """Editor with texts by file name. It does not answer for a file that it does not have."""
 
     def __init__(self, folder: Path, **texts: str) -> None:
         self.texts = {str(folder / name.replace("_", ".")): text for name, text in texts.items()}

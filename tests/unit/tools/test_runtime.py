@@ -1,4 +1,4 @@
-"""The calls of a reply, and tools of clients: each is answered once, whatever becomes of the others."""
+"""The calls of a reply, and tools of clients: each is answered once, independent of the others."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ from tests.unit.tools.conftest import MakeScene
 
 @dataclass
 class Scripted:
-    """A tool that does what the test wants."""
+    """Tool whose behaviour the test sets."""
 
     body: Callable[[], Awaitable[ToolOutput]]
     name: str = "tool"
@@ -66,7 +66,7 @@ def runtime(scene: MakeScene, tool: Scripted) -> ToolRuntime:
 
 
 async def answers(scene: MakeScene, tool: Scripted, *items: CallItem) -> list[list[ResponseItem]]:
-    """What the model is told of each call, without the call itself."""
+    """Return the outputs for the model of each call, without the call itself."""
     calls = runtime(scene, tool)
     async with anyio.create_task_group() as group:
         runs = [calls.start(item, group) for item in items]

@@ -1,4 +1,6 @@
-"""exec_command and write_stdin: a command goes on between calls, is asked about, and what open terminals use."""
+"""exec_command and write_stdin: a command runs on between calls, input needs approval, and the resources of open
+terminals.
+"""
 
 import os
 import re
@@ -37,7 +39,7 @@ SHORT: dict[str, Json] = {"login": False, "shell": "/bin/sh"}
 
 
 async def opened(scene: Scene, cmd: str, until: str) -> int:
-    """Opens a session and looks until it has said that."""
+    """Open a session and poll it until its output contains the text; return its number."""
     said = await run(EXEC, scene, cmd=cmd, yield_time_ms=250, **SHORT)
     number = int(re.findall(r"session ID (\d+)", said)[0])
     with anyio.fail_after(20):
@@ -114,7 +116,7 @@ NO_TMP = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
 
 
 def change(scene: Scene, approval: AskForApproval, sandbox: SandboxPolicy) -> None:
-    """The settings of the next turn."""
+    """Change the settings of the next turn."""
     scene.turn.settings = replace(scene.turn.settings, approval_policy=approval, sandbox_policy=sandbox)
 
 
@@ -156,7 +158,7 @@ async def test_a_session_goes_on_under_the_same_policy_or_a_wider_one(live: Make
 
 
 async def outside_the_sandbox(live: MakeLive, answer: ReviewDecision) -> tuple[Scene, int]:
-    """A shell that the user let out of the sandbox, and what is answered to the next question."""
+    """Return a shell that the user let out of the sandbox, with the answer to the next question set."""
     scene = live(AskForApproval.ON_REQUEST, NO_TMP, [ReviewDecision.APPROVED, answer])
     said = await run(EXEC, scene, cmd="exec sh", yield_time_ms=250, with_escalated_permissions=True, **SHORT)
     return scene, int(re.findall(r"session ID (\d+)", said)[0])
@@ -177,7 +179,7 @@ async def test_what_the_user_denies_is_not_typed(live: MakeLive) -> None:
     scene, number = await outside_the_sandbox(live, ReviewDecision.DENIED)
     with pytest.raises(ToolFailure, match="input rejected by user"):
         await run(WRITE, scene, "c2", session_id=number, chars="echo denied\n")
-    # What comes next finds nothing of it in the line.
+    # The next input finds no part of the denied one in the line.
     scene.answers = [ReviewDecision.APPROVED]
     said = await run(WRITE, scene, "c3", session_id=number, chars="exit\n", yield_time_ms=60_000)
     assert "denied" not in said
@@ -213,7 +215,7 @@ async def test_under_never_nothing_is_typed_into_what_the_user_let_out_of_the_sa
 
 
 async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -> None:
-    """An ended one goes before any other."""
+    """An ended session is removed before any other."""
 
     class Ended(PtySession):
         code: int | None
@@ -266,9 +268,9 @@ def test_shares_are_of_the_time_since_the_look_before(monkeypatch: pytest.Monkey
     looks = iter(
         [
             ProcessUsage(7, 1.0, 100, 4.0),
-            ProcessUsage(7, 1.1, 120, 4.1),  # too soon after the first to say anything by itself
+            ProcessUsage(7, 1.1, 120, 4.1),  # too soon after the first reading to count alone
             ProcessUsage(7, 2.0, 90, 6.0),
-            ProcessUsage(7, 1.5, 90, 8.0),  # a process ended of which nobody waited
+            ProcessUsage(7, 1.5, 90, 8.0),  # an ended process that was not waited for
             None,
         ]
     )
@@ -296,7 +298,7 @@ def test_a_tree_is_counted_as_one() -> None:
             assert shell.stdout is not None
             shell.stdout.readline()
             [child] = descendants.below(shell.pid, descendants.listed())
-            # The kernel counts the memory of a new process late.
+            # The kernel accounts the memory of a new process late.
             wait_until(
                 lambda: (
                     (usage := usage_of(CommandRoot(child, is_supervisor=False), descendants.listed()))

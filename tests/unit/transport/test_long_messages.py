@@ -1,4 +1,6 @@
-"""Long messages whose end has not come: how many a server keeps, who waits, and what is told where that was in vain."""
+"""Long incomplete messages: how many a server keeps, which connections wait, and the message if the wait was in
+vain.
+"""
 
 import anyio
 import pytest
@@ -44,12 +46,12 @@ def test_who_waits_has_the_place_of_who_ends_or_leaves_in_the_order_of_their_com
             for name in rooms:
                 group.start_soon(wait, name)
                 await anyio.sleep(1)
-            assert await messages.connection().is_enough_for(SHORT_BYTES)  # short ones wait for nobody
-            assert await is_there_room(holder)  # which has a place already
+            assert await messages.connection().is_enough_for(SHORT_BYTES)  # short ones do not wait
+            assert await is_there_room(holder)  # it has a place already
             assert await holder.is_enough_for(0)  # its message has ended
             await anyio.sleep(1)
             rooms["first"].leave()
-            rooms["first"].leave()  # gives back no more than it had
+            rooms["first"].leave()  # it releases no more than it had
         assert got == [("first", 2), ("second", 3)]
         assert not await is_there_room(messages.connection())
 

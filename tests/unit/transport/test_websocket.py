@@ -1,5 +1,6 @@
-"""Messages of a WebSocket are lines and lines are messages, however they are cut; what is no such message closes it
-with a code and a reason; a silent client is asked whether it is there."""
+"""Messages of a WebSocket are lines and lines are messages, however they are cut. Anything else closes it with a code
+and a reason; a silent client is pinged.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -30,13 +31,13 @@ def client_protocol() -> ClientProtocol:
 
 
 class Peer:
-    """The client of an open WebSocket, which says what it is told to."""
+    """Client of an open WebSocket, whose messages the test sends."""
 
     def __init__(self, stream: MemoryByteStream) -> None:
         self.stream, self.protocol = stream, client_protocol()
 
     async def send(self) -> None:
-        """Send what the protocol was given."""
+        """Send the bytes that the protocol has to send."""
         await self.stream.send(b"".join(self.protocol.data_to_send()))
 
     async def receive(self) -> Frame:
@@ -73,7 +74,7 @@ async def read(transport: WebSocketTransport) -> list[bytes | Oversized]:
 
 
 def masked(first: int, payload: bytes) -> bytes:
-    """A frame of a client, with less than 126 bytes, and its first byte as given."""
+    """Return a client's frame with less than 126 bytes, and its first byte as given."""
     return bytes([first, 0x80 | len(payload), 0, 0, 0, 0]) + payload
 
 
@@ -83,7 +84,7 @@ def masked_head(first: int, size: int) -> bytes:
 
 # --- what a client sends
 def cut(data: bytes, at: Sequence[int]) -> Iterator[bytes]:
-    """The pieces of `data` between the places, each taken modulo its length."""
+    """Yield the pieces of `data` between the positions, each taken modulo its length."""
     places = sorted({place % (len(data) + 1) for place in at})
     for start, end in zip([0, *places], [*places, len(data)], strict=True):
         yield data[start:end]
@@ -346,7 +347,7 @@ def test_nobody_is_asked_while_something_is_sent() -> None:
 
 
 def test_a_client_that_is_not_listened_to_is_not_gone() -> None:
-    """The server may wait for long until it reads on; the pong is there then."""
+    """The server may wait long until it reads on; the pong is there by then."""
 
     async def play() -> None:
         transport, peer = opened()
@@ -441,7 +442,7 @@ async def test_nothing_follows_a_close_frame() -> None:
 
 
 async def test_nothing_follows_a_write_that_was_given_up() -> None:
-    """What came next would be read as the rest of its frame."""
+    """The next bytes would be read as the rest of its frame."""
     transport, peer = opened(to_client=0)
     async with anyio.create_task_group() as group:
         group.start_soon(transport.write, b"given up\n")

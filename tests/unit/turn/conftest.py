@@ -38,7 +38,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 @dataclass
 class NoteTool:
-    """Counts its runs; waits where a test holds it."""
+    """Tool that counts its runs, and waits if a test holds it."""
 
     name: str = "note"
     parallel: bool = False
@@ -56,16 +56,16 @@ class NoteTool:
 
 
 class OnlyAClock:
-    """As much of a turn as the runtime looks at."""
+    """Minimal turn for the runtime."""
 
     telemetry = NO_TELEMETRY
     commands = SimpleNamespace(terminals=SimpleNamespace(names=lambda item_id: False))
-    """No terminal is open."""
+    """Commands without an open terminal."""
     sources = SimpleNamespace(clock=lambda: 0.0)
 
 
 class AmpleRoom:
-    """Room without an end."""
+    """Context window without a limit."""
 
     wants_count = False
     may_try = False
@@ -90,7 +90,7 @@ class AmpleRoom:
 
 
 class OnlyAPrompt(TurnSteps):
-    """A turn that does nothing but ask."""
+    """Turn that does nothing but send requests."""
 
     kind = TurnKind.REGULAR
 
@@ -102,7 +102,7 @@ class OnlyAPrompt(TurnSteps):
 
 
 def kind(event: EngineEvent) -> str:
-    """`TurnStarted`; of items `ItemCompleted UserMessage`; of notices their type."""
+    """Return the kind of an event: `TurnStarted`, `ItemCompleted UserMessage` for items, the type for notices."""
     item = getattr(event, "item", None)
     name = getattr(event, "type", type(event).__name__)
     return f"{name} {type(item).__name__}" if item is not None and name != "raw_response_item" else str(name)
@@ -179,7 +179,7 @@ class Bench:
         return f"id-{next(self.ids)}"
 
     async def events(self) -> list[SessionEvent]:
-        """What was emitted since the last call."""
+        """Return the events that were emitted since the last call."""
         self.outbox.store()
         return await self.outbox.take()
 

@@ -1,4 +1,4 @@
-"""Model events become items, plans among them: order, ids, what is left out, however it is cut."""
+"""Model events become items, plans among them: order, ids, omissions, for any cut."""
 
 from itertools import pairwise
 
@@ -213,7 +213,7 @@ MESSAGES = st.lists(
 
 
 def found(*deltas: str) -> list[str]:
-    """`plan: text` and `said: text`, with neighbours of one kind joined."""
+    """Return `plan: text` and `said: text`, with neighbours of one kind joined."""
     finder, out = PlanFinder(), list[str]()
     pieces: list[Piece] = [piece for delta in deltas for piece in finder.feed(delta)]
     for piece in [*pieces, *finder.finish()]:

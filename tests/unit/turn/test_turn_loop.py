@@ -1,4 +1,4 @@
-"""The turn loop and each of its requests: ask, run what is called, ask again, whatever becomes of it."""
+"""The turn loop and each of its requests: ask the model, run its calls, ask again, whatever their outcome."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""What is emitted, together or joined, stored and counted."""
+"""The outbox: events that are emitted, together or joined, stored and counted."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ from app_server_protocol.events.turn import TokenUsage
 
 
 class Disk(RolloutWriter):
-    """Remembers what came in one write."""
+    """Disk that records the lines of each write."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.problem, self.form = path, None, LineForm()
@@ -97,7 +97,7 @@ streams = st.lists(
 
 
 def texts_by_neighbours(events: list[SessionEvent]) -> list[tuple[object, str]]:
-    """Every run of deltas of one stream as one text, in order."""
+    """Return every run of deltas of one stream as one text, in order."""
     out: list[tuple[object, str]] = []
     for each in events:
         operation, turn, event = each.operation_id, each.turn_id, each.event

@@ -1,5 +1,6 @@
-"""What clients say: blocks, commands, options, MCP servers, answers to questions. Odd input is refused, or
-harmless."""
+"""Input of clients: blocks, commands, options, MCP servers, answers to questions. Malformed input is refused, or
+harmless.
+"""
 
 from types import MappingProxyType
 
@@ -73,7 +74,7 @@ def selected(option: Json) -> Json:
 def test_only_an_option_that_is_chosen_by_its_id_is_a_decision(
     answer: Json, expected: ReviewDecision | None
 ) -> None:
-    """Closing the dialogue is one, too: it ends the turn."""
+    """Closing the dialogue also counts as a decision: it ends the turn."""
     assert decision(answer) is expected
 
 

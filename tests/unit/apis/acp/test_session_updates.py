@@ -1,4 +1,4 @@
-"""What clients are told of a turn, whatever the engine emits and in whatever order."""
+"""Updates that clients receive for a turn, for any events of the engine in any order."""
 
 import json
 import os.path
@@ -36,7 +36,7 @@ FULL = AcpClient(terminal_output=True, notices=True, compaction=True)
 
 
 class Recording:
-    """An adapter with a clock that the test moves."""
+    """Adapter with a clock that the test moves."""
 
     def __init__(self, client: AcpClient | None = None) -> None:
         self.now = 0.0
@@ -50,7 +50,7 @@ class Recording:
         )
         self.updates: list[Json] = []
 
-    # --- what a test does
+    # --- steps of a test
     def take(self, event: EngineEvent, turn: str | None = TURN) -> None:
         lines = self.adapter.lines(SessionEvent("1", turn, event), subscribed=True, raw=False)
         self.updates += [json.loads(line.data)["params"]["update"] for line in lines]

@@ -1,4 +1,4 @@
-"""What an adapter makes of events, parsed and checked against the schemas."""
+"""Messages that an adapter makes of events, parsed and checked against the schemas."""
 
 import json
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ def validator(name: str) -> Draft7Validator:
 
 
 def message(line: bytes) -> Json:
-    """A notification as its schema says, with the time when it was made beside its parameters."""
+    """Parse and check a notification, which has the time of its creation beside its parameters."""
     value = json.loads(line)
     assert list(value) == ["method", "params", "emittedAtMs"]
     assert value["emittedAtMs"] == int(NOW * 1000)
@@ -59,7 +59,7 @@ def message(line: bytes) -> Json:
 
 
 class Recording:
-    """An adapter, and a sink that hands it what a turn emits."""
+    """Adapter, with a sink that passes it the events of a turn."""
 
     def __init__(self, *, raw: bool = False, subscribed: bool = True) -> None:
         self.adapter = ThreadAdapter(THREAD, lambda: NOW)
@@ -90,7 +90,7 @@ class Recording:
 
 
 def _short(value: Json) -> str:
-    """`method kind` and, at its end, the status, where the message has them."""
+    """Return `method kind`, followed by the status, if the message has them."""
     params = value["params"]
     item = params.get("item")
     if isinstance(item, dict) and value["method"].startswith("item/"):
@@ -106,7 +106,7 @@ def _short(value: Json) -> str:
 
 
 def check_laws(messages: Iterable[Json]) -> None:
-    """Items begin before all else that is said of them and end once, before their turn; turns likewise."""
+    """Check that items begin before any other message about them and end once, before their turn; turns likewise."""
     turns: dict[str, str] = {}
     open_items: dict[str, tuple[str, Json]] = {}
     seen: set[str] = set()

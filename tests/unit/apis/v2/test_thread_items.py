@@ -264,7 +264,7 @@ def test_every_kind_of_item_is_shown() -> None:
 
 @pytest.mark.parametrize("over_the_conversation_api", [False, True])
 def test_raw_reasoning_is_always_shown(over_the_conversation_api: bool) -> None:
-    """Models with open weights give nothing else."""
+    """Models with open weights provide no other reasoning."""
     item = engine.Reasoning("r", (), ("raw",), show_content=over_the_conversation_api)
     assert thread_item(item, 5, 6).to_value()["content"] == ["raw"]
 
@@ -373,7 +373,7 @@ def test_an_id_that_another_item_was_given_is_not_given_again() -> None:
 
 
 def test_a_script_with_an_unknown_part_is_unknown_as_a_whole() -> None:
-    """`echo` is not among the parsed parts: clients would not see it."""
+    """`echo` is not among the parsed parts, so clients would not see it."""
     parsed = (commands.ReadCommand(cmd="cat a", name="a", path="a"), commands.UnknownCommand(cmd="make"))
     [action] = command_actions(parsed, ("bash", "-lc", "echo x; cat a; make"), "/w")
     assert action.to_value() == {"type": "unknown", "command": "echo x; cat a; make"}

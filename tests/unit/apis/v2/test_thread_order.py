@@ -1,4 +1,4 @@
-"""No sequence of events breaks the order of the thread API, and none is too much for its adapter."""
+"""No sequence of events breaks the order of the thread API, and its adapter handles every sequence."""
 
 from typing import get_args
 
@@ -156,7 +156,7 @@ def test_every_kind_of_event_is_there() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([None, TURN, OTHER_TURN]), st.sampled_from(EVENTS)), max_size=30))
 def test_no_event_is_too_much_in_any_order(events: list[tuple[str | None, EngineEvent]]) -> None:
-    """Each line is valid, too, and an item is started once and completed at most once."""
+    """Each line is also valid, and an item is started once and completed at most once."""
     seen = Recording(raw=True)
     for turn_id, event in events:
         seen.take(SessionEvent("7", turn_id, event))
@@ -209,7 +209,7 @@ def test_whatever_a_turn_emits_is_in_order(
         for step, id, kind in steps:
             match step:
                 case "start" if any(each == (id, turn.turn_id) for each, _ in detached):
-                    pass  # a model that uses the id of a terminal that goes on: see ADR 31, what is missing
+                    pass  # the model used the id of an open terminal: see ADR 31, what is missing
                 case "start":
                     turn.start(item_of(kind, id, over=False))
                     open_items[id] = kind

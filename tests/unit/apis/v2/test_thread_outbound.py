@@ -1,4 +1,4 @@
-"""Turns in the words of the thread API: what clients are told, and in which order."""
+"""Turns over the thread API: the notifications to clients, and their order."""
 
 import json
 
@@ -39,7 +39,7 @@ from tests.unit.apis.v2.recorded import (
 
 
 def begun(*, subscribed: bool = True) -> tuple[Recording, TurnEmitter]:
-    """A turn that has begun."""
+    """Return a turn that has begun."""
     seen = Recording(subscribed=subscribed)
     turn = seen.turn()
     turn.turn_started(events.TurnKind.REGULAR, None)
@@ -172,7 +172,7 @@ def test_a_terminal_outlives_its_turn() -> None:
     turn.turn_ended(events.TurnStatus.COMPLETED)
     later = seen.turn(OTHER_TURN)
     later.turn_started(events.TurnKind.REGULAR, None)
-    later.start(command())  # the model's call ids begin anew
+    later.start(command())  # the model's call ids start again
     later.emit_under(TURN, events.TerminalInput("call-1", "1", "y\n"))
     later.emit_under(TURN, events.CommandOutput("call-1", ExecOutputStream.STDOUT, b"late"))
     ended = command(source=items.CommandSource.TERMINAL, status=items.ItemStatus.COMPLETED, exit_code=0)
@@ -197,7 +197,7 @@ def test_a_turn_that_ended_before_it_started_is_both_started_and_completed() -> 
     assert seen.params("turn/started")[0]["turn"]["startedAt"] == int(NOW)
 
 
-# --- pieces
+# --- deltas
 def test_characters_that_are_cut_between_chunks_are_put_together() -> None:
     seen, turn = begun()
     turn.start(command())
@@ -290,7 +290,7 @@ def test_raw_items_are_for_those_who_asked() -> None:
     assert seen.messages[0]["params"] == {"threadId": THREAD, "turnId": TURN, "item": RAW.to_value()}
 
 
-# --- who hears what
+# --- subscriptions
 
 
 def test_without_a_subscriber_only_the_status_is_told() -> None:

@@ -1,4 +1,4 @@
-"""Questions to the client, its answers, and the words for settings and input, in the thread API."""
+"""Questions to the client, its answers, and the parsing of settings and input, in the thread API."""
 
 import json
 
@@ -109,7 +109,7 @@ def test_a_proposed_rule_is_offered_and_taken_in_the_very_words() -> None:
     assert params["proposedExecpolicyAmendment"] == ["touch", "a"]
     words = ["accept", "acceptForSession", amendment("touch", "a")["decision"], "decline", "cancel"]
     assert params["availableDecisions"] == words
-    for line in ("touch a", "touch", "bash -lc"):  # the engine keeps what it proposed, and nothing else
+    for line in ("touch a", "touch", "bash -lc"):  # the engine keeps only its own proposal
         rule = tuple(line.split())
         kept = Decide("call-1", ReviewDecision.APPROVED, KeepRule(rule))
         assert question.to_command(amendment(*rule)) == kept
