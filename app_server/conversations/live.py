@@ -292,9 +292,7 @@ class LiveConversation:
         await self.shut_down()
 
     def goes_on_from(self, before: LiveConversation) -> None:
-        """Subscribe the clients that were subscribed to `before`, which was reverted to an earlier turn, and notify
-        them.
-        """
+        """Subscribe the clients that were subscribed to `before`, which was reverted, and notify them."""
         self.questions.tools_stay(before.questions, self._clients)
         for client, adapter in self.subscriptions.take_seats(before.subscriptions):
             self.questions.joined(client, adapter)

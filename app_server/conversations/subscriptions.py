@@ -195,9 +195,7 @@ class Subscriptions:
 
     # --- subscribers
     def adapter(self, api: ConversationApi, client: Client | None) -> ApiAdapter:
-        """Return the adapter of an API, which is made if there is none yet. `client` gets a seat, so it is notified
-        over this API.
-        """
+        """Return the adapter of an API, which is made if there is none. `client` gets a seat, so it is notified."""
         channel = self._channel(api)
         if client is not None:
             channel.seats.setdefault(client, Seat())

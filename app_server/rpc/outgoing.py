@@ -207,9 +207,7 @@ class Outgoing:
         self.send(dump_request(waiter.id, method, params))
 
     def send(self, line: bytes, *, further: bool = False) -> None:
-        """Queue one message, without its line end. `further` says whether it belongs to the event of the message
-        before.
-        """
+        """Queue one message, without its line end. `further`: whether it belongs to the event of the last one."""
         if self._takes_more(further):
             self._backlog.add(line)
             self._added()
@@ -244,9 +242,7 @@ class Outgoing:
             self._added()
 
     def _takes_more(self, further: bool = False) -> bool:
-        """Return whether the queue is open. It is closed if it is above the bound before an event; the lines of one
-        event never close it.
-        """
+        """Return whether the queue is open. Only before an event is it closed because it is above the bound."""
         patience = self._patience
         if not further and patience is not None and self._backlog.unasked > patience.most_unasked:
             patience.over()

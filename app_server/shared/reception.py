@@ -129,9 +129,7 @@ class Reception:
         self._open_doors([door])
 
     def stop_listening(self) -> None:
-        """Accept no further connections. Connections that were not served yet are closed, and so find the
-        next server.
-        """
+        """Accept no further connections. Those that are not served yet are closed, and so find the next server."""
         self.closed = True
         for door in self.doors:
             door.close()
