@@ -1,5 +1,7 @@
-"""One attempt at a task, over the client library: its place, a thread, the commands around the turn, the turn; what
-came of it, and whether another attempt may do better.
+"""One attempt at a task, over the client library.
+
+The module runs the attempt (its folder, a thread, the commands around the turn, the turn), and returns its outcome, and
+whether another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -42,16 +44,18 @@ log = logging.getLogger(__name__)
 
 OUTPUT_CAP: Final = 1 << 16
 SHOWN_OUTPUT: Final = 600
-"""Characters of what a command printed, in an error."""
+"""Maximum length of a command's output in an error, in characters."""
 LEAVES_WITHIN: Final = 5.0
-"""Seconds for the commands of a thread that go on to be ended."""
+"""Timeout for ending a thread's commands that continue, in seconds."""
 ALONE: Final[dict[str, Json]] = {
     "sandbox_workspace_write.exclude_slash_tmp": True,
     "sandbox_workspace_write.exclude_tmpdir_env_var": True,
 }
-"""Commands get a temporary folder of their own: in that of the machine they would meet other tasks."""
+"""Settings that give commands a temporary folder of their own: in the machine's they would meet other tasks."""
 NEVER_UNDONE: Final[dict[str, Json]] = {"features.ghost_commit": False}
-"""No snapshots for undoing are taken in a folder that is a task's alone: what it changed comes back as a patch."""
+"""Settings that turn off snapshots for undoing, in a folder that is used by one task alone: its changes are returned as
+a patch.
+"""
 
 KNOWN_TO_BE_STORABLE: Final = (
     "id",
@@ -63,10 +67,10 @@ KNOWN_TO_BE_STORABLE: Final = (
     "thread_id",
     "declined",
 )
-"""Fields of a result whose other texts cannot be stored."""
+"""Fields of a result that can always be stored. They are kept if the texts of its other fields cannot be stored."""
 
 REFUSED: Final = (CodexErrorKind.UNAUTHORIZED, CodexErrorKind.USAGE_LIMIT_EXCEEDED)
-"""What no task will get past."""
+"""Errors that every task would get."""
 PASSING: Final = (
     CodexErrorKind.INTERNAL_SERVER_ERROR,
     CodexErrorKind.SERVER_OVERLOADED,
@@ -75,31 +79,33 @@ PASSING: Final = (
 
 
 class RunningTask:
-    """One attempt while it runs: its clock, what it has used, and why it is to end."""
+    """One attempt while it runs: its clock, its usage, and the reason why it has to end."""
 
     def __init__(self, task: Task, seconds: float) -> None:
         self.task, self.seconds = task, task.budget.seconds or seconds
         self.whole, self.scope = anyio.CancelScope(), anyio.CancelScope()
-        """Of the attempt, to interrupt it; and of its work, after which its place is looked at and cleared."""
+        """Two cancel scopes: of the attempt, to interrupt it; and of its work, after which its folder is compared and
+        removed.
+        """
         self.passes = anyio.Event()
-        """The request that waits may be sent; a new one for each."""
+        """Event that is set when the waiting request may be sent; there is a new one for each request."""
         self.used_up = ""
-        """Which budget it was ended for."""
+        """Reason of the end, if a budget is used up. Otherwise empty."""
         self.reached = False
-        """A request was sent."""
+        """Whether a request was sent."""
         self.requests = self.tokens = 0
-        """What counts for the task's budget; requests that a provider refused for a while do not."""
+        """Usage that counts for the task's budget. Requests that a provider refused temporarily do not count."""
         self.refused: int | None = None
-        """The status with which the provider refused the last request."""
+        """Status with which the provider refused the last request. None if it did not."""
         self.queued = 0.0
 
     def end(self, used_up: str) -> None:
-        """End it for a budget; the first one counts."""
+        """End it because a budget is used up; the first reason counts."""
         self.used_up = self.used_up or used_up
         self.scope.cancel()
 
     def answer(self, *, never: bool) -> None:
-        """Take what the coordinator says of the request that waits."""
+        """Apply the coordinator's answer to the waiting request."""
         if never:
             self.end("a budget of the whole batch is used up")
         else:
@@ -118,7 +124,7 @@ class RunningTask:
             self.scope.deadline = deadline + waited
 
     def over_budget(self) -> bool:
-        """End it where the task's own budget is used up."""
+        """End it if the task's own budget is used up. Return whether a budget is used up."""
         budget = self.task.budget
         for name, used, most in (
             ("requests", self.requests, budget.requests),
@@ -130,22 +136,22 @@ class RunningTask:
 
 
 class WorkerParts(NamedTuple):
-    """Parts of a worker that all its attempts use."""
+    """Objects of a worker that all its attempts use."""
 
     setup: Setup
     server: AppServer
     running: dict[str, RunningTask]
-    """By thread: whose requests are those of which task."""
+    """Running tasks by thread id, to find the task of a request."""
     checkouts: Checkouts
     secrets: Mapping[str, str]
-    """What is replaced in all that is said of a task."""
+    """Values that are replaced in all texts about a task, by what holds them."""
     credentials: Mapping[str, str]
-    """What no patch may have in it: patches are not changed."""
+    """Values that no patch may contain, by what holds them: patches are not changed."""
     schema: OutputSchema | None
 
 
 class Attempt(RunningTask):
-    """An attempt while it is made, and what came of it so far."""
+    """An attempt while it is made, with its outcome so far."""
 
     def __init__(self, task: Task, parts: WorkerParts) -> None:
         super().__init__(task, parts.setup.seconds)
@@ -159,11 +165,11 @@ class Attempt(RunningTask):
         self._ending: Ending = "final"
         self._rollout, self._patch, self._events = Path(), b"", io.StringIO()
         self._asked: set[str] = set()
-        """The items that were asked about."""
+        """Ids of the items for which an approval was requested."""
 
     async def make(self) -> Ended:
-        """Make it; return what is said of it, without the secrets of this process, which a provider may have quoted.
-        Whatever goes wrong in it ends no other. Raises ServerEnded.
+        """Make the attempt and return its outcome, without the secrets of this process, which a provider may have
+        quoted. An error in it ends no other attempt. Raises ServerEnded.
         """
         with self.whole:
             try:
@@ -240,7 +246,7 @@ class Attempt(RunningTask):
 
     @asynccontextmanager
     async def _thread(self, place: TaskPlace) -> AsyncIterator[ThreadHandle]:
-        """Open the task's thread, and leave nothing of it running."""
+        """Open the task's thread. At the end, close it and end its commands."""
         server, result = self._parts.server, self._result
         settings = asdict(self.task.settings).items()
         chosen = {name: value for name, value in settings if name != "effort" and value is not None}
@@ -296,7 +302,7 @@ class Attempt(RunningTask):
             return await stream.result()
 
     def _count_declined(self, turn: TurnResult[None]) -> None:
-        """Count what was declined without a question too: where nobody is asked, the server declines by itself."""
+        """Count items that were declined without a question, too: if nobody is asked, the server declines by itself."""
         declined = [item for item in turn.items if getattr(item, "status", None) == "declined"]
         unasked = [item for item in declined if item.id not in self._asked]
         self._result.declined += len(unasked)
@@ -317,7 +323,7 @@ class Attempt(RunningTask):
             self._result.output = json.loads(message)
 
     async def _failure_of(self, name: str, command: tuple[str, ...], thread: ThreadHandle) -> str | None:
-        """Run a command of the task in the thread's sandbox; return how it failed, None where it did not."""
+        """Run a command of the task in the thread's sandbox. Return the text of its failure, or None."""
         server, id, began = self._parts.server, f"{thread.id}-{name}", anyio.current_time()
         params = commands.CommandExecParams(
             command=command,
@@ -344,13 +350,13 @@ class Attempt(RunningTask):
 
 
 def _masked_rollout(rollout: Path, parts: WorkerParts) -> tuple[str, bytes] | None:
-    """Take secrets out of the file of a thread that has ended, too. Where the coordinator does not see the home of
-    threads, return the file, by its place there.
+    """Mask secrets in the rollout file of a thread that has ended. If the coordinator does not see the home of threads,
+    return the file's place there, and its content.
     """
     try:
         content = rollout.read_bytes()
     except (FileNotFoundError, IsADirectoryError):
-        return None  # nothing was said in it
+        return None  # the thread has no messages
     masked = masked_lines(content, parts.secrets)
     if not parts.setup.shared:
         return f"sessions/{rollout.as_posix().rpartition('/sessions/')[2]}", masked
@@ -360,7 +366,9 @@ def _masked_rollout(rollout: Path, parts: WorkerParts) -> tuple[str, bytes] | No
 
 
 def _ending(error: TurnError | None, refused: int | None) -> Ending:
-    """Say what a failed turn means for its task. `refused` is the status with which the last request was refused."""
+    """Return the meaning of a failed turn for its task. `refused` is the status with which the last request was
+    refused.
+    """
     kind = None if error is None else error.codex_error_info
     if kind in REFUSED or refused in (401, 403):
         return "refused"
@@ -371,7 +379,7 @@ def _ending(error: TurnError | None, refused: int | None) -> Ending:
 
 
 def _what_item(item: ThreadItem) -> str:
-    """Name what was declined, as `_what` does."""
+    """Return a description of the declined item, in the form of `_what`."""
     match item:
         case CommandExecutionThreadItem():
             return f"command: {item.command}"
@@ -382,7 +390,7 @@ def _what_item(item: ThreadItem) -> str:
 
 
 def _what(request: asked.ApprovalRequest) -> str:
-    """Name what would have needed an approval."""
+    """Return a description of the request that needed an approval."""
     match request:
         case asked.CommandApprovalRequest():
             return f"command: {request.command}"

@@ -1,5 +1,5 @@
-"""`app-server batch`: checks the tasks of a file and runs them, says how a batch stands, runs some of it again, joins
-shards.
+"""`app-server batch`: checks the tasks of a file and runs them, shows the state of a batch, runs parts of it again,
+merges shards.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ if TYPE_CHECKING:
     from app_server.headless.output_schema import OutputSchema
 
 AGAIN: Final[tuple[Status, ...]] = ("failed", "lost")
-"""What `retry` runs again, where nothing is named."""
+"""Statuses of the tasks that `retry` runs again by default."""
 FROM_STDIN: Final = "-"
 MAX_TASKS_BYTES: Final = 1 << 30
 NEVER: Final = 'approval_policy="never"'
-"""Nobody is there to be asked, unless the command line says so."""
+"""Approval policy of batches, unless the command line sets another: no user is there to be asked."""
 MOST_WORKERS: Final = 4
 SHOWN_LEFT_OUT: Final = 20
 TASKS_A_WORKER: Final = 4
-"""Running at once, where `--jobs` does not say."""
+"""Number of running tasks per worker, if `--jobs` is not given."""
 
 _OUTPUT_SCHEMA: Lazy[type[OutputSchema]] = Lazy(
     lambda: import_module("app_server.headless.output_schema").OutputSchema
@@ -80,7 +80,7 @@ _RAY: Lazy[Callable[[str], Workers]] = Lazy(lambda: import_module("app_server.ba
 
 
 def run_batch(args: argparse.Namespace) -> int:
-    """Run the command; return its exit status."""
+    """Run the command and return its exit status."""
     try:
         match args.command:
             case "batch status":
@@ -101,23 +101,23 @@ def run_batch(args: argparse.Namespace) -> int:
         return STOPPED
 
 
-# --- what is to be done
+# --- planning
 class BatchPlan(Struct, frozen=True, kw_only=True):
     """Description of a run."""
 
     args: argparse.Namespace
-    """The options of runs; `tasks` is how errors name where the tasks come from."""
+    """Options of runs. `tasks` is the name of the tasks' source in errors."""
     raw: bytes
-    """The tasks, as they were read."""
+    """Tasks as they were read."""
     batch: BatchFile
-    """What it does; the commits are those that an earlier run has found."""
+    """Description of the batch; the commits are those that an earlier run has found."""
     environment: Mapping[str, str]
     again: Collection[str] = ()
-    """The tasks whose results are put aside, so that they run again."""
+    """Ids of the tasks whose results are put aside, so that they run again."""
 
 
 def planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPlan:
-    """Plan to run the tasks of a file. Raises InvalidCommandLine."""
+    """Return the plan to run the tasks of a file. Raises InvalidCommandLine."""
     if args.tasks is None or args.out is None:
         raise InvalidCommandLine("expected a file of tasks and a folder for results: TASKS.jsonl -o OUT")
     out, raw, named = Path(args.out), _raw(args.tasks), args.output_schema
@@ -135,7 +135,8 @@ def planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPl
         ):
             if not same:
                 raise InvalidCommandLine(f"{out} is of {what}: name another folder, or say --allow-changed")
-        # Settings are repeated here; where paths begin is not, so that only what this home wrote is believed.
+        # The command line repeats the settings. The base folder of paths is not repeated, so a stored one is trusted
+        # only if this home wrote it.
         folder = before.folder if is_known(out, home) else batch.folder
         batch = replace(before, doing=doing, folder=folder)
     args.tasks = "stdin" if args.tasks == FROM_STDIN else args.tasks
@@ -143,7 +144,9 @@ def planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPl
 
 
 def retried(args: argparse.Namespace) -> BatchPlan:
-    """Plan to run tasks of a batch again, with the settings that it was begun with. Raises InvalidCommandLine."""
+    """Return the plan to run tasks of a batch again, with the settings with which it was begun. Raises
+    InvalidCommandLine.
+    """
     out, statuses, ids = Path(args.out), args.status, args.id
     before, args.tasks = require_batch(out), str(out / TASKS)
     if not is_known(out, server_home(os.environ)):
@@ -168,11 +171,11 @@ def retried(args: argparse.Namespace) -> BatchPlan:
 
 
 def _overrides(args: argparse.Namespace) -> CliOverrides:
-    """Return what the command line sets."""
+    """Return the settings of the command line."""
     given = vars(args)
     try:
         launch = parse_launch({**given, "config": [NEVER, *given.get("config", ())]}, os.environ)
-    except ValueError as error:  # a limit in the environment
+    except ValueError as error:  # an invalid limit in the environment
         raise InvalidCommandLine(str(error)) from None
     return cli_overrides(launch)
 
@@ -193,9 +196,9 @@ def _stored_tasks(out: Path) -> bytes:
         raise InvalidCommandLine(f"{out / TASKS}: {error.strerror or error}") from None
 
 
-# --- doing it
+# --- running
 async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
-    """Check the tasks and run them, on this machine's workers if none are given; return the exit status. Raises
+    """Check the tasks and run them, on this machine's workers if none are given. Return the exit status. Raises
     InvalidCommandLine and ConfigError.
     """
     args, home, doing, out = plan.args, server_home(plan.environment), plan.batch.doing, Path(plan.args.out)
@@ -263,7 +266,7 @@ async def _run(
     except* OSError as errors:
         coordinator.stop = Stop(STOPPED, f"{out.path} cannot be used any more: {single_errors(errors)[0]}")
     await sweep(out.path / WORK)
-    if not any((out.path / CHECKOUTS).glob("*")):  # those need the repositories of the batch
+    if not any((out.path / CHECKOUTS).glob("*")):  # kept checkouts need the repositories of the batch
         await remove(out.path / WORK)
     status, sentence = _verdict(len(tasks), results, coordinator.stop)
     progress.note(f"{sentence}; results: {out.path / RESULTS}")
@@ -298,7 +301,7 @@ def _verdict(tasks: int, results: Results, stop: Stop | None) -> tuple[int, str]
     return OTHERS, f"{completed} of {tasks} tasks completed, {tasks - completed - left} did not"
 
 
-# --- looking, joining, showing
+# --- status, merge, demo
 def _status(out: Path, *, as_json: bool) -> int:
     shard = require_batch(out).shard
     tasks, _ = parse_tasks(_stored_tasks(out), "worktree", {})
@@ -344,7 +347,7 @@ DEMO_TASKS: Final = (
 
 
 async def _demonstrate(args: argparse.Namespace) -> int:
-    """Run ten tasks with a scripted model, in a repository of its own."""
+    """Run ten tasks with a scripted model, in a temporary repository."""
     demo, home = _DEMO.get(), server_home(os.environ)
     try:
         async with demo.demo_surroundings(os.environ) as workspace:

@@ -1,8 +1,8 @@
-"""What all tasks of a batch may spend together: rates, totals, prices, and leases of them for requests to models. Pure:
-whoever calls says the time.
+"""Shared limits of all tasks of a batch: rates, totals, prices, and leases of them for requests to models. Pure:
+callers pass the time.
 
-Each request asks for a lease of about what it will take, and gives back what it did not. A provider that asks for fewer
-requests slows down all workers: rates are halved, and grow again slowly.
+Each request asks for a lease of about its expected size, and returns the unused part. If a provider asks for fewer
+requests, all workers slow down: rates are halved, and recover slowly.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ from app_server.client.prices import ModelPrice
 from app_server_protocol.structs import replace
 
 SAVED_UP: Final = 5.0
-"""Seconds' worth of a rate that may be taken at once."""
+"""Maximum saved amount of a rate that may be taken at once, in seconds of the rate."""
 SLOWEST: Final = 6.0
-"""Requests a minute, to notice when the provider takes more again."""
+"""Minimum rate, in requests per minute: it is enough to notice that the provider accepts more again."""
 CUT_EVERY: Final = 5.0
-"""Seconds in which refusals halve the rates once: they belong to requests that were sent together."""
+"""Interval in which refusals halve the rates only once, in seconds: such refusals belong to requests that were sent
+together.
+"""
 RECOVERS_IN: Final = 120.0
-"""Seconds from nothing to the full rates."""
+"""Time in which a rate recovers from zero to its full value, in seconds."""
 PAUSE: Final = 1.0
-"""Seconds without requests after a refusal that names no time."""
+"""Pause after a refusal that names no time, in seconds."""
 LONGEST_PAUSE: Final = 600.0
-"""Seconds without requests after one that does. Who asks for more stops the batch: people decide when it goes on."""
+"""Maximum pause after a refusal that names a time, in seconds. If a provider asks for more, the batch stops: people
+decide when it continues.
+"""
 NO_LIMIT: Final = float("inf")
 
 
 class SharedLimits(Struct, frozen=True, kw_only=True):
-    """Limits of the command line; None: no limit."""
+    """Limits of the command line. None if there is no limit."""
 
     tokens_per_minute: int | None = None
     requests_per_minute: int | None = None
@@ -42,12 +46,12 @@ class SharedLimits(Struct, frozen=True, kw_only=True):
 
 
 class Rate:
-    """So much a minute. Who takes more than is saved up makes the next one wait."""
+    """A token bucket: an amount per minute. If a caller takes more than is saved, the next caller waits."""
 
     def __init__(self, per_minute: float | None, now: float) -> None:
         self._configured = NO_LIMIT if per_minute is None else float(per_minute)
         self._full = self._present = self._configured
-        """What it grows back to, and what it is now."""
+        """The rate to which it recovers, and the current rate, both per minute."""
         self._at, self._level = now, self._most
 
     @property
@@ -55,7 +59,7 @@ class Rate:
         return max(self._present / 60 * SAVED_UP, 1.0)
 
     def wait(self, now: float) -> float:
-        """Return the seconds until something may be taken."""
+        """Return the seconds until an amount may be taken."""
         since, self._at = now - self._at, now
         self._level = min(self._most, self._level + since * self._present / 60) if since else self._level
         if self._present < self._full:
@@ -65,11 +69,11 @@ class Rate:
         return 0.0 if self._level >= 1 else (1 - self._level) * 60 / self._present
 
     def take(self, amount: float) -> None:
-        """Take an amount; give it back where it is negative."""
+        """Take an amount; a negative amount is returned."""
         self._level -= amount
 
     def halve(self, sent: float) -> None:
-        """Allow half of it; where it is not limited, half of what is `sent` in a minute."""
+        """Halve the rate. If it is not limited, set it to half of `sent`, the number sent per minute."""
         if self._full == NO_LIMIT:
             self._full = self._present = max(sent, SLOWEST)
         self._present = max(self._present / 2, min(SLOWEST, self._full))
@@ -77,20 +81,20 @@ class Rate:
 
 
 class Ledger:
-    """Account of what was spent, what is leased, and who waits for a lease."""
+    """Account of spent amounts, leases, and requests that wait for a lease."""
 
     def __init__(self, limits: SharedLimits, now: float, spent: Mapping[str, TaskUsage]) -> None:
-        """`spent` is what earlier runs used, by model."""
+        """`spent` is the usage of earlier runs, by model."""
         self.limits = limits
         self._tokens = Rate(limits.tokens_per_minute, now)
         self._requests = Rate(limits.requests_per_minute, now)
         self._waiting: dict[str, Ask] = {}
-        """By task, in their order."""
+        """Waiting requests by task id, in order of arrival."""
         self._leases: dict[str, Ask] = {}
-        """Requests under way; their sizes are the tokens that are set aside for them."""
+        """Leases of requests under way, by task id. Their sizes are the tokens that are reserved for them."""
         self._largest = 0
         self._sent, self._since = 0, now
-        """Requests since the rates were halved, or the batch began."""
+        """Number of requests since the rates were halved, or since the batch began, and that time."""
         self._held_until, self._cut_at = now, now - CUT_EVERY
         self.tokens, self.cost = 0, 0.0
         for model, usage in spent.items():
@@ -102,12 +106,12 @@ class Ledger:
         return self._left() <= 0
 
     def ask(self, ask: Ask) -> None:
-        """Take a request that waits."""
+        """Add a waiting request."""
         self._waiting[ask.id] = ask
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next request may be sent; endless where none waits, or another one has to end
-        before. So a total is exceeded by one request at most.
+        """Return the seconds until the next request may be sent. Return infinity if none waits, or if another request
+        has to end before it. So a total is exceeded by at most one request.
         """
         if not self._waiting:
             return NO_LIMIT
@@ -117,7 +121,7 @@ class Ledger:
         return max(self._held_until - now, self._requests.wait(now), self._tokens.wait(now))
 
     def answers(self, now: float) -> Iterator[tuple[Ask, Pass]]:
-        """Yield the requests that may be sent now, or never."""
+        """Yield the waiting requests that may be sent now, or never."""
         while self._waiting and (self.exhausted or self.wait(now) <= 0):
             never, ask = self.exhausted, self._waiting.pop(next(iter(self._waiting)))
             if not never:
@@ -128,7 +132,7 @@ class Ledger:
             yield ask, Pass(ask.id, never)
 
     def over(self, over: Over, now: float) -> TaskUsage | None:
-        """Take what a request used; return that with its cost, None where it was not sent."""
+        """Record the usage of a request. Return the usage with its cost; None if the request was not sent."""
         lease = self._leases.pop(over.id, None)
         if lease is None:
             self._waiting.pop(over.id, None)
@@ -141,7 +145,7 @@ class Ledger:
         return self._spend(over.model, over.usage)
 
     def held_for(self, now: float) -> float:
-        """Return the seconds for which no request is sent, as a provider asked."""
+        """Return the remaining seconds of the pause for which a provider asked."""
         return max(self._held_until - now, 0.0)
 
     def gone(self, ids: Iterable[str]) -> None:
@@ -158,7 +162,9 @@ class Ledger:
             self._cut_at, self._sent, self._since = now, 0, now
 
     def _size(self, ask: Ask) -> int:
-        """Return what to set aside: as much as the largest request took, as a model's answer may be long."""
+        """Return the number of tokens to reserve: at least as many as the largest request took, because a model's
+        answer may be long.
+        """
         return max(ask.size, self._largest, 1)
 
     def _spend(self, model: str, usage: TaskUsage) -> TaskUsage:
@@ -169,7 +175,9 @@ class Ledger:
         return replace(usage, cost=cost)
 
     def _left(self) -> float:
-        """Return the tokens that may be spent still; money pays for them as if all were of the dearest kind."""
+        """Return the number of tokens that may still be spent. Money is converted as if all tokens were of the most
+        expensive kind.
+        """
         tokens = NO_LIMIT if self.limits.tokens is None else self.limits.tokens - self.tokens
         if self.limits.cost is None:
             return tokens

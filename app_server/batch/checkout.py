@@ -1,11 +1,12 @@
-"""Where a task runs: a git worktree of a commit, a copy of a folder, a folder as it is, or an empty one; and the patch
-of what it changed there. And whether there are the folders, repositories and commits that tasks name, asked before
-anything runs.
+"""The folders in which tasks run, the patches of their changes, and the check of tasks before anything runs.
 
-Nothing of a repository is run. A worktree belongs to a repository of its own, beside it, which has its own settings and
-takes the objects from where they are: a repository on this machine, or one that is fetched once for all tasks. A patch
-compares trees, as snapshots do (`core.git`). A worktree is used again, after git has put back what a task has changed:
-a commit of many files is written once, not for each task.
+A task runs in a git worktree of a commit, a copy of a folder, a folder as it is, or an empty one. The check finds out
+whether the folders, repositories and commits exist that tasks name.
+
+No program of a repository is run. A worktree belongs to a repository of its own, beside it, which has its own settings
+and shares the objects of another one: a repository on this machine, or one that is fetched once for all tasks. A patch
+compares trees, as snapshots do (`core.git`). A worktree is used again, after git has restored the files that a task has
+changed: a commit with many files is written once, not for each task.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ from app_server.core.threads import run_in_thread
 from app_server.places.locks import hold
 
 SLOW_GIT = 3600.0
-"""Seconds for a fetch, a checkout of a large repository, or a copy."""
+"""Timeout of a fetch, a checkout of a large repository, or a copy, in seconds."""
 SPARE = 8
-"""Worktrees that wait for another task of their commit; the one that waits longest is removed."""
+"""Maximum number of idle worktrees, which wait for another task of their commit. Beyond it, the one that has waited
+longest is removed.
+"""
 RESERVED = frozenset(os.fsencode(name) for name in PROTECTED_NAMES)
 CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n"
 SHA256 = "[extensions]\n\tobjectformat = sha256\n"
@@ -45,30 +48,30 @@ FETCH = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")
 REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 RESTORE = ("reset", "--hard", "--quiet")
 FILE = re.compile(rb"^diff --git ", re.MULTILINE)
-"""Begins a file of a patch, and no line of a file."""
+"""Pattern that matches the begin of each file in a patch, and no line of a file's content."""
 WHOLE_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 AT_ONCE = 4
-"""Repositories that are asked at the same time whether they have a commit."""
+"""Maximum number of repositories that are queried at the same time for a commit."""
 REMOTE_SECONDS = 60.0
 COPY = ("cp", "-a", "--reflink=auto") if sys.platform == "linux" else ("cp", "-Rpc")
 
 
 def place_key(task: Task, base: Path, checkout: Checkout) -> str | None:
-    """Return the folder in which the task runs alone, by its real path: it may have several names. None where it has
-    one of its own.
+    """Return the real path of the folder in which the task has to run alone: a folder may have several names. None if
+    the task has a folder of its own.
     """
     named = folder_of(task, checkout)
     return None if named is None else os.path.realpath(base / named)
 
 
 class WorktreeStatus(Struct, frozen=True):
-    """Digests of all that is in a worktree: no program can set back the time at which a file changed."""
+    """Digests of all files in a worktree. They use the status change time, because no program can set that back."""
 
     files: bytes
     shape: bytes
-    """Of names, modes and sizes."""
+    """Digest of names, modes and sizes."""
     git: bytes
-    """Of its repository, as of `files`."""
+    """Digest of its repository, computed like `files`."""
 
 
 class TaskPlace(Struct):
@@ -76,35 +79,35 @@ class TaskPlace(Struct):
 
     folder: Path
     own: bool = False
-    """It is the task's alone, and is removed."""
+    """Whether it is used by the task alone, and removed at the end."""
     repository: Repository | None = None
-    """What changes are compared with; None: nothing."""
+    """Repository with which changes are compared. None if no patch is made."""
     repo: str = ""
-    """What it is a worktree of, as its task names it."""
+    """Repository of the worktree, as the task names it."""
     base: str = ""
-    """The commit or tree that the folder began as."""
+    """Commit or tree with which the folder began."""
     made: WorktreeStatus | None = None
-    """Its state as it was made, where it may be used again."""
+    """Status of the worktree when it was made. None if the folder cannot be used again."""
     found: WorktreeStatus | None = None
-    """Its state when it was compared."""
+    """Status when it was compared. None before that."""
 
 
 class Checkouts:
-    """The places of one worker."""
+    """The folders of the tasks of one worker."""
 
     def __init__(
         self, git: Git, setup: Setup, scratch: Path, sources: Path, environment: Mapping[str, str]
     ) -> None:
-        """`scratch` is a folder of this worker, `sources` one for repositories; `environment` is that of fetches."""
+        """`scratch` is a folder of this worker, `sources` one for repositories. `environment` is that of fetches."""
         self._git, self._scratch, self._sources, self._environment = git, scratch, sources, environment
         self._base, self._kind = Path(setup.folder), setup.doing.checkout
         self._kept = Path(setup.out, CHECKOUTS)
         self._spare: list[TaskPlace] = []
-        """Worktrees in which nothing is changed."""
+        """Idle worktrees without changes."""
 
     @asynccontextmanager
     async def place(self, task: Task) -> AsyncIterator[TaskPlace]:
-        """Make a place of a task, whose `ref` is a commit, and remove it at the end. Raises GitError and OSError."""
+        """Make the folder of a task, whose `ref` is a commit, and remove it at the end. Raises GitError and OSError."""
         own, repo = self._scratch / file_name(task.id), task.repo
         if task.cwd is not None or (repo is not None and self._kind == "none"):
             yield TaskPlace(self._base / (task.cwd or repo or ""))
@@ -123,7 +126,7 @@ class Checkouts:
                 await self._leave(place)
 
     async def _leave(self, place: TaskPlace) -> None:
-        """Keep a worktree for the next task of its commit where all in it is as it was made; remove other places."""
+        """Keep a worktree for the next task of its commit if it is unchanged or restored. Remove other folders."""
         if await self._restored(place):
             self._spare.append(place)
             if len(self._spare) > SPARE:
@@ -132,7 +135,7 @@ class Checkouts:
             await _discard(place)
 
     async def _restored(self, place: TaskPlace) -> bool:
-        """Put back what was changed in a worktree; return whether all is as it was made."""
+        """Restore the changed files of a worktree. Return whether it is in its initial state."""
         made = place.made
         if not place.own or made is None or place.repository is None:
             return False
@@ -141,7 +144,7 @@ class Checkouts:
             if now == made:
                 return True
             if now.git != made.git:
-                return False  # git would put back what its index says
+                return False  # git would restore files by its index, which may have been changed
             for arguments in (RESTORE, ("clean", "-ffdx", "--quiet")):
                 await self._git.output(place.repository, arguments, timeout=SLOW_GIT)
             place.made = await run_in_thread(_status, place)
@@ -150,7 +153,7 @@ class Checkouts:
         return place.made.shape == made.shape
 
     async def patch(self, place: TaskPlace) -> bytes:
-        """Return what has changed, new files too. Raises GitError, OSError and TimeoutError."""
+        """Return the patch of all changes, including new files. Raises GitError, OSError and TimeoutError."""
         repository = place.repository
         if repository is None:
             return b""
@@ -165,7 +168,7 @@ class Checkouts:
             return await self._git.output(repository, ["diff", *flags, place.base, tree], env=written)
 
     async def keep(self, place: TaskPlace, task: Task) -> None:
-        """Move a folder to where it stays, with its repository in it. Raises GitError and OSError."""
+        """Move a folder to its permanent location, with its repository in it. Raises GitError and OSError."""
         if place.own:
             kept = self._kept / file_name(task.id)
             await remove(kept)
@@ -189,7 +192,7 @@ class Checkouts:
             objects = shared.objects_dir
             if config_of(shared).get("extensions.objectformat", "").lower() == "sha256":
                 config += SHA256
-        own = Path(tempfile.mkdtemp(prefix="worktree~", dir=self._scratch))  # no task has such a name
+        own = Path(tempfile.mkdtemp(prefix="worktree~", dir=self._scratch))  # no task has such a file name
         repository = Repository(own, own.with_suffix(".git"), own.with_suffix(".git"))
         _make_repository(repository.git_dir, config, commit, str(objects))
         (own / ".git").write_bytes(b"gitdir: %b\n" % os.fsencode(repository.git_dir))
@@ -201,7 +204,9 @@ class Checkouts:
         return place
 
     async def _fetched(self, url: str, commit: str) -> Path:
-        """Fetch a repository, unless the commit is there, while no other worker does so; return where objects are."""
+        """Fetch a repository under a lock between workers, unless it has the commit. Return the folder of its
+        objects.
+        """
         source = self._sources / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.git"
         lock = await run_in_thread(hold, str(source.with_suffix(".lock")), SLOW_GIT)
         try:
@@ -225,8 +230,8 @@ class Checkouts:
 
 
 def _make_repository(git_dir: Path, config: str, head: str, objects: str = "") -> None:
-    """Make a repository with the objects of another one. Its settings are written anew: commands of a task may have
-    changed them.
+    """Make a repository with the objects of another one. Its settings are written anew, because commands of a task may
+    have changed them.
     """
     for folder in ("objects/info", "refs"):
         (git_dir / folder).mkdir(parents=True, exist_ok=True)
@@ -235,7 +240,9 @@ def _make_repository(git_dir: Path, config: str, head: str, objects: str = "") -
 
 
 def repository_at(folder: Path) -> Repository | None:
-    """Return the repository whose working tree is this folder, or a bare one, which the user has named."""
+    """Return the repository whose working tree is this folder, or the bare repository in it. The user has named the
+    folder.
+    """
     found, real = find_repository(folder), Path(os.path.realpath(folder))
     if found is not None and found.root == real:
         return found
@@ -244,7 +251,7 @@ def repository_at(folder: Path) -> Repository | None:
 
 
 async def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it, whatever rights its folders have. Raises GitError."""
+    """Remove a folder with all its contents, whatever the modes of its folders are. Raises GitError."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -255,13 +262,15 @@ async def remove(folder: Path) -> None:
 
 
 def fetching(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment in which git reaches other machines: by these ways alone, and it asks nobody."""
+    """Return the environment in which git reaches other machines: only by the allowed transports, and without
+    prompts.
+    """
     ways = ":".join(each.removesuffix("://") for each in TRANSPORTS)
     return {**environment, "GIT_ALLOW_PROTOCOL": ways, "GIT_TERMINAL_PROMPT": "0"}
 
 
 async def run_program(*argv: str, environment: Mapping[str, str] | None = None) -> None:
-    """Run a program to its end. Raises GitError where it fails."""
+    """Run a program to its end. Raises GitError if it fails."""
     usual = {"PATH": os.defpath, "LC_ALL": "C"}
     result = await run_git(GitCommand(argv, environment or usual, Path("/")), timeout=SLOW_GIT)
     if result.exit_code != 0:
@@ -269,7 +278,7 @@ async def run_program(*argv: str, environment: Mapping[str, str] | None = None) 
 
 
 async def _discard(place: TaskPlace) -> None:
-    """Remove a place that is a task's alone. Raises GitError and OSError."""
+    """Remove a folder that is used by one task alone. Raises GitError and OSError."""
     if place.own:
         await remove(place.folder)
         if place.repository is not None and place.made is not None:
@@ -277,14 +286,14 @@ async def _discard(place: TaskPlace) -> None:
 
 
 def _status(place: TaskPlace) -> WorktreeStatus:
-    """Return the state of a worktree. Raises OSError."""
+    """Return the status of a worktree. Raises OSError."""
     assert place.repository is not None
     return WorktreeStatus(*_digests(place.folder), _digests(place.repository.git_dir)[0])
 
 
 def _digests(folder: Path) -> tuple[bytes, bytes]:
-    """Return digests of all that is in a folder: of what changes with each change of a file, and of names, modes and
-    sizes. Raises OSError.
+    """Return two digests of all files in a folder: one of the facts that change with each change of a file, and one of
+    names, modes and sizes. Raises OSError.
     """
     root, folders = os.fsencode(folder), [b""]
     exact, shape = hashlib.blake2b(), hashlib.blake2b()
@@ -295,7 +304,7 @@ def _digests(folder: Path) -> tuple[bytes, bytes]:
                 entries = sorted(found, key=lambda each: each.name)
             bits = os.stat(os.path.join(root, name)).st_mode
         except FileNotFoundError:
-            continue  # the sandbox has such folders while a command runs, and shortly after
+            continue  # the sandbox creates such folders while a command runs, and removes them shortly after
         if name in RESERVED and not entries:
             continue
         shape.update(msgpack.encode((name, bits)))
@@ -310,9 +319,9 @@ def _digests(folder: Path) -> tuple[bytes, bytes]:
     return exact.digest(), shape.digest()
 
 
-# --- before anything runs
+# --- checks before anything runs
 def commit_key(task: Task) -> str | None:
-    """Return under which name the commit of a task's `ref` is kept; None where it needs none."""
+    """Return the key of the commit of a task's `ref`. None if the task needs no commit."""
     return None if task.repo is None else f"{task.repo} {task.ref or 'HEAD'}"
 
 
@@ -320,13 +329,13 @@ class TaskChecker:
     """Checks tasks before anything runs."""
 
     def __init__(self, git: Git, base: Path, checkout: Checkout, environment: Mapping[str, str]) -> None:
-        """`base` is what paths are relative to; `environment` that in which other machines are asked."""
+        """`base` is the folder to which paths are relative. `environment` is that of requests to other machines."""
         self._git, self._base, self._checkout, self._environment = git, base, checkout, environment
 
     async def check(
         self, tasks: Sequence[Numbered], known: Mapping[str, str]
     ) -> tuple[Mapping[str, str], list[Problem]]:
-        """Check what is not `known` from an earlier run. Returns the commits, by `commit_key`, and what is wrong."""
+        """Check what is not `known` from an earlier run. Return the commits, by `commit_key`, and the problems."""
         asked = {key: task for _, task in tasks if (key := commit_key(task)) is not None and key not in known}
         commits, wrong, limit = dict(known), dict[str, str](), anyio.Semaphore(AT_ONCE)
 
@@ -347,7 +356,7 @@ class TaskChecker:
         return commits, problems
 
     async def _commit(self, task: Task) -> str:
-        """Return the commit that a task begins with; empty where it takes the folder as it is. Raises GitError."""
+        """Return the commit with which a task begins; empty if it uses the folder as it is. Raises GitError."""
         repo, ref = task.repo or "", task.ref or "HEAD"
         if is_url(repo):
             return await self._remote_commit(repo, ref)

@@ -1,5 +1,5 @@
-"""The coordinator: gives tasks to workers and leases to their requests, stores what comes back, and knows when to stop.
-It is the one writer of the batch's folder.
+"""The coordinator: passes tasks to workers and leases to their requests, stores the results, and decides when to stop.
+It is the only writer of the batch's folder.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from app_server.core.threads import run_in_thread
 from app_server_protocol.structs import replace
 
 INTERRUPTS_WITHIN: Final = 10.0
-"""Seconds for running turns to be interrupted and stored."""
+"""Timeout for interrupting and storing running turns, in seconds."""
 SHOWS_EVERY: Final = 0.5
 GATHERS_FOR: Final = 0.05
-"""Seconds' worth of results that are stored with one sync."""
+"""Time in which results are collected before they are stored with one sync, in seconds."""
 
 COMPLETED, OTHERS, BUDGET, STOPPED = 0, 1, 3, 4
 """Exit statuses."""
 
 
 class Stop(Struct, frozen=True):
-    """Why a batch ends before all tasks have a result."""
+    """Reason why a batch ends before all tasks have a result."""
 
     status: int
     reason: str
@@ -56,19 +56,21 @@ class Coordinator:
         self._workers, self._progress = workers, progress
         self._clock, self._storing = anyio.current_time, anyio.Lock()
         self._woken, self._fresh = anyio.Event(), anyio.Event()
-        """The run has ended, or waits for another time now; there is something to store."""
+        """Two events. The first is set when the run has ended, or its waiting time has changed; the second when there
+        are results to store.
+        """
         self._jobs = 0
         self._nodes: dict[int, str] = {}
-        """The machines of the workers that are ready."""
+        """Machine names of the workers that are ready, by worker number."""
         self._asking: dict[str, int] = {}
-        """By task, the worker with a request of it that waits or is under way."""
+        """Number of the worker that has a request of a task waiting or under way, by task id."""
         self._pending: list[tuple[messages.Ended, bool]] = []
-        """What is to be stored: attempts, and whether they are results."""
+        """Attempts that have to be stored, each with whether it is the task's result."""
         self._until = NO_LIMIT
         self.stop: Stop | None = None
 
     async def run(self, setup: messages.Setup, jobs: int) -> None:
-        """Run until all tasks have a result, or something stops the batch. Raises ServerEnded and OSError."""
+        """Run until all tasks have a result, or until the batch is stopped. Raises ServerEnded and OSError."""
         self._jobs = jobs
         async with anyio.create_task_group() as group, self._workers.open(setup, self._hear):
             for each in (self._heed_signals, self._show, self._store_in_rounds):
@@ -81,7 +83,7 @@ class Coordinator:
             group.cancel_scope.cancel()
 
     def _goes_on(self) -> bool:
-        """Do what can be done now: answer requests, start tasks. Returns whether there will be more."""
+        """Do the work that is possible now: answer requests, start tasks. Return whether the run continues."""
         self._let_pass()
         if self._scheduler.failing:
             self._close(Stop(STOPPED, "too many tasks have failed in a row"))
@@ -91,7 +93,7 @@ class Coordinator:
         return not self._scheduler.over and self._clock() < self._until
 
     def _start_tasks(self) -> None:
-        """Give every worker what it can take, the idle ones first."""
+        """Pass tasks to every worker up to its share, the idle ones first."""
         jobs, busy = self._jobs, Counter(each.worker for each in self._scheduler.running.values())
         most = -(-jobs // self._workers.count)
         while busy.total() < jobs and (free := [each for each in self._nodes if busy[each] < most]):
@@ -107,7 +109,9 @@ class Coordinator:
         return max(min(self._scheduler.wakes_in(now), self._ledger.wait(now), self._until - now), 0.001)
 
     def _hear(self, worker: int, message: messages.FromWorker | None) -> None:
-        """Take what a worker says; None: it died. Raises WrongMessage where that is not its to say."""
+        """Handle a message of a worker. None says that it died. Raises WrongMessage if the worker may not send the
+        message.
+        """
         now = self._clock()
         match message:
             case messages.Ready(node=node):
@@ -125,7 +129,7 @@ class Coordinator:
                 self._end_request(worker, message, now)
             case messages.Ended(result=result, ending=ending):
                 self._scheduler.require_running(worker, result.id)
-                # What the coordinator knows better is not the worker's to say.
+                # The coordinator knows these fields better than the worker.
                 result.node, result.patch = self._nodes[worker], None
                 result.meta = self._scheduler.running[result.id].task.meta
                 if ending == "refused":
@@ -137,7 +141,7 @@ class Coordinator:
             self._fresh.set()
 
     def _end_request(self, worker: int, over: messages.Over, now: float) -> None:
-        """Take the end of a request."""
+        """Handle the end of a request."""
         if self._asking.get(over.id) != worker:
             raise messages.WrongMessage("a request is over that was not asked for")
         del self._asking[over.id]
@@ -150,7 +154,7 @@ class Coordinator:
             self._progress.pause(self._ledger.held_for(now), now)
 
     def _lose(self, worker: int, now: float) -> None:
-        """Take the death of a worker."""
+        """Handle the death of a worker."""
         node = self._nodes.pop(worker, "")
         asking = [id for id, asker in self._asking.items() if asker == worker]
         self._ledger.gone(asking)
@@ -162,7 +166,7 @@ class Coordinator:
     def _let_pass(self) -> None:
         answers = list(self._ledger.answers(self._clock()))
         reached = [ask.id for ask, answer in answers if ask.first and not answer.never]
-        self._results.reached(reached)  # before it is sent, so that no attempt is forgotten
+        self._results.reached(reached)  # before the answer is sent, so that no attempt is forgotten
         for ask, answer in answers:
             self._workers.send(self._asking[ask.id], answer)
 
@@ -174,7 +178,7 @@ class Coordinator:
             await self._store()
 
     async def _store(self) -> None:
-        """Store the results that have come: first their files, then their lines, all with one sync."""
+        """Store the results that have arrived: first their files, then their lines, all with one sync."""
         async with self._storing:
             pending, self._pending = self._pending, []
             try:
@@ -198,12 +202,12 @@ class Coordinator:
 
     # --- stopping
     def _close(self, stop: Stop) -> None:
-        """Start nothing more; the first reason counts."""
+        """Stop starting tasks; the first reason counts."""
         self.stop = self.stop or stop
         self._scheduler.closed = True
 
     def _stop_now(self, stop: Stop) -> None:
-        """Start nothing more, and interrupt what runs."""
+        """Stop starting tasks, and interrupt the running ones."""
         self._close(stop)
         self._until = min(self._until, self._clock() + INTERRUPTS_WITHIN)
         self._woken.set()
@@ -211,7 +215,9 @@ class Coordinator:
             self._workers.send(each, messages.InterruptTasks())
 
     async def _heed_signals(self) -> None:
-        """The first signal starts nothing more, the second interrupts what runs, the third ends the process."""
+        """Handle signals: the first one stops starting tasks, the second interrupts the running ones, the third ends
+        the process.
+        """
         stop = Stop(INTERRUPTED, "interrupted")
         with anyio.open_signal_receiver(*ENDING) as signals:
             await anext(signals)

@@ -1,7 +1,7 @@
-"""The workers of a batch, wherever they are: started, started again when they die, told what to do. And those of this
-machine, which are processes behind pipes, with the folders that they work in.
+"""The workers of a batch: their start, their restart when they die, and the messages to them.
 
-They hold no lock of the batch, and end with the coordinator, however that ends, since their stdin does.
+The module also has the workers of this machine, which are processes behind pipes, with the folders in which they work.
+They hold no lock of the batch. They end when the coordinator ends in any way, because their stdin is then closed.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from app_server.transport.framing import Transport, TransportClosed
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")
 LONGEST_LINE: Final = 1 << 31
 DIES_WITHIN: Final = 5.0
-"""Seconds for the worker of a coordinator that was killed to notice that."""
+"""Timeout for the worker of a killed coordinator to notice that, in seconds."""
 STARTS: Final = 3
-"""How often in a row a worker may end before it is ready, or say something that it cannot mean."""
+"""Maximum number of times in a row that a worker may end before it is ready, or send an invalid message."""
 
 log = logging.getLogger(__name__)
 
 Hear = Callable[[int, FromWorker | None], None]
-"""Takes what a worker says, by its number; None: it died. Raises WrongMessage for what cannot be, which ends the
-worker.
+"""Callback that handles a message of a worker, with its number. The message is None if the worker died. It raises
+WrongMessage for an invalid message, which ends the worker.
 """
 Connect = Callable[[], AbstractAsyncContextManager[Transport]]
-"""Starts a worker, which ends with the block."""
+"""Function that starts a worker, which ends with the block."""
 
 
 class Workers:
-    """So many workers."""
+    """A fixed number of workers."""
 
     def __init__(self, count: int, connect: Connect) -> None:
         self.count, self._connect = count, connect
@@ -55,7 +55,7 @@ class Workers:
 
     @asynccontextmanager
     async def open(self, setup: Setup, hear: Hear) -> AsyncIterator[None]:
-        """Start them; they end with the block. Raises ServerEnded where none can be started."""
+        """Start them; they end with the block. Raises ServerEnded if none can be started."""
         async with anyio.create_task_group() as group:
             for number in range(self.count):
                 group.start_soon(self._tend, number, setup, hear, name=f"worker {number}")
@@ -63,12 +63,12 @@ class Workers:
             group.cancel_scope.cancel()
 
     def send(self, worker: int, message: ToWorker) -> None:
-        """Tell a worker something; one that has died does not hear it."""
+        """Send a message to a worker. A worker that has died does not receive it."""
         if (send := self._senders.get(worker)) is not None:
             send(message)
 
     async def _tend(self, number: int, setup: Setup, hear: Hear) -> None:
-        """Have a worker of this number until the end; the others go on where that cannot be."""
+        """Keep a worker of this number running until the end. If that is not possible, the others continue."""
         failures = 0
         while failures < STARTS:
             failures = 0 if await self._run(number, setup, hear) else failures + 1
@@ -77,7 +77,7 @@ class Workers:
             raise ServerEnded(f"every worker ended {STARTS} times before it was of use")
 
     async def _run(self, number: int, setup: Setup, hear: Hear) -> bool:
-        """Run a worker to its end; return whether it was ever ready, and said nothing that it cannot mean."""
+        """Run a worker to its end. Return whether it was ever ready, and sent only valid messages."""
         was_ready = made_sense = False
         async with self._connect() as transport, anyio.create_task_group() as group:
             send = self._senders[number] = sender(transport, group)
@@ -108,8 +108,8 @@ def local_workers(count: int, environment: Mapping[str, str]) -> Workers:
 
 @asynccontextmanager
 async def scratch_folder(work: Path) -> AsyncIterator[Path]:
-    """Make a folder for a worker, and remove it at the end. A lock beside it says whether the worker lives; the folders
-    of those that have died are removed. Raises GitError, OSError and UnsafeFolder.
+    """Make a folder for a worker, and remove it at the end. A lock beside it shows whether the worker lives; the
+    folders of dead workers are removed. Raises GitError, OSError and UnsafeFolder.
     """
     make_private_folder(str(work))
     await sweep(work, 0.0)
@@ -124,7 +124,7 @@ async def scratch_folder(work: Path) -> AsyncIterator[Path]:
 
 
 async def sweep(work: Path, seconds: float = DIES_WITHIN) -> None:
-    """Remove the folders of workers that have died, or do so within some seconds. Raises GitError and OSError."""
+    """Remove the folders of workers that have died, or die within `seconds`. Raises GitError and OSError."""
     for folder in sorted(work.glob("worker-????????")):
         with suppress(LockHeld):
             await _remove_scratch(folder, await run_in_thread(hold, f"{folder}.lock", seconds))
@@ -138,12 +138,12 @@ async def _remove_scratch(folder: Path, lock: int) -> None:
         os.close(lock)
 
 
-# --- for both sides
+# --- used by both sides
 T = TypeVar("T", ToWorker, FromWorker)
 
 
 async def heard(transport: Transport, decode: Callable[[bytes], T]) -> AsyncIterator[T]:
-    """Yield what the other side says, until it ends. Raises WrongMessage."""
+    """Yield the messages of the other side, until it ends. Raises WrongMessage."""
     async for lines in transport.lines():
         for each in lines:
             if not isinstance(each, bytes):
@@ -152,7 +152,7 @@ async def heard(transport: Transport, decode: Callable[[bytes], T]) -> AsyncIter
 
 
 def sender(transport: Transport, group: TaskGroup) -> Callable[[ToWorker | FromWorker], None]:
-    """Return what tells the other side something, until that ends: then what it says ends, too."""
+    """Return a function that sends messages to the other side. When the other side ends, its own messages end, too."""
     outgoing = Outgoing(transport.write, LONGEST_LINE)
 
     async def write() -> None:

@@ -1,5 +1,6 @@
-"""What the coordinator and its workers say to each other, as lines of JSON: over pipes on one machine, through actors
-on many; and what a result is made of. Pure.
+"""Messages between the coordinator and its workers, as lines of JSON, and the fields of a result. Pure.
+
+The lines are sent over pipes on one machine, and through actors on many.
 """
 
 from __future__ import annotations
@@ -17,34 +18,35 @@ from app_server.core.config.types import CliOverrides
 from app_server_protocol.structs import Json
 
 HOMES, CHECKOUTS, WORK = "homes", "checkouts", ".work"
-"""Folders of the batch's: for threads, by machines; for checkouts that are kept; for those that are used."""
+"""Names of the batch's folders: for threads, by machine; for checkouts that are kept; for those in use."""
 
 Status = Literal["completed", "failed", "checkFailed", "timedOut", "overBudget", "lost"]
 Keep = Literal["failed", "all", "none"]
 Ending = Literal["final", "retry", "interrupted", "refused"]
-"""What an attempt means for its task: it is done; it may do better next time; it counts for nothing, because it was
-interrupted, or because the provider refuses the login."""
+"""Meaning of an attempt for its task. "final": it is the result. "retry": another attempt may succeed. "interrupted"
+and "refused": it does not count, because it was interrupted, or because the provider refuses the login.
+"""
 
 
 Amount = Annotated[int, Meta(ge=0, le=1 << 53)]
-"""A number from another machine: what JSON holds exactly, and sums of which are small."""
+"""A number from another machine. JSON represents it exactly, and sums of such numbers stay small."""
 NodeName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,254}\Z")]
-"""The name of a machine, which is the name of a folder, too."""
+"""Name of a machine, which is also the name of a folder."""
 RolloutPlace = Annotated[
     str, Meta(pattern=r"\Asessions/[0-9]{4}/[0-9]{2}/[0-9]{2}/rollout-[A-Za-z0-9._-]{1,200}\.jsonl\Z")
 ]
-"""The file of a thread, by its place in a home."""
+"""Path of a thread's file, relative to a home."""
 
 
 class TaskUsage(Struct, frozen=True, rename="camel"):
-    """Tokens, and the requests to the model that took them."""
+    """Tokens, and the number of requests to the model that used them."""
 
     input_tokens: Amount = 0
     cached_input_tokens: Amount = 0
     output_tokens: Amount = 0
     requests: Amount = 0
     cost: float | None = None
-    """None where a model has no price, or nobody has asked for it yet."""
+    """Cost. None if a model has no price, or the cost was not computed yet."""
 
     @property
     def total(self) -> int:
@@ -56,7 +58,7 @@ class TaskUsage(Struct, frozen=True, rename="camel"):
 
 
 class Seconds(Struct):
-    """Parts of the time of an attempt. `queued` is what it waited for the limits that all tasks share."""
+    """Times of the parts of an attempt, in seconds. `queued` is the time that it waited for the limits of all tasks."""
 
     queued: float = 0.0
     checkout: float = 0.0
@@ -65,7 +67,7 @@ class Seconds(Struct):
 
 
 class CheckResult(Struct, frozen=True, rename="camel"):
-    """End of the command that checks what a task did."""
+    """Outcome of the command that checks the work of a task."""
 
     exit_code: int
     seconds: float
@@ -76,7 +78,7 @@ class ResultError(Struct, frozen=True):
 
 
 class Result(Struct, kw_only=True, rename="camel"):
-    """A line of `results.jsonl`. Its worker does not know what all attempts took, nor where the patch is."""
+    """A line of `results.jsonl`. The worker does not know the usage of all attempts, nor the path of the patch."""
 
     id: str
     status: Status = "failed"
@@ -90,18 +92,18 @@ class Result(Struct, kw_only=True, rename="camel"):
     usage: TaskUsage = TaskUsage()
     declined: Amount = 0
     declined_requests: tuple[str, ...] | UnsetType = UNSET
-    """What would have needed an approval, where something did."""
+    """Descriptions of the requests that would have needed an approval. Unset if there were none."""
     started_at: str = ""
     seconds: Seconds = msgspec.field(default_factory=Seconds)
     error: ResultError | None = None
     node: str = ""
-    """The machine that it ran on."""
+    """Name of the machine on which it ran."""
     meta: Mapping[str, Json] | None = None
 
 
-# --- what a worker is told
+# --- messages to a worker
 class Doing(Struct, frozen=True, kw_only=True):
-    """Settings of what tasks do, from the command line."""
+    """Settings of the work of all tasks, from the command line."""
 
     overrides: CliOverrides
     checkout: Checkout
@@ -109,46 +111,50 @@ class Doing(Struct, frozen=True, kw_only=True):
 
 
 class Setup(Struct, frozen=True, kw_only=True, tag="setup"):
-    """Facts about all tasks; the first message."""
+    """Facts about all tasks. It is the first message."""
 
     folder: str
-    """What the paths of tasks are relative to."""
+    """Folder to which the paths of tasks are relative."""
     out: str
     """The batch's folder."""
     shared: bool
-    """Checkouts and threads go into that folder; else into a temporary one, and threads are sent back."""
+    """Whether checkouts and threads are stored in the batch's folder. If not, they are stored in a temporary one, and
+    threads are sent back.
+    """
     doing: Doing
     seconds: float
     keep: Keep
     node: str = ""
-    """The machine's name in results, which its worker knows."""
+    """Name of the machine in results, which its worker knows."""
 
 
 class Run(Struct, frozen=True, tag="run"):
-    """The task runs now; its `ref` is the commit that it was when the batch began."""
+    """Start of a task. Its `ref` is the commit that was found when the batch began."""
 
     task: Task
 
 
 class Pass(Struct, frozen=True, tag="pass"):
-    """The request of a task may be sent; or may never be, where a budget of the whole batch is used up."""
+    """Permission to send a task's request. With `never` it may never be sent, because a budget of the whole batch is
+    used up.
+    """
 
     id: str
     never: bool = False
 
 
 class InterruptTasks(Struct, frozen=True, tag="interrupt"):
-    """Running tasks end now."""
+    """Request to interrupt all running tasks."""
 
 
-# --- what a worker says
+# --- messages of a worker
 class Ready(Struct, frozen=True, tag="ready"):
     node: NodeName
 
 
 class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
-    """A request of a task waits, of which one follows another: it takes about so many tokens. Of its attempt it may be
-    the first.
+    """A waiting request of a task. A task has at most one at a time. `size` is its expected size in tokens. `first`
+    says that it may be the first of its attempt.
     """
 
     id: str
@@ -157,25 +163,25 @@ class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
 
 
 class Over(Struct, frozen=True, kw_only=True, tag="over"):
-    """The request of a task is over, or was not sent after all."""
+    """End of a task's request, which may not have been sent after all."""
 
     id: str
     model: str
     usage: TaskUsage
     limited: bool = False
-    """The provider asks for fewer requests."""
+    """Whether the provider asks for fewer requests."""
     retry_after: float | None = None
 
 
 class Ended(Struct, frozen=True, kw_only=True, tag="ended"):
-    """An attempt is over."""
+    """End of an attempt."""
 
     result: Result
     ending: Ending = "final"
     patch: bytes = b""
     events: bytes = b""
     rollout: tuple[RolloutPlace, bytes] | None = None
-    """The thread's file, by its place in its home, where the coordinator cannot see that home."""
+    """Path relative to its home and content of the thread's file. None if the coordinator can see that home."""
 
 
 ToWorker = Setup | Run | Pass | InterruptTasks
@@ -185,7 +191,7 @@ M = TypeVar("M")
 
 
 class WrongMessage(Exception):
-    """The other side says something that it cannot mean: it is broken, or lies."""
+    """The other side sent an invalid message: it is broken, or lies."""
 
 
 def _telling_wrong(decode: Callable[[bytes], M]) -> Callable[[bytes], M]:
@@ -203,7 +209,7 @@ from_worker: Callable[[bytes], FromWorker] = _telling_wrong(msgspec.json.Decoder
 
 
 def storable(value: Json) -> Json:
-    """Return a value without half characters (lone surrogates), which no file can hold; models send them."""
+    """Return a value without half characters (lone surrogates), which no file can hold, although models send them."""
     match value:
         case str():
             try:

@@ -1,9 +1,10 @@
-"""The folder of a batch: what it does, its lock, a line for each task that is final, a journal of the attempts, and the
-files that come back from tasks; what `retry` and `merge` do to it.
+"""The folder of a batch, and the work of `retry` and `merge` on it.
 
-A final line is appended and synced when its files are there. The journal says what was spent, also on tasks that have
-no result. A batch that is started again reads both: half a line at the end, which a crash leaves, is cut off. No file
-has secrets. The lock is the coordinator's alone, and whoever asks how a batch stands reads in it how many tasks run.
+It contains a description of the batch, its lock, a line for each task with a final result, a journal of the attempts,
+and the files of tasks. A final line is appended and synced after its files are written. The journal records usage,
+including that of tasks without a result. A batch that is started again reads both: an incomplete line at the end, which
+a crash leaves, is cut off. No file contains secrets. Only the coordinator holds the lock. A command that shows the
+state of a batch reads the number of running tasks from it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from app_server_protocol.structs import replace
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
 RESULTS, JOURNAL, PATCHES, EVENTS = "results.jsonl", "attempts.jsonl", "patches", "events"
 LOCKED_WITHIN: Final = 1.0
-"""Seconds in which a lock may be held by who only looks."""
+"""Time for which a process that only reads may hold a lock, in seconds."""
 LARGEST_FILE: Final = 1 << 31
 APPENDING = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 WHOLE_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -51,27 +52,29 @@ log = logging.getLogger(__name__)
 
 
 class BatchFile(Struct, frozen=True, kw_only=True):
-    """`batch.json`. There the values of secrets are masked."""
+    """Content of `batch.json`, in which the values of secrets are masked."""
 
     digest: str
     """SHA-256 of the tasks as they were read."""
     folder: str
-    """What the paths of tasks are relative to."""
+    """Folder to which the paths of tasks are relative."""
     doing: Doing
     shard: str | None = None
     commits: Mapping[str, str] = {}
-    """What the refs of repositories were when their tasks were first read."""
+    """Commits of the refs of repositories at the time when their tasks were first read, by `commit_key`."""
 
 
 class StoredStatus(Struct, frozen=True, kw_only=True):
-    """The fields of a line of `results.jsonl` that say what is final; quick to read."""
+    """The fields of a line of `results.jsonl` that show what is final. They are quick to read."""
 
     id: str
     status: Status
 
 
 class AttemptLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Without usage an attempt that reached the model, else what one of its requests took."""
+    """A line of the journal. Without usage it records an attempt that reached the model, otherwise the usage of one
+    request.
+    """
 
     id: str
     model: str = ""
@@ -79,7 +82,9 @@ class AttemptLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_batch(out: Path) -> BatchFile | None:
-    """Return what the folder is for; None where there is none, or nothing in it. Raises InvalidCommandLine."""
+    """Return the description of the folder's batch. None if the folder does not exist, or is empty. Raises
+    InvalidCommandLine.
+    """
     try:
         names = os.listdir(out)
         if BATCH in names:
@@ -98,14 +103,14 @@ def read_batch(out: Path) -> BatchFile | None:
 
 
 def require_batch(out: Path) -> BatchFile:
-    """Raises InvalidCommandLine where the folder is not of a batch."""
+    """Return the description of the folder's batch. Raises InvalidCommandLine if the folder is not of a batch."""
     if (found := read_batch(out)) is None:
         raise InvalidCommandLine(f"{out} is of no batch: expected a folder that -o named")
     return found
 
 
 def is_known(out: Path, home: Path) -> bool:
-    """Return whether the folder says what a command of this home wrote there."""
+    """Return whether the folder has the description that a command of this home wrote there."""
     try:
         return batch_folders.is_known(str(home), str(out), read_file(out, BATCH))
     except OSError:
@@ -113,16 +118,16 @@ def is_known(out: Path, home: Path) -> bool:
 
 
 def read_file(out: Path, name: str) -> bytes:
-    """Return a regular file of the folder, or of another batch's, whoever wrote it. Raises OSError."""
+    """Return the content of a regular file of this folder, or of another batch's, whoever wrote it. Raises OSError."""
     with Beneath.named_by_user(out) as folder:
         return folder.read(name, LARGEST_FILE)
 
 
 class OutFolder:
-    """The folder while a coordinator works in it. A context manager."""
+    """The folder while a coordinator works in it. It is a context manager."""
 
     def __init__(self, out: Path, home: Path) -> None:
-        """Make the folder where it is missing, and lock it. `home` is the user's. Raises InvalidCommandLine."""
+        """Make the folder if it is missing, and lock it. `home` is the user's. Raises InvalidCommandLine."""
         self.home = home
         self._unsynced: set[Path] = set()
         try:
@@ -143,8 +148,8 @@ class OutFolder:
     def begin(
         self, batch: BatchFile, tasks: bytes, again: Collection[str] = (), *, known: bool = True
     ) -> None:
-        """Store what the batch does, and put aside the results of tasks that run `again`. `known`: the command line
-        says all of it, so that a later command may believe it. Raises InvalidCommandLine.
+        """Store the description of the batch, and put aside the results of tasks that run `again`. `known` says that
+        the whole description is from the command line, so that a later command may trust it. Raises InvalidCommandLine.
         """
         stored = msgspec.json.encode(replace(batch, doing=without_secrets(batch.doing)))
         content = msgspec.json.format(stored, indent=2)
@@ -152,7 +157,7 @@ class OutFolder:
         if known:
             self._note(batch_folders.note, *noted)
         try:
-            self._replace(BATCH, content)  # first: it makes the folder a batch's
+            self._replace(BATCH, content)  # this file is the first, because it marks the folder as a batch's
             self._replace(TASKS, tasks)
             for name in (PATCHES, EVENTS, HOMES):
                 (self.path / name).mkdir(exist_ok=True)
@@ -166,7 +171,7 @@ class OutFolder:
         self._note(batch_folders.forget_others, *noted)
 
     def _note(self, note: Callable[[str, str, bytes], None], home: str, out: str, content: bytes) -> None:
-        """Note something in the home; where it cannot be written, the folder is not known later."""
+        """Record the folder in the home. If the home cannot be written, the folder is not known to later commands."""
         try:
             note(home, out, content)
         except OSError as error:
@@ -176,8 +181,8 @@ class OutFolder:
         write_file_atomically(self.path / name, content, 0o600)
 
     def write_files(self, ended: Ended, *, final: bool) -> None:
-        """Write and sync what belongs to an attempt, and to a result if it is one: then that names its patch. Threads
-        come with attempts that were made in a home which is not in this folder. Raises OSError.
+        """Write and sync the files of an attempt, and those of a result if it is `final`, which then names its patch.
+        An attempt has a thread's file if it was made in a home outside of this folder. Raises OSError.
         """
         result, name = ended.result, file_name(ended.result.id)
         if ended.rollout is not None:
@@ -189,8 +194,8 @@ class OutFolder:
             self._write(f"{EVENTS}/{name}.jsonl", ended.events)
 
     def _write(self, name: str, content: bytes) -> None:
-        """Write a file that counts only once there is a final line of its task; makes missing folders, and follows no
-        link.
+        """Write a file that is valid only once there is a final line of its task. Missing folders are made, and no link
+        is followed.
         """
         with Beneath(self.path) as folder, folder.staged(name, 0o600) as file:
             file.write(content)
@@ -199,17 +204,19 @@ class OutFolder:
         self._unsynced.add((self.path / name).parent)
 
     def sync(self) -> None:
-        """Make the names of the files durable that were written since."""
+        """Make the names of the files durable that were written since the last call."""
         while self._unsynced:
             sync_folder(self._unsynced.pop())
 
     def show_running(self, running: int) -> None:
-        """Say how many tasks run, for who asks how the batch stands."""
+        """Store the number of running tasks, for commands that show the state of the batch."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._lock, os.pwrite(self._lock, b"%9d" % running, 0))
 
     def link_threads(self, node: str) -> None:
-        """Let the user's home find the threads of a machine by their ids. Where that fails, nothing else does."""
+        """Link the threads of a machine into the user's home, so that they can be found by their ids. A failure is
+        ignored.
+        """
         links, home = self.home / OTHER_HOMES, self.path / HOMES / node
         link = links / hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
         with contextlib.suppress(OSError):
@@ -217,12 +224,12 @@ class OutFolder:
             links.mkdir(exist_ok=True)
             for each in links.iterdir():
                 if not each.exists():
-                    each.unlink()  # its batch is gone
+                    each.unlink()  # its batch has been removed
             link.symlink_to(home)
 
     def take_over(self, shard: Path) -> list[str]:
-        """Add the results of another folder, with what belongs to them. Returns what was left out, and why. Raises
-        InvalidCommandLine and OSError.
+        """Add the results of another folder, with their files. Return the names of files that were left out, with the
+        reason. Raises InvalidCommandLine and OSError.
         """
         have, lines = _lines_by_id(self.path), _lines_by_id(shard)
         for id, line in lines.items():
@@ -239,7 +246,7 @@ class OutFolder:
         return left_out
 
     def _copy_files(self, shard: Path, ids: Iterable[str]) -> list[str]:
-        """Copy the files of these tasks and all threads. Returns the names of what is no regular file."""
+        """Copy the files of these tasks and all threads. Return the names of files that are not regular."""
         left_out: list[str] = []
         names = [f"{PATCHES}/{file_name(id)}.diff" for id in ids] + [
             f"{EVENTS}/{file_name(id)}.jsonl" for id in ids
@@ -257,7 +264,7 @@ class OutFolder:
 
 
 def _files_in(folder: Beneath, name: str, left_out: list[str]) -> Iterator[str]:
-    """Yield the names of regular files in a folder, and in those in it."""
+    """Yield the names of regular files in a folder and its subfolders."""
     waiting = [name]
     while waiting:
         inner = waiting.pop()
@@ -281,43 +288,43 @@ def _files_in(folder: Beneath, name: str, left_out: list[str]) -> Iterator[str]:
 
 
 class Results:
-    """State of these tasks as it is stored: their final lines, and the attempts at them."""
+    """Stored state of these tasks: their final lines, and the attempts at them."""
 
     def __init__(self, folder: Path, ids: Container[str]) -> None:
-        """Read them. Raises OSError."""
+        """Read the state. Raises OSError."""
         self._folder = folder
         self.final = {id: status for id, status in final_statuses(folder).items() if id in ids}
         self.statuses = Counter(self.final.values())
         self.spent: dict[str, TaskUsage] = {}
-        """By model, on all tasks in all runs."""
+        """Usage by model, of all tasks in all runs."""
         self.attempts: Counter[str] = Counter()
         self.usage: dict[str, TaskUsage] = {}
-        """By task, as the attempts are, for those that had no final line."""
+        """Usage by task id of tasks without a final line, like `attempts`."""
         for each, _ in read_lines(folder / JOURNAL, AttemptLine):
             self._take(each)
         self.notes: list[bytes] = []
         """Lines of the journal that are not written yet."""
 
     def reached(self, ids: Collection[str]) -> None:
-        """Write down attempts whose first request is to be sent. Raises OSError."""
+        """Write journal lines of attempts whose first request is about to be sent. Raises OSError."""
         for id in ids:
             self._note(AttemptLine(id=id))
         if ids:
             self.write_notes()
 
     def took(self, id: str, model: str, usage: TaskUsage) -> None:
-        """Note what a request took; it is not written yet."""
+        """Record the usage of a request, without writing it yet."""
         self._note(AttemptLine(id=id, model=model, usage=usage))
 
     def write_notes(self) -> None:
-        """Write what was noted. Raises OSError."""
+        """Write the recorded lines. Raises OSError."""
         if self.notes:
             append_lines(self._folder / JOURNAL, self.notes, synced=False)
             self.notes = []
 
     def append(self, results: Sequence[Result]) -> None:
-        """Write final lines, with what all attempts at each task took, and sync them. Blocks. Raises OSError; then none
-        of them is there.
+        """Write final lines, with the usage of all attempts at each task, and sync them. Blocks. Raises OSError; then
+        none of the lines is written.
         """
         for each in results:
             each.attempts, each.usage = self.attempts[each.id], self.usage.get(each.id, TaskUsage())
@@ -344,8 +351,8 @@ T = TypeVar("T", StoredStatus, Result, AttemptLine)
 
 
 def read_lines(path: Path, kind: type[T]) -> Iterator[tuple[T, bytes]]:
-    """Yield the whole lines of a file that is there or not, each with how it is stored; those that are damaged are left
-    out. Raises OSError.
+    """Yield the complete lines of a file that may be missing, each with its stored bytes. Damaged lines are left out.
+    Raises OSError.
     """
     decoder = msgspec.json.Decoder(kind)
     with contextlib.ExitStack() as stack:
@@ -364,7 +371,7 @@ def read_lines(path: Path, kind: type[T]) -> Iterator[tuple[T, bytes]]:
 
 
 def final_statuses(out: Path) -> Mapping[str, Status]:
-    """Return how tasks ended, by their ids. Raises OSError."""
+    """Return the final statuses of tasks by their ids. Raises OSError."""
     return {each.id: each.status for each, _ in read_lines(out / RESULTS, StoredStatus)}
 
 
@@ -373,8 +380,8 @@ def _lines_by_id(out: Path) -> Mapping[str, bytes]:
 
 
 def append_lines(path: Path, lines: Sequence[bytes], *, synced: bool = True) -> None:
-    """Append lines to a file behind its last whole one; what follows that is cut off. Raises OSError; then none of the
-    lines is there.
+    """Append lines to a file after its last complete line; the rest of the file is cut off. Raises OSError; then none
+    of the lines is written.
     """
     file = os.open(path, APPENDING, 0o600)
     try:

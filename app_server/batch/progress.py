@@ -1,5 +1,5 @@
-"""Shows on stderr how a batch goes: a line that changes where there is a terminal, else a line a minute; and with
-`--json` what happens, as lines of JSON on stdout.
+"""Shows the progress of a batch on stderr: a line that changes on a terminal, otherwise a line per minute. With
+`--json` it also writes events as lines of JSON on stdout.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from app_server_protocol.structs import Json
 
 LINE_EVERY: Final = 60.0
 TOLD_FROM: Final = 20.0
-"""Seconds of a pause that people are told of."""
+"""Shortest pause that is reported to the user, in seconds."""
 CLEARED: Final = "\r\x1b[K"
-"""Goes to the begin of a terminal's line, and empties it."""
+"""Escape sequence that moves to the begin of a terminal's line, and clears it."""
 
 
 class Progress:
-    """View of `total` tasks, some of which have results from earlier runs."""
+    """The progress of `total` tasks, some of which have results from earlier runs."""
 
     def __init__(
         self,
@@ -40,22 +40,22 @@ class Progress:
         self._before, self._tokens_before = len(results.final), ledger.tokens
         self._told_at = self._pause_until = began
         self._changes = stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
-        """Whether there is a line that changes; then it is the last one of the terminal."""
+        """Whether there is a line that changes; it is the last one of the terminal."""
 
     def note(self, text: str) -> None:
-        """Say something that is not asked for at any other time."""
+        """Print a notice at once."""
         self.tell("notice", {"message": text})
         cleared = CLEARED if self._changes else ""
         print(f"{cleared}app-server batch: {printable(text)}", file=self._stderr)
 
     def pause(self, seconds: float, now: float) -> None:
-        """Say that the provider has no request sent for a while, once for all that hear so."""
+        """Report that no requests are sent to the provider for a while. Pauses that overlap are reported once."""
         if seconds >= TOLD_FROM and now >= self._pause_until:
             self._pause_until = now + seconds
             self.note(f"the provider asks for fewer requests: none is sent for {seconds:.0f} s")
 
     def show(self, running: int, now: float) -> None:
-        """Show how it stands, if it is time for that."""
+        """Show the progress, if it is time for that."""
         if self._changes:
             fitting = self._line(running, now)[: shutil.get_terminal_size().columns - 1]
             print(f"{CLEARED}{fitting}", end="", file=self._stderr, flush=True)
@@ -77,7 +77,7 @@ class Progress:
         return ", ".join(parts)
 
     def tell(self, method: str, params: Json) -> None:
-        """Tell scripts what happened. The batch goes on where nobody reads that any more."""
+        """Write an event for scripts. The batch continues if nobody reads the events any more."""
         if self._events is None:
             return
         try:

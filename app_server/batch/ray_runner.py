@@ -1,8 +1,9 @@
-"""Workers as actors of a Ray cluster, one a node (the extra `ray`). An actor runs the same process as on one machine,
-and hands its lines on; keys come from the node's own home and environment, and are in nothing that Ray is given.
+"""Workers as actors of a Ray cluster, one per node (the extra `ray`).
 
-app-server is installed on every node. An actor that dies is started again, on a node that has none; where there is no
-such node it is waited for. Its tasks are given to others meanwhile.
+An actor runs the same process as on one machine, and passes its lines on. Keys come from the node's own home and
+environment, and are not in any data that Ray receives. app-server must be installed on every node. If an actor dies,
+another is started on a node without one. If there is no such node, the start waits for one. Its tasks are given to
+other workers until then.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class NodeWorker:
     """The actor of a node. Two calls run at once: one that waits for lines, one that writes."""
 
     def __init__(self, node: str) -> None:
-        # stderr is thrown away: Ray would write it to its logs.
+        # stderr is discarded, because Ray would write it to its logs.
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         self._process = subprocess.Popen(
             (*COMMAND, node), stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
@@ -52,8 +53,8 @@ class NodeWorker:
 
 
 def ray_workers(address: str) -> Workers:
-    """Return a worker for each node that is alive now. `address` is that of a cluster; empty: the one that is found
-    here, or one of this machine alone. Raises InvalidCommandLine.
+    """Return a worker for each node that is alive now. `address` is that of a cluster. If it is empty, Ray uses the
+    cluster that it finds here, or one of this machine alone. Raises InvalidCommandLine.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -72,7 +73,7 @@ def ray_workers(address: str) -> Workers:
             "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),
             "num_cpus": 0,
             "max_concurrency": 2,
-            "max_restarts": 0,  # it is started again as a process is
+            "max_restarts": 0,  # the actor is restarted in the same way as a process
             "max_task_retries": 0,
         }
         actor = ray.remote(NodeWorker).options(**options).remote(node)
@@ -103,7 +104,7 @@ class ActorLink:
 
 
 async def _answer(method: Any, *arguments: bytes) -> bytes:
-    """Call an actor; nothing is answered where it has died."""
+    """Call a method of an actor. Return nothing if the actor has died."""
     try:
         return await method.remote(*arguments) or b""
     except RayError:

@@ -1,5 +1,6 @@
-"""What a run needs before it begins: prices, a folder that its tasks may not write in, room for its workers; and which
-tasks are a shard's.
+"""Requirements of a run before it begins, and the selection of a shard's tasks.
+
+The requirements are prices, a folder in which its tasks may not write, and room for its workers.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from app_server.core.config.types import Config
 from app_server.core.real_path import within
 
 WORKER_BYTES: Final = 256 << 20
-"""Memory for a worker with some commands of its tasks."""
+"""Memory of a worker with some commands of its tasks, in bytes."""
 
 
 def fitting(memory: Path) -> int:
-    """Return how many workers fit into the processors, and into what is free of the memory, by Linux' file of that."""
+    """Return the number of workers that fit into the processors and the free memory. `memory` is the path of Linux'
+    file about memory.
+    """
     usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     try:
         facts = dict(line.split(":", 1) for line in memory.read_text().splitlines())
@@ -39,7 +42,9 @@ def require_prices(limits: SharedLimits, config: Config, tasks: Sequence[Task]) 
 
 
 def require_outside(out: Path, base: Path, roots: Iterable[str]) -> None:
-    """Raises InvalidCommandLine where tasks in folders of their own, which lie in OUT, may write around it as well."""
+    """Raise InvalidCommandLine if the settings let tasks write around OUT. Tasks in folders of their own run inside of
+    OUT.
+    """
     real = os.path.realpath(out)
     for root in roots:
         if within(real, os.path.realpath(base / root)):
@@ -49,6 +54,6 @@ def require_outside(out: Path, base: Path, roots: Iterable[str]) -> None:
 
 
 def of_shard(tasks: Sequence[Numbered], shard: str | None) -> Sequence[Numbered]:
-    """Return the tasks of a shard `K/N`; without one, all."""
+    """Return the tasks of a shard `K/N`, or all tasks if there is no shard."""
     number, shards = map(int, (shard or "1/1").split("/"))
     return tasks[number - 1 :: shards]

@@ -1,7 +1,7 @@
-"""Which task runs next, and what becomes of one whose attempt has ended: a result, another attempt after a wait, or
-nothing, because it was interrupted. Pure: whoever calls says the time.
+"""The order of tasks, and the effect of an attempt's end on its task. Pure: callers pass the time.
 
-Tasks of one folder run one after another. A worker that dies takes its running tasks with it, and they run again.
+An attempt that has ended is a result, or is followed by another attempt after a delay, or has no effect because it was
+interrupted. Tasks of one folder run one after another. When a worker dies, its running tasks run again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app_server.batch.tasks import Task
 
 FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 60.0
-"""Seconds before another attempt: twice as long each time."""
+"""Delays before another attempt, in seconds. The delay doubles each time."""
 
 
 class Running(Struct, frozen=True):
@@ -38,16 +38,18 @@ class Scheduler:
         retries: int,
         stop_after: int | None = None,
     ) -> None:
-        """`key` names the folder in which a task runs alone. `stop_after`: so many failures in a row end the batch."""
+        """`key` returns the folder in which a task has to run alone. `stop_after` is the number of failures in a row
+        that end the batch; None if there is no such limit.
+        """
         self._key, self._retries, self._stop_after = key, retries, stop_after
         self._ready, self._delayed = deque[Task](), list[tuple[float, int, Task]]()
         self._behind: dict[str, deque[Task]] = {}
-        """By folder, the tasks that follow the one which is ready, delayed or running."""
+        """Tasks by folder that follow the one which is ready, delayed or running."""
         self.running: dict[str, Running] = {}
         self._failed: Counter[str] = Counter()
         self._in_row, self._order = 0, count()
         self.closed = False
-        """Nothing new is started."""
+        """Whether no more tasks are started."""
         for task in tasks:
             folder = key(task)
             if folder in self._behind:
@@ -63,11 +65,11 @@ class Scheduler:
 
     @property
     def failing(self) -> bool:
-        """Whether so many tasks failed in a row that the batch is to stop."""
+        """Whether so many tasks failed in a row that the batch has to stop."""
         return self._stop_after is not None and self._in_row >= self._stop_after
 
     def next(self, worker: int, now: float) -> Task | None:
-        """Return a task for a worker, which runs from now on; None if none may run now."""
+        """Return the next task for a worker, and mark it as running. None if no task may run now."""
         self._wake(now)
         if self.closed or not self._ready:
             return None
@@ -76,7 +78,7 @@ class Scheduler:
         return task
 
     def wakes_in(self, now: float) -> float:
-        """Return the seconds until a task may run that waits for its next attempt."""
+        """Return the seconds until a delayed task may run."""
         self._wake(now)
         return self._delayed[0][0] - now if self._delayed else float("inf")
 
@@ -85,13 +87,13 @@ class Scheduler:
             self._ready.appendleft(heapq.heappop(self._delayed)[2])
 
     def require_running(self, worker: int, id: str) -> None:
-        """Raises WrongMessage where it is not a task that the worker runs."""
+        """Raise WrongMessage if the task is not running on this worker."""
         running = self.running.get(id)
         if running is None or running.worker != worker:
             raise WrongMessage("it speaks of a task that it was not given")
 
     def ended(self, ended: Ended, now: float) -> bool:
-        """Take the end of an attempt. Returns whether it is the task's result."""
+        """Handle the end of an attempt. Return whether it is the task's result."""
         task = self.running.pop(ended.result.id).task
         if ended.ending == "retry" and self._again(task, now):
             return False
@@ -102,7 +104,7 @@ class Scheduler:
         return True
 
     def gone(self, worker: int, now: float) -> list[Result]:
-        """Take the death of a worker. Returns the results of tasks whose workers died too often."""
+        """Handle the death of a worker. Return the results of tasks whose workers died too often."""
         died = [self.running.pop(id).task for id, each in [*self.running.items()] if each.worker == worker]
         lost = [task for task in died if not self._again(task, now)]
         for task in lost:
@@ -112,12 +114,12 @@ class Scheduler:
         return [Result(id=task.id, status="lost", error=error, meta=task.meta) for task in lost]
 
     def _follow(self, task: Task) -> None:
-        """Make the next task of a folder ready."""
+        """Make the next task of the folder ready."""
         if behind := self._behind.get(self._key(task) or ""):
             self._ready.appendleft(behind.popleft())
 
     def _again(self, task: Task, now: float) -> bool:
-        """Have the task run again, if it may; those of its folder wait for that."""
+        """Schedule the task again, if it may run again, and return whether it may. Tasks of its folder wait for it."""
         times = self._failed[task.id] = self._failed[task.id] + 1
         if times <= self._retries:
             delay = min(FIRST_DELAY * 2.0 ** (times - 1), LONGEST_DELAY)

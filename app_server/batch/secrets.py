@@ -1,4 +1,4 @@
-"""Which secrets the batch and its workers hold: they are in no task that is stored, and in nothing that comes back."""
+"""The secrets of the batch and its workers. They are in no stored task, and in no data that a worker returns."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from app_server.masking import MASK, is_secret_name, masked_text
 from app_server_protocol.structs import Json, replace
 
 SHORTEST = 8
-"""Characters of a value that is looked for: shorter ones are in too many words."""
+"""Minimum length of a value that is searched for, in characters: shorter ones occur in too many words."""
 
 
 KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
-"""Variables that are a login by themselves."""
+"""Names of variables that are a login by themselves."""
 MAY_HOLD = re.compile(r"headers|query_params|bearer|(^|[\s.{,])env\b")
-"""In a setting: parts of it may be credentials, however they are named."""
+"""Pattern in the name or value of a setting, of which parts may be credentials, whatever their names are."""
 
 
 def without_secrets(doing: Doing) -> Doing:
-    """Mask the settings whose names or values look like secrets, or may have some."""
+    """Return the settings with masked values where their names or values look like secrets, or may contain some."""
     settings = doing.overrides.settings
     shown = tuple((key, MASK if _may_be_secret(key, value) else value) for key, value in settings)
     return replace(doing, overrides=replace(doing.overrides, settings=shown))
@@ -44,17 +44,17 @@ def _may_be_secret(key: str, value: str) -> bool:
 
 
 def is_table(value: str) -> bool:
-    """Return whether the value of a setting has settings in it."""
+    """Return whether the value of a setting is a table or a list of settings."""
     return value.lstrip().startswith(("{", "["))
 
 
 def secret_settings(doing: Doing) -> Sequence[str]:
-    """Return the keys of settings that are secrets, be they masked or not."""
+    """Return the keys of settings that are secrets, whether or not they are masked."""
     return [key for key, value in without_secrets(doing).overrides.settings if MASK in value]
 
 
 def with_secrets(stored: Doing, given: Mapping[str, str]) -> Doing:
-    """Return what a batch does with the settings that are not stored, which are given again. Raises
+    """Return the settings of a batch with the secret ones, which are not stored and have to be given again. Raises
     InvalidCommandLine.
     """
     secret, settings = secret_settings(stored), stored.overrides.settings
@@ -67,7 +67,7 @@ def with_secrets(stored: Doing, given: Mapping[str, str]) -> Doing:
 
 
 def held_credentials(config: Config, home: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the values of the credentials with which the server itself logs in somewhere, by what holds them."""
+    """Return the values of the credentials with which the server itself logs in, by the names of their holders."""
     variables = (*config.credential_variables(), *KEYS)
     held = {f"${name}": environment[name] for name in variables if name in environment}
     for owner, name, value in config.configured_values():
@@ -82,8 +82,8 @@ def held_credentials(config: Config, home: Path, environment: Mapping[str, str])
 
 
 def known_secrets(config: Config, home: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the values of the secrets that are known here, by what holds them: the credentials, and what variables
-    hold that are named like secrets.
+    """Return the values of the secrets that are known here, by the names of their holders: the credentials, and the
+    values of variables with names like secrets.
     """
     named = {f"${name}": value for name, value in environment.items() if is_secret_name(name)}
     return _long_ones(named) | dict(held_credentials(config, home, environment))
@@ -94,8 +94,8 @@ def _long_ones(held: Mapping[str, str]) -> dict[str, str]:
 
 
 def masked_value(value: Json, secrets: Mapping[str, str]) -> Json:
-    """Return a JSON value with these secrets replaced in its texts, the longest ones first: others may be parts of
-    them. Names of fields stay as they are.
+    """Return a JSON value with these secrets replaced in its texts. The longest secret is replaced first, because
+    others may be parts of it. Names of fields are not changed.
     """
     match value:
         case str():
@@ -111,8 +111,8 @@ def masked_value(value: Json, secrets: Mapping[str, str]) -> Json:
 
 
 def stored_result(result: Result, secrets: Mapping[str, str]) -> Result:
-    """Return a result as it can be stored, and without these secrets: its texts are a model's, a provider's or a
-    command's.
+    """Return a result that can be stored, without these secrets: its texts come from a model, a provider or a
+    command.
     """
     said = {
         "final": result.final_message,
@@ -128,7 +128,9 @@ def stored_result(result: Result, secrets: Mapping[str, str]) -> Result:
 
 
 def masked_lines(content: bytes, secrets: Mapping[str, str]) -> bytes:
-    """Return lines of JSON with these secrets replaced in their texts. A line that is none keeps no secret either."""
+    """Return lines of JSON with these secrets replaced in their texts. Lines that are not JSON contain no secret
+    either.
+    """
     if not holders_of(content, secrets):
         return content
     return b"\n".join(_masked_line(line, secrets) for line in content.split(b"\n"))
@@ -146,7 +148,7 @@ def _masked_line(line: bytes, secrets: Mapping[str, str]) -> bytes:
 
 
 def holders_of(content: bytes, secrets: Mapping[str, str]) -> Sequence[str]:
-    """Return what holds the secrets that a text has in it, as they are or as JSON writes them."""
+    """Return the names of the holders of all secrets that are in a text, as they are or as JSON writes them."""
     return [
         holder for holder in secrets if any(form in content for form in _forms({holder: secrets[holder]}))
     ]

@@ -1,4 +1,4 @@
-"""How a batch stands and what went wrong in it, read from its folder."""
+"""The state of a batch and its failures, read from its folder."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from app_server.places.locks import is_held
 from app_server_protocol.structs import Json, replace
 
 SHOWN: Final = 10
-"""The slowest tasks, and reasons of failures, that a summary names."""
+"""Maximum number of slow tasks, and of reasons of failures, in a summary."""
 LONGEST_REASON: Final = 200
 LONGEST_ID: Final = 100
 SLOW_SECONDS: Final = 10.0
 SLOW_TIMES: Final = 3.0
-"""A task is slow that took so long, and so many times as long as half of the others."""
+"""Conditions for a slow task: it took at least this many seconds, and this many times the median of all tasks."""
 
 
 def summary(out: Path, ids: Collection[str]) -> Mapping[str, Json]:
-    """Return how a batch of these tasks stands, as `batch status --json` prints it. Raises OSError."""
+    """Return the state of a batch of these tasks, as `batch status --json` prints it. Raises OSError."""
     stored = Results(out, ids)
     final = [each for each, _ in read_lines(out / RESULTS, Result) if each.id in stored.final]
     slowest = sorted(final, key=lambda each: -(each.seconds.setup + each.seconds.turn))
@@ -45,7 +45,9 @@ def summary(out: Path, ids: Collection[str]) -> Mapping[str, Json]:
 
 
 def failures(out: Path, results: Results) -> list[str]:
-    """Return a line for each task that did not complete, at most so many, and then their number. Raises OSError."""
+    """Return a line for each task that did not complete, up to `SHOWN`, and then a line with the number of the others.
+    Raises OSError.
+    """
     lines: list[str] = []
     for each, _ in read_lines(out / RESULTS, Result):
         if results.final.get(each.id) not in (None, "completed"):
@@ -55,7 +57,7 @@ def failures(out: Path, results: Results) -> list[str]:
 
 
 def slow_ones(out: Path) -> list[str]:
-    """Return the tasks that took much longer than most, the slowest first. Raises OSError."""
+    """Return the ids of tasks that took much longer than most, the slowest first. Raises OSError."""
     taken = {each.id: each.seconds.setup + each.seconds.turn for each, _ in read_lines(out / RESULTS, Result)}
     least = max(SLOW_SECONDS, SLOW_TIMES * median(taken.values())) if taken else 0.0
     slow = sorted(

@@ -1,6 +1,6 @@
-"""The tasks of a batch: lines of JSON, checked whole before anything runs. Pure.
+"""The tasks of a batch: lines of JSON, all of which are checked before anything runs. Pure.
 
-What only the disk knows (whether there is such a repository, commit or folder) is in `checkout`.
+Checks that need the disk (whether a repository, commit or folder exists) are in `checkout`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Command = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 class TaskSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Settings of the task's thread, over those of the batch."""
+    """Settings of the task's thread, which take precedence over those of the batch."""
 
     model: Text | None = None
     model_provider: Text | None = None
@@ -41,7 +41,7 @@ class TaskSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 
 
 class TaskBudget(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Limits of one attempt; None: none but those of the batch."""
+    """Limits of one attempt. None if only those of the batch apply."""
 
     tokens: Count | None = None
     seconds: Seconds | None = None
@@ -49,30 +49,30 @@ class TaskBudget(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 
 class Task(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One task, as its line has it."""
+    """One task, with the fields of its line."""
 
     id: TaskId
     prompt: Text
     repo: Text | None = None
-    """A folder of a git repository, or its URL."""
+    """Folder of a git repository, or its URL."""
     ref: Text | None = None
-    """Of the repository; None: HEAD."""
+    """Ref of the repository. None stands for HEAD."""
     cwd: Text | None = None
-    """A folder in which the task runs, in the place of a repository."""
+    """Folder in which the task runs, instead of a repository."""
     settings: TaskSettings = TaskSettings()
     budget: TaskBudget = TaskBudget()
     setup: Command | None = None
-    """A command before the turn; where it fails, no model is asked."""
+    """Command before the turn. If it fails, no request is sent to a model."""
     check: Command | None = None
-    """A command after the turn."""
+    """Command after the turn."""
     meta: Mapping[str, Json] | None = None
-    """The user's own, handed on to the result."""
+    """The user's own data, which is copied to the result."""
 
 
 Numbered = tuple[int, Task]
-"""A task with the number of its line."""
+"""A task with its line number."""
 Problem = tuple[int, str]
-"""The number of a line, and why it is no task that could run."""
+"""A line number, and the reason why the line is no task that can run."""
 
 _DECODER = msgspec.json.Decoder(Task)
 _BOM = b"\xef\xbb\xbf"
@@ -81,7 +81,9 @@ _BOM = b"\xef\xbb\xbf"
 def parse_tasks(
     raw: bytes, checkout: Checkout, secrets: Mapping[str, str]
 ) -> tuple[list[Numbered], list[Problem]]:
-    """Read the lines of a file. `secrets` are values by what holds them; no line may have one: lines are stored."""
+    """Return the tasks and problems of a file's lines. `secrets` are values by their holders. No line may contain one,
+    because lines are stored.
+    """
     tasks: list[Numbered] = []
     problems: list[Problem] = []
     taken: dict[str, int] = {}
@@ -127,7 +129,7 @@ def _require_plain_address(task: Task) -> None:
 
 
 def _require_no_secret(line: bytes, secrets: Mapping[str, str]) -> None:
-    """Raises ValueError where a text of the line, however it is written there, has a secret in it."""
+    """Raise ValueError if a text of the line contains a secret, in any JSON notation."""
     if not secrets:
         return
     if (holder := holder_in(json.loads(line), secrets)) is not None:
@@ -135,7 +137,7 @@ def _require_no_secret(line: bytes, secrets: Mapping[str, str]) -> None:
 
 
 def holder_in(value: Json, secrets: Mapping[str, str]) -> str | None:
-    """Return what holds a secret that is in a text or a name of a JSON value; None where there is none."""
+    """Return the holder of a secret that is in a text or a name of a JSON value; None if there is none."""
     match value:
         case str():
             return next((holder for holder, secret in secrets.items() if secret in value), None)
@@ -167,13 +169,13 @@ def _reason(error: Exception) -> str:
 
 
 TRANSPORTS = ("https://", "http://", "ssh://", "git://")
-"""How repositories are reached. Others run programs that an address names."""
+"""Allowed transports of repository addresses. Others run programs that an address names."""
 COMMANDS = ("$.setup`", "$.check`")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+(?:@[\w.-]+)?:(?!/)", re.IGNORECASE)
 
 
 def is_url(repository: str) -> bool:
-    """Tell whether a repository is named by an address (`https://…`, `git@host:path`), and not by a folder."""
+    """Return whether a repository is named by an address (`https://…`, `git@host:path`), and not by a folder."""
     return _URL.match(repository) is not None and not repository.startswith("file://")
 
 
@@ -181,7 +183,9 @@ _SAFE = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
 
 def file_name(id: str) -> str:
-    """Return the name of a task's files: its id where that is safe on every disk, else one that no other task has."""
+    """Return the name of a task's files: its id if that is safe on every disk, otherwise a name that no other task
+    has.
+    """
     if _SAFE.fullmatch(id):
         return id
     words = re.sub(r"[^a-z0-9._-]+", "-", id.lower()).strip("-.")[:40]
@@ -189,11 +193,11 @@ def file_name(id: str) -> str:
 
 
 def folder_of(task: Task, checkout: Checkout) -> str | None:
-    """Return the folder in which the task runs as it is; None where it has one of its own."""
+    """Return the folder in which the task runs as it is; None if it has a folder of its own."""
     return task.cwd or (task.repo if checkout == "none" else None)
 
 
 def listed(problems: Sequence[Problem], source: str, most: int = 20) -> list[str]:
-    """Return a line for each problem, at most so many, and then their number."""
+    """Return a line for each problem, up to `most`, and then a line with their number."""
     lines = [f"{source}:{number}: {reason}" for number, reason in problems[:most]]
     return lines if len(problems) <= most else [*lines, f"{source}: {len(problems)} lines cannot be used"]

@@ -1,5 +1,5 @@
-"""The process of a worker: a server, many threads of it at once, each a task. It hears of tasks on stdin and tells what
-came of them on stdout; when stdin ends, so does it.
+"""The process of a worker: a server with many threads at once, one for each task. It receives tasks on stdin and writes
+their outcomes to stdout. When stdin ends, the process ends.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ENDS_WITHIN: Final = 3
-"""Seconds for a worker to clear up that is needed no more; its commands end with it."""
+"""Timeout for the cleanup of a worker that is not needed any more, in seconds; its commands end with it."""
 BYTES_PER_TOKEN: Final = 4
 
 
@@ -59,22 +59,22 @@ def main() -> None:
     set_up_logging(os.environ)
     if "APP_SERVER_LOG" not in os.environ:
         logging.disable(logging.WARNING)
-    leave_soon = partial(signal.alarm, ENDS_WITHIN)  # also where something that it clears up hangs
+    leave_soon = partial(signal.alarm, ENDS_WITHIN)  # also if a step of the cleanup hangs
     transport, node = StdioTransport(0, write_fd, LONGEST_LINE), "".join(sys.argv[1:])
     anyio.run(work, transport, dict(os.environ), leave_soon, node or node_name(os.uname().nodename))
     os._exit(0)  # without waiting for threads that a disk blocks
 
 
 def node_name(host: str) -> str:
-    """Return what a machine is called in results: the name of a folder, too."""
+    """Return the name of a machine in results, which is also the name of a folder."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", host).lstrip(".-")[:255] or "here"
 
 
 async def work(
     transport: Transport, environment: Mapping[str, str], ending: Callable[[], object], node: str
 ) -> None:
-    """Do the tasks that come over a transport, until it ends; then `ending` is called, and what runs is cut. `node` is
-    what this machine is called in results.
+    """Run the tasks that arrive over a transport, until it ends. Then call `ending`, and interrupt the running tasks.
+    `node` is the name of this machine in results.
     """
     async with anyio.create_task_group() as group:
         say, told = sender(transport, group), heard(transport, messages.for_worker)
@@ -96,7 +96,7 @@ async def work(
                     case messages.Run(task=task):
                         group.start_soon(run, task, name=task.id)
                     case messages.Pass(id=id, never=never):
-                        if id in running:  # else it ended meanwhile
+                        if id in running:  # otherwise it has ended by now
                             running[id].answer(never=never)
                     case messages.InterruptTasks():
                         for attempt in running.values():
@@ -111,12 +111,12 @@ async def work(
 async def _parts(
     setup: messages.Setup, environment: Mapping[str, str], gate: WorkerGate
 ) -> AsyncIterator[WorkerParts]:
-    """Start what attempts are made with: a server, and a folder for checkouts."""
+    """Start the objects that attempts need: a server, and a folder for checkouts."""
     home, base, overrides = server_home(environment), Path(setup.folder), setup.doing.overrides
     config = load_config(SettingsPlace(home=home, cwd=base, cli=overrides, environment=environment))
     withheld = config.credential_variables()
     fetching = {name: value for name, value in environment.items() if name not in withheld}
-    # Where no command of this machine may write: not in a folder for temporary files.
+    # The folder must be one in which no command of this machine may write: not a folder for temporary files.
     work = Path(setup.out, messages.WORK) if setup.shared else Path(own_folder(home, FOLDER, "batch"))
     async with scratch_folder(work) as scratch:
         kept = (os.path.realpath(setup.out),) if setup.shared else ()
@@ -144,8 +144,8 @@ async def _parts(
 
 
 class WorkerGate:
-    """The `RequestGate` of a worker's server: the coordinator says when each request may be sent. Waiting for that is
-    nobody's time limit.
+    """The `RequestGate` of a worker's server: the coordinator decides when each request may be sent. The waiting time
+    counts for no time limit.
     """
 
     longest_pause = math.inf  # the coordinator bounds it, for all workers
@@ -153,7 +153,7 @@ class WorkerGate:
     def __init__(self, send: Callable[[messages.FromWorker], None]) -> None:
         self._send = send
         self.running: dict[str, RunningTask] = {}
-        """By thread: whose requests are those of which task."""
+        """Running tasks by thread id, to find the task of a request."""
 
     @asynccontextmanager
     async def passing(self, request: GatedRequest) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""Runs `app-server chat`: in a terminal, or in plain lines where stdin or stdout is none."""
+"""Runs `app-server chat`: in a terminal, or in plain lines if stdin or stdout is not a terminal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _chat(args: argparse.Namespace) -> int:
     console = Console(force_terminal=terminal, highlight=False)
     ended_by: list[int] = []
     async with _server_and_home(args) as (connector, cwd, home), anyio.create_task_group() as group:
-        # In a terminal Ctrl-C is a key.
+        # In a terminal Ctrl-C is a key, so it is no signal.
         await group.start(
             command_line.cancel_on_signal,
             group.cancel_scope,
@@ -73,13 +73,13 @@ async def _chat(args: argparse.Namespace) -> int:
 
 
 class Interrupts:
-    """Ctrl-C where it is a signal: the frontend may say that it has ended something else than the chat."""
+    """Ctrl-C as a signal. The frontend can report that it has ended something else than the chat."""
 
     def __init__(self) -> None:
         self.on_interrupt: Callable[[], bool] = lambda: False
 
     def handled(self, number: int) -> bool:
-        """Return whether a signal was taken by the frontend."""
+        """Return whether the frontend has handled a signal."""
         return number == signal.SIGINT and self.on_interrupt()
 
 
@@ -87,12 +87,12 @@ class Interrupts:
 async def _server_and_home(
     args: argparse.Namespace,
 ) -> AsyncIterator[tuple[SubprocessConnector, Path, Path | None]]:
-    """Yield a connector, the folder to work in, and where what was typed is kept. Raises AppServerError,
-    InvalidCommandLine.
+    """Yield a connector, the folder to work in, and the home for the history of entered lines, if there is one. Raises
+    AppServerError, InvalidCommandLine.
     """
     try:
         launch = parse_launch(vars(args), os.environ)
-    except ValueError as error:  # a limit in the environment
+    except ValueError as error:  # an invalid limit in the environment
         raise command_line.InvalidCommandLine(str(error)) from None
     command = (*OWN_COMMAND, *launch.words())
     if args.demo:

@@ -1,4 +1,4 @@
-"""Completes what is typed: commands behind a slash, fuzzily, and their arguments; files of the folder behind an `@`."""
+"""Completes typed text: commands after a slash, fuzzily, and their arguments; files of the folder after an `@`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ChatCompleter(Completer):
         self._chat, self._named = chat, named
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Complete nothing: prompt_toolkit asks for what comes at its time."""
+        """Return no completions: prompt_toolkit calls the asynchronous method instead."""
         return ()
 
     async def get_completions_async(
@@ -38,7 +38,7 @@ class ChatCompleter(Completer):
             return
 
     async def _meanings(self, text: str, word: str) -> Mapping[str, str]:
-        """Return the words that may be meant at the end of a slash command, and what each is."""
+        """Return the possible words at the end of a slash command, each with its meaning."""
         cwd = self._chat.thread.opened.cwd
         if text == word:
             named = await (self._named.known(cwd) if len(text) > 1 else self._named.read(cwd))
@@ -70,7 +70,7 @@ class ChatCompleter(Completer):
 def _words(
     meanings: Mapping[str, str], document: Document, complete_event: CompleteEvent
 ) -> Iterable[Completion]:
-    """Complete the last word. What is shown of each comes from others, as some of the words do."""
+    """Return completions of the last word. Their descriptions, and some of the words, come from other sources."""
     shown = {
         word: " ".join(printable(meaning).split())
         for word, meaning in meanings.items()

@@ -1,5 +1,6 @@
-"""A whole chat: a server, a frontend that takes what is typed, and the thread that is talked to: its events are shown,
-its questions asked, and what is typed becomes turns.
+"""A whole chat: a server, a frontend that reads the user's input, and a thread.
+
+The events of the thread are shown, its questions are asked, and the user's input becomes turns.
 """
 
 from __future__ import annotations
@@ -42,14 +43,16 @@ from app_server_protocol.v2.turn import (
 
 WORD: Final = re.compile(r"(?:[^\s'\"\\]|\\.)+")
 PICTURE_NAME: Final = re.compile(r"\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
-"""The end of a path in a word that names a picture; a terminal escapes spaces in a path that is dropped on it."""
+"""Pattern of the end of a path in a word that names an image. A terminal escapes spaces in a path that is dropped on
+it.
+"""
 
 SHOWN_TURNS: Final = 3
-"""Of a thread that is resumed."""
+"""Number of turns that are shown of a resumed thread."""
 
 
 class ChatConversation:
-    """Use it in `async with`; `opened` threads follow one another."""
+    """The state of a chat. It has one open thread at a time."""
 
     def __init__(
         self, server: AppServer, view: EventView, group: TaskGroup, clock: Callable[[], float]
@@ -59,32 +62,32 @@ class ChatConversation:
         self._thread: ThreadHandle | None = None
         self._events: EventSubscription[ThreadEvent] | None = None
         self.settings: TurnOptions = {}
-        """For the next turn; those after it keep them."""
+        """Settings for the next turn. Later turns keep them."""
         self._interrupts = False
-        """The user wants the turn to end."""
+        """Whether the user wants the turn to end."""
         self.started_at: float | None = None
-        """When the turn that runs began, by the clock; None: none runs."""
+        """Start time of the running turn, by the clock. None if no turn runs."""
         self.tokens = 0
         self.diff = ""
-        """What the last turn changed."""
+        """Changes of the last turn, as a diff."""
         self.model = self.approval_policy = self.sandbox = ""
         self.first: Sequence[str] = ()
-        """Lines that are entered before any that is typed."""
+        """Lines that are entered before any typed line."""
         self.said = False
-        """Whether anything was said in the thread, so that it is stored."""
+        """Whether the thread has a message, so that it is stored."""
         self.attached: list[UserInput] = []
-        """What goes along with the next words, for which no path has to be said."""
+        """Images that are sent with the next message although its text has no path of them."""
         self.changed: Callable[[], object] = lambda: None
-        """Called after each event."""
+        """Callback that is called after each event."""
         self.ended: Callable[[float], object] = lambda seconds: None
-        """Called with how long it took when a turn has ended."""
+        """Callback that is called when a turn has ended, with its duration in seconds."""
         self.asked: Callable[[PendingQuestion], object] = lambda question: None
-        """Called with each question that the user has to answer now; it shows it."""
+        """Callback that shows a question. It is called with each question that the user has to answer now."""
 
     # --- threads
     @property
     def thread(self) -> ThreadHandle:
-        """Raises RuntimeError before one is open."""
+        """The open thread. Raises RuntimeError before one is open."""
         if self._thread is None:
             raise RuntimeError("no thread is open")
         return self._thread
@@ -102,7 +105,7 @@ class ChatConversation:
         self.view.history(thread.opened.thread.turns[-SHOWN_TURNS:])
 
     async def fork(self, thread_id: str) -> None:
-        """Go on in a copy of a thread, stored or open."""
+        """Continue in a copy of a thread, stored or open."""
         await self._opened(await self.server.fork_thread(thread_id, on_approval=self._ask))
         self.view.history((await self.thread.read()).turns[-SHOWN_TURNS:])
 
@@ -135,7 +138,9 @@ class ChatConversation:
                 self.changed()
 
     def _show(self, event: ServerEvent) -> None:
-        """Show an event, and keep a question the last thing on the screen: what is below could be taken for it."""
+        """Show an event. A pending question stays the last output on the screen, because text below it could be read as
+        part of it.
+        """
         printed, question = self.view.printed, self.questions.current
         self.view.show(event)
         if question is not None and self.view.plain and self.view.printed > printed:
@@ -164,7 +169,7 @@ class ChatConversation:
         return self.started_at is not None
 
     async def send(self, *words: str | UserInput) -> None:
-        """Begin a turn, or join the one that runs. Pictures whose paths are in a text go along."""
+        """Begin a turn, or add to the running one. Images are sent along if their paths are in a text."""
         options, self.settings = self.settings, {}
         attached, self.attached = self.attached, []
         named = [each for text in words if isinstance(text, str) for each in pictures(text, self.cwd)]
@@ -179,7 +184,7 @@ class ChatConversation:
             self.view.line(error.message, "red")
 
     async def run_own(self, command: str) -> None:
-        """Run a command of the user's own; the model is sent its output."""
+        """Run a command of the user. The model receives its output."""
         self._running()
         params = {"threadId": self.thread.id, "command": command}
         try:
@@ -189,7 +194,7 @@ class ChatConversation:
             self.view.line(str(error), "red")
 
     async def interrupt(self) -> None:
-        """End the turn, or the one that is about to begin."""
+        """End the running turn, or the one that is about to begin."""
         self._interrupts = True
         await self.thread.interrupt()
 
@@ -202,7 +207,7 @@ class ChatConversation:
 
     @property
     def elapsed(self) -> float:
-        """Return the seconds that the turn has run."""
+        """The number of seconds for which the turn has run."""
         return 0.0 if self.started_at is None else self._clock() - self.started_at
 
     # --- questions
@@ -211,7 +216,7 @@ class ChatConversation:
             await self._events.read_up()
         question = PendingQuestion(request, anyio.Event(), self.thread.opened.cwd)
         reply = await self.questions.ask(question, self._show_question)
-        if not self.view.plain:  # there it is in the prompt, which is gone
+        if not self.view.plain:  # in plain mode the question is on the screen already
             self.view.answer(question)
         return reply
 
@@ -222,13 +227,13 @@ class ChatConversation:
 
 
 def pictures(text: str, cwd: Path) -> list[UserInput]:
-    """Return the pictures whose paths are in the text, each once."""
+    """Return the images whose paths are in the text, each once."""
     found: dict[Path, UserInput] = {}
     for word in WORD.findall(text):
         ends = [match.end() for match in PICTURE_NAME.finditer(word)]
         if ends:
             path = cwd / re.sub(r"\\(.)", r"\1", word[: ends[-1]].removeprefix("file://"))
-            with suppress(InvalidArgument):  # a name in the text and no more
+            with suppress(InvalidArgument):  # the text only has a name of an image
                 found[path] = image(path)
     return list(found.values())
 
@@ -238,20 +243,20 @@ def _word(policy: object) -> str:
 
 
 Frontend = Callable[[ChatConversation, TaskGroup, Path | None], Awaitable[None]]
-"""Takes what is typed until the user leaves, and keeps it in a home, if there is one."""
+"""Function that reads the user's input until the user leaves. It stores the input in the home, if there is one."""
 
 
 class Opening(Struct, frozen=True):
-    """Beginning of a chat."""
+    """The way in which a chat begins."""
 
     thread: str | None = None
-    """The id of a stored one."""
+    """Id of a stored thread. None for another way."""
     last: bool = False
-    """Whether it is the newest one of the folder."""
+    """Whether to open the newest thread of the folder."""
     fork: bool = False
-    """Whether to go on in a copy."""
+    """Whether to continue in a copy."""
     lines: Sequence[str] = ()
-    """What is entered first."""
+    """Lines that are entered first."""
     attached: Sequence[UserInput] = ()
 
     async def open(self, chat: ChatConversation, cwd: Path) -> None:
@@ -268,7 +273,7 @@ NEW: Final = Opening()
 
 
 def opening_of(args: argparse.Namespace) -> Opening:
-    """Return how the chat begins by its command line. Raises InvalidCommandLine."""
+    """Return the opening of a chat by its command line. Raises InvalidCommandLine."""
     words, thread, chooses = [*args.words], None, []
     again = args.command.removeprefix("chat").strip()
     if again and not args.last and words:
@@ -286,7 +291,7 @@ def opening_of(args: argparse.Namespace) -> Opening:
 
 
 MOST_WARNINGS: Final = 100
-"""That wait to be shown."""
+"""Maximum number of warnings that wait to be shown."""
 
 
 async def chat_session(
@@ -302,7 +307,7 @@ async def chat_session(
     warn, warnings = anyio.create_memory_object_stream[str](MOST_WARNINGS)
 
     def keep(text: str, event: ServerEvent) -> None:
-        """Keep a warning to be shown, but none beyond those that wait: it would say nothing new."""
+        """Queue a warning to be shown. It is dropped if the queue is full: it would say nothing new."""
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError):
             warn.send_nowait(text)
 

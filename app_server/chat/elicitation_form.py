@@ -1,7 +1,7 @@
-"""The form by which an MCP server asks for values, as fields that are answered one after another. Pure.
+"""The form in which an MCP server asks for values, as fields that are answered one after another. Pure.
 
-The form is JSON of others: whatever is not as the protocol prescribes is left out. A value that the server would not
-take is refused while it can be typed again.
+The form is untrusted JSON: parts that do not follow the protocol are left out. A value that the server would not accept
+is refused while it can be typed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 LIMITS: Final = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
-"""What a form may say about a value, beside its type, its format and its choices."""
+"""Names of the restrictions of a value in a form, in addition to its type, its format and its choices."""
 
 KINDS: Final[Mapping[str, str]] = {
     "string": "a text",
@@ -48,7 +48,7 @@ _VALIDATOR: Final = Lazy(_load_validator)
 
 
 class InvalidAnswer(ValueError):
-    """The argument says what was expected."""
+    """The typed value is invalid. The argument says what was expected."""
 
 
 class FormChoice(Struct, frozen=True):
@@ -57,7 +57,7 @@ class FormChoice(Struct, frozen=True):
 
 
 class FormField(Struct, frozen=True):
-    """One value that is asked for."""
+    """One field of a form, for one value."""
 
     name: str
     schema: Mapping[str, Json]
@@ -65,7 +65,7 @@ class FormField(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Say what is expected, in words of the chat."""
+        """The expected kind of value, as text for the user."""
         if not self.choices():
             return KINDS.get(str(self.schema.get("type")), "a value as JSON")
         several = self.schema.get("type") == "array"
@@ -76,7 +76,7 @@ class FormField(Struct, frozen=True):
         return self.schema.get("default") is not None
 
     def choices(self) -> list[FormChoice]:
-        """List what the value, or each part of it, may be; nothing: it may be anything."""
+        """Return the choices of the value, or of each part of it. Return nothing if any value is possible."""
         items = self.schema.get("items")
         for place in (self.schema, items if isinstance(items, dict) else {}):
             if isinstance(values := place.get("enum"), list):
@@ -92,7 +92,7 @@ class FormField(Struct, frozen=True):
         return []
 
     def description(self) -> str:
-        """Return what the server says about it."""
+        """Return the server's description of the field."""
         texts = [str(self.schema[key]) for key in ("title", "description") if self.schema.get(key)]
         limits = [f"{key} {_text(self.schema[key])}" for key in (*LIMITS, "format") if key in self.schema]
         if self.has_default:
@@ -102,7 +102,7 @@ class FormField(Struct, frozen=True):
         return "\n".join(lines)
 
     def value_of(self, line: str) -> Json:
-        """Return the value that a line stands for. Raises InvalidAnswer."""
+        """Return the value of a typed line. Raises InvalidAnswer."""
         choices, kind = self.choices(), self.schema.get("type")
         if kind == "array" and choices:
             value: Json = [_chosen(part.strip(), choices) for part in line.split(",")]
@@ -123,7 +123,9 @@ class FormField(Struct, frozen=True):
         return value
 
     def _check(self, value: Json) -> None:
-        """Hold a value against what the form says of it, as far as that can be a schema."""
+        """Validate a value against the restrictions of the form, as far as they are a valid schema. Raises
+        InvalidAnswer.
+        """
         schema = {key: self.schema[key] for key in LIMITS if type(self.schema.get(key)) in (int, float)}
         words = {key: self.schema[key] for key in ("type", "format") if isinstance(self.schema.get(key), str)}
         schema |= {key: word for key, word in words.items() if key == "format" or word in KINDS}
@@ -140,16 +142,16 @@ class FormAnswers(Struct):
 
     @property
     def number(self) -> int:
-        """Return the number of the field that is asked for, from 1 on."""
+        """The number of the current field, counted from 1."""
         return self._at + 1
 
     @property
     def current(self) -> FormField | None:
-        """Return the field that is asked for; None when all of them were."""
+        """The current field. None if all fields are answered."""
         return self.fields[self._at] if self._at < len(self.fields) else None
 
     def enter(self, line: str) -> None:
-        """Take a line for the field that is asked for; an empty one leaves it out. Raises InvalidAnswer."""
+        """Enter a line for the current field; an empty one leaves it out. Raises InvalidAnswer."""
         field = self.current
         if field is None:
             return
@@ -165,12 +167,12 @@ class FormAnswers(Struct):
         self.values, self._at = {}, 0
 
     def summary(self) -> str:
-        """Return the values as they would be sent."""
+        """Return the values in the form in which they would be sent, as text for the user."""
         return "\n".join(f"{name} = {_text(value)}" for name, value in self.values.items()) or "(no values)"
 
 
 def form_fields(schema: Json) -> list[FormField]:
-    """Return the fields of a form; none where it asks for nothing that the protocol knows."""
+    """Return the fields of a form. Return nothing if it has no fields that the protocol knows."""
     fields = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(fields, dict):
         return []
@@ -183,7 +185,7 @@ def form_fields(schema: Json) -> list[FormField]:
 
 
 def _chosen(word: str, choices: Sequence[FormChoice]) -> Json:
-    """Return the choice with this value, title or number."""
+    """Return the value of the choice with this value, title or number. Raises InvalidAnswer."""
     for each in choices:
         if word in (_text(each.value), each.title):
             return each.value
@@ -197,7 +199,7 @@ def _text(value: Json) -> str:
 
 
 def _finite(number: str) -> float:
-    """Raises ValueError for what Python takes for a number, and JSON does not."""
+    """Return the number. Raises ValueError for numbers that Python accepts and JSON does not."""
     if not isfinite(value := float(number)):
         raise ValueError(f"{number} is no JSON")
     return value

@@ -22,28 +22,30 @@ from app_server_protocol.v2.items import CommandExecutionThreadItem
 from app_server_protocol.v2.server import ErrorNotification
 
 MOST_KEPT: Final = 1 << 20
-"""Characters of each command."""
+"""Maximum length of the kept output of each command, in characters."""
 
 SHOWN_ROWS: Final = 5
-"""Of each command that runs."""
+"""Number of rows that are shown of each running command."""
 
 
 class CommandOutputs:
-    """Output of commands while they run, and all of the last one. In bounds: the beginning of much is gone."""
+    """Output of running commands, and all output of the last one, within limits: the beginning of long output is
+    dropped.
+    """
 
     def __init__(self) -> None:
         self._running: dict[str, str] = {}
-        """What each command has printed so far, by its item."""
+        """Output of each running command so far, by item id."""
         self._lines: dict[str, str] = {}
-        """The command line of each."""
+        """Command line of each command, by item id."""
         self._last = ""
-        """The last command that ended, with its output."""
+        """Command line and output of the last command that ended."""
 
     def started(self, item: CommandExecutionThreadItem) -> None:
         self._running[item.id], self._lines[item.id] = "", f"$ {item.command}\n"
 
     def printed(self, item_id: str, text: str) -> None:
-        """Take a piece of output; what is no longer waited for is dropped."""
+        """Add a piece of output. Output of a command that is not running any more is dropped."""
         if item_id in self._running:
             so_far = self._running[item_id] + text
             self._running[item_id] = so_far if len(so_far) <= 2 * MOST_KEPT else so_far[-MOST_KEPT:]
@@ -54,65 +56,67 @@ class CommandOutputs:
         self._running.pop(item.id, None)
 
     def turn_ended(self) -> None:
-        """Forget commands whose end was not told."""
+        """Forget commands whose end was not reported."""
         self._running.clear()
         self._lines.clear()
 
     def rows(self, columns: int) -> list[str]:
-        """Return the last rows of each command that runs."""
+        """Return the last rows of each running command."""
         ends = [text[-2 * columns * SHOWN_ROWS :] for text in self._running.values()]
         return [row for end in ends for row in guttered(end, columns)[-SHOWN_ROWS:]]
 
     def whole(self) -> str:
-        """Return all that the commands that run have printed, or else the last one."""
+        """Return all output of the running commands, or else of the last one."""
         return "\n".join(self._lines[id] + text for id, text in self._running.items()) or self._last
 
 
 SHOWN_LINES: Final = 12
-"""Of a command's output, from its end."""
+"""Number of lines that are shown of a command's output, from its end."""
 
 LONGEST_LINE: Final = 400
-"""Characters of each of them."""
+"""Maximum length of each shown line, in characters."""
 
 NOTICE: Final = "magenta"
-"""The colour of what the user has to see: it can be read on dark terminals and on light ones."""
+"""Colour of text that the user has to see: it is readable on dark and on light terminals."""
 
 RECORD_ROWS: Final = 8
-"""Of a question that was answered."""
+"""Number of rows that are shown of an answered question."""
 
 WHOLE_FILES: Final = {"add": "+", "delete": "-"}
-"""Kinds of changes that come with the content of the file, and how its lines are shown."""
+"""Sign before the lines of files, by the kinds of changes that contain the whole file."""
 
 
 class EventView:
-    """On a console that is no terminal lines are not wrapped, and Markdown stays as it is.
+    """Prints events on a console. If it is not a terminal, lines are not wrapped, and Markdown stays as it is.
 
-    What others say comes without control characters, and only the first row of it may pass for one of ours.
+    Text of others is printed without control characters, and only its first row can look like one of the chat's own.
     """
 
     def __init__(self, console: Console) -> None:
         self._console, self.plain = console, not console.is_terminal
         self.printed = 0
-        """How often something was."""
+        """Number of prints so far."""
         self._messages: dict[str, MarkdownBlocks] = {}
-        """Of the messages that stream, by their items."""
+        """Blocks of the messages that stream, by item id."""
         self._proposed: set[str] = set()
-        """Patches that were shown and have not ended."""
+        """Item ids of patches that were shown and have not ended."""
         self.outputs = CommandOutputs()
         self.last_message = ""
-        """What the model said last, as it wrote it."""
+        """Last message of the model, as the model wrote it."""
         self._error = ""
-        """The last one that was shown; the end of its turn says it again."""
+        """Last error that was shown, because the end of its turn repeats it."""
 
     def unfinished(self, columns: int, rows: int) -> str:
-        """Return the last rows of what streams and is no whole block yet, without markup, and of commands that run."""
+        """Return the last rows of running commands, and of streaming messages that are no whole block yet, without
+        markup.
+        """
         text = "\n".join(blocks.unfinished for blocks in self._messages.values())
         message = last_rows(text, columns, rows, self._console)
         shown = [*(message.split("\n") if message else ()), *self.outputs.rows(columns)]
         return "\n".join(shown[-rows:])
 
     def line(self, text: str, style: str = "") -> None:
-        """Print a line; what follows a line end in it is set apart."""
+        """Print a line. Text after a line end in it is marked with a bar."""
         first, *others = printable(text).split("\n")
         self._print("\n".join([first, *guttered("\n".join(others))]), style)
 
@@ -120,7 +124,7 @@ class EventView:
         self.line(f"warning: {text}", NOTICE)
 
     def question(self, question: PendingQuestion, rows: int | None = None) -> None:
-        """Print what is asked: whole, and again in so many rows where it has more."""
+        """Print a question: as a whole, and again within `rows` if it has more."""
         wide = None if self.plain and not self._console.file.isatty() else self._console.width
         whole = question_rows(question.parts(), wide)
         short = question_rows(question.parts(), wide, rows)
@@ -128,7 +132,7 @@ class EventView:
             self._print(row, f"bold {NOTICE}")
 
     def answer(self, question: PendingQuestion) -> None:
-        """Print what was asked, and what the user said to it."""
+        """Print a question and the user's answer to it."""
         for row in question_rows(question.parts(), self._console.width, RECORD_ROWS):
             self._print(row, NOTICE)
         self.line(f"→ {question.said}", f"bold {NOTICE}")
@@ -179,7 +183,7 @@ class EventView:
             self._print(row if number else f"$ {row.removeprefix(BAR)}", "bold")
 
     def proposed(self, item_id: str, changes: Sequence[FileUpdateChange]) -> None:
-        """Show a patch that the user is asked about; its end then needs no second look."""
+        """Show a patch for which an approval is requested. It is not shown again at its end."""
         self._proposed.add(item_id)
         self.changes(changes)
 
@@ -284,6 +288,6 @@ def _ended_as(status: object) -> str:
 
 
 def _without_blank_ends(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """Remove the empty lines with which Rich begins a list and frames code."""
+    """Remove the empty lines that Rich puts before a list and around code."""
     filled = [number for number, line in enumerate(lines) if any(part.text.strip() for part in line)]
     return lines[filled[0] : filled[-1] + 1] if filled else []

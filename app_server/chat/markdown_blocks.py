@@ -1,6 +1,6 @@
-"""Cuts streamed Markdown into blocks that can be shown: a paragraph, a list, a fenced piece of code at a time.
+"""Cuts streamed Markdown into blocks that can be shown: a paragraph, a list, a fenced block of code at a time.
 
-And shows them whole: Markdown may style what a model says, and hide nothing of it.
+The module also shows the blocks completely: Markdown may style a model's text, but must not hide any of it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from app_server.client.command_line import printable
 FENCES = ("```", "~~~")
 
 CODE_THEME: Final = "ansi_light"
-"""The plain colours of the terminal, which can be read on dark and on light ones; bright ones cannot."""
+"""Theme with the plain colours of the terminal, which are readable on dark and on light ones; bright colours are
+not.
+"""
 
 PARSER: Final = (
     MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
 )
-"""HTML and definitions of links, which are left out where they are rendered, are text here."""
+"""HTML and definitions of links are text for this parser, because the renderer would leave them out."""
 
 INDENTS: Final = {"blockquote_open": 4, "bullet_list_open": 3, "ordered_list_open": 12}
-"""Columns that each takes at most from what is in it."""
+"""Maximum indentation in columns of the content of each kind of block."""
 
 FEWEST_COLUMNS: Final = 20
-"""That must be left for what is in the innermost of them."""
+"""Minimum number of columns that must be left for the innermost content."""
 
 
 class MarkdownBlocks(Struct):
@@ -40,11 +42,11 @@ class MarkdownBlocks(Struct):
     _line: str = ""
     _block: str = ""
     _fence: str | None = None
-    """The mark that closes the open piece of code."""
+    """Mark that closes the open block of code. None if no block is open."""
 
     @property
     def unfinished(self) -> str:
-        """Return what came since the last block that is whole."""
+        """The text since the last complete block."""
         return self._block + self._line
 
     def feed(self, text: str) -> list[str]:
@@ -56,7 +58,7 @@ class MarkdownBlocks(Struct):
         return done
 
     def flush(self) -> list[str]:
-        """Return what is left at the end of the message."""
+        """Return the rest at the end of the message, as blocks."""
         done = self._take(self._line) if self._line else []
         self._line = ""
         rest, self._block, self._fence = self._block, "", None
@@ -91,10 +93,10 @@ def blocks_of(text: str) -> list[str]:
 
 
 class ShownMarkdown(Markdown):
-    """A block in a terminal of so many columns.
+    """A block in a terminal with a certain number of columns.
 
-    Targets of links and pictures are shown, and what is said by entities is as printable as the rest. What rich would
-    cut comes as it was written: tables that are too wide, and lists in lists where no columns are left.
+    Targets of links and images are shown, and entities are as printable as the rest. If rich would cut a block, it is
+    shown as it was written: tables that are too wide, and nested lists for which no columns are left.
     """
 
     def __init__(self, block: str, columns: int) -> None:
@@ -107,7 +109,7 @@ class ShownMarkdown(Markdown):
 
 
 def _indents(tokens: Sequence[Token]) -> Iterator[int]:
-    """Yield how far to the right each token begins."""
+    """Yield the indentation of each token, in columns."""
     indent = 0
     for token in tokens:
         indent += INDENTS.get(token.type, 0) - INDENTS.get(token.type.replace("_close", "_open"), 0) * (
@@ -117,7 +119,7 @@ def _indents(tokens: Sequence[Token]) -> Iterator[int]:
 
 
 def _with_narrow_tables(tokens: Sequence[Token], lines: Sequence[str], columns: int) -> Iterator[Token]:
-    """Put a piece of code in the place of each table that does not fit."""
+    """Replace each table that does not fit by a block of code."""
     left_out = False
     for number, token in enumerate(tokens):
         if token.type == "table_open" and token.map is not None:
@@ -144,7 +146,7 @@ def _table_columns(table: Sequence[Token]) -> int:
 
 def _printable(token: Token) -> Token:
     if token.type == "fence" and token.info and Syntax("", token.info.strip()).lexer is None:
-        token.content = f"{token.info}\n{token.content}"  # rich shows nothing of it
+        token.content = f"{token.info}\n{token.content}"  # rich does not show the info text
     token.content = printable(token.content)
     if token.children is not None:
         token.children = [_printable(child) for child in _with_targets(token.children)]
@@ -152,11 +154,11 @@ def _printable(token: Token) -> Token:
 
 
 def _with_targets(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Put the targets of links and pictures among the words of a line."""
+    """Put the targets of links and images into the text of a line."""
     target = words = ""
     for token in tokens:
         match token.type:
-            case "link_open":  # there is no link in a link
+            case "link_open":  # links are not nested
                 target = str(token.attrs.get("href", ""))
             case "link_close" if words == target:
                 pass

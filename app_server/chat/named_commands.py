@@ -1,5 +1,5 @@
-"""What can be typed behind a slash beside the chat's own commands: the prompts that the user keeps as files, and the
-skills of the folder, each with arguments.
+"""Commands after a slash in addition to the chat's own: the user's prompt files, and the skills of the folder, each
+with arguments.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from app_server_protocol.v2.models import ListedModel
 
 NAME: Final = re.compile(r"[\w.:-]+")
 PROMPTS, SKILLS = "prompts:", "skills:"
-"""Before a name that something else has, too."""
+"""Prefixes of a name that another command has already."""
 
 
 class NamedCommand(Struct, frozen=True):
-    """A prompt or a skill by the name that is typed for it."""
+    """A prompt or a skill, by the name that the user types."""
 
     help: str
     hint: str
@@ -35,32 +35,32 @@ class NamedCommand(Struct, frozen=True):
 
     @property
     def arguments(self) -> Sequence[str]:
-        """Return how each argument that has a name begins."""
+        """The prefixes of the arguments that have names."""
         names = argument_names(self.source.content) if isinstance(self.source, CustomPrompt) else ()
         return [f"{name}=" for name in names]
 
     def words(self, rest: str) -> list[str | UserInput]:
-        """Return what is said where it is typed with these arguments."""
+        """Return the message of the command with these arguments."""
         if isinstance(self.source, CustomPrompt):
             return [filled_in(self.source.content, rest)]
         return [rest or f"Use the skill {self.source.name}.", self.source]
 
 
 class NamedCommands:
-    """They are read anew whenever somebody types a slash: files come and go."""
+    """The named commands of a folder. They are read again whenever the user types a slash, because files may change."""
 
     def __init__(self, server: AppServer, home: Path | None, taken: Sequence[str]) -> None:
-        """Read prompts of a home, if there is one. Names that are `taken` mean something else."""
+        """Prompts are read from the home, if there is one. Names in `taken` are those of other commands."""
         self._server, self._home, self._taken = server, home, taken
         self._models: dict[str, Sequence[ListedModel]] = {}
         self._known: Mapping[str, NamedCommand] | None = None
 
     async def known(self, cwd: str) -> Mapping[str, NamedCommand]:
-        """Return them as they were read last."""
+        """Return the commands as they were read last."""
         return await self.read(cwd) if self._known is None else self._known
 
     async def read(self, cwd: str) -> Mapping[str, NamedCommand]:
-        """Read all of them."""
+        """Read all commands again, and return them."""
         found: dict[str, NamedCommand] = {}
         prompts = () if self._home is None else await run_in_thread(discover_prompts, self._home / FOLDER)
         for prompt in prompts:
@@ -79,7 +79,7 @@ class NamedCommands:
             found[f"{prefix}{name}" if name in self._taken or name in found else name] = command
 
     async def skills(self, cwd: str) -> list[Json]:
-        """List the skills that are switched on in a folder."""
+        """Return the enabled skills of a folder."""
         try:
             listed = await self._server.request_raw("skills/list", {"cwds": [cwd]})
         except AppServerError:
@@ -87,10 +87,12 @@ class NamedCommands:
         return [each for entry in listed["data"] for each in entry["skills"] if each["enabled"]]
 
     async def models(self, provider: str) -> Sequence[ListedModel]:
-        """List what a provider serves, and what is known beside it; asked once, of those that answer."""
+        """Return the models that a provider serves, and those that are known otherwise. A successful answer is
+        cached.
+        """
         if provider not in self._models:
             models = await self._server.models(provider=provider)
-            # What is known of models of OpenAI are their efforts; others are served by the provider.
+            # The known models are those of OpenAI, with their efforts; other models are served by the provider.
             self._models[provider] = sorted(
                 models, key=lambda each: provider != "openai" and bool(each.supported_reasoning_efforts)
             )

@@ -1,7 +1,7 @@
-"""What the server asks while people chat: one question at a time, answered by a line of its own.
+"""Questions of the server during a chat: one question at a time, answered by a line of its own.
 
-A yes is a whole word in a line that was begun after the question had been on the screen for a moment: what was typed
-for something else, before or just then, answers nothing.
+A yes is a whole word in a line that was begun after the question had been on the screen for a moment. Text that was
+typed for another purpose, before or just then, answers nothing.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ KEYS: Final[Mapping[str, str]] = {
     "s": "stop and say why",
     "b": "back to the first value",
 }
-"""Letters that answer; so does the first word of what each one means."""
+"""Letters that answer, with their meanings. The first word of a meaning is an answer, too."""
 
 SEEN_AFTER: Final = 0.3
-"""Seconds after which a question on the screen was seen: a line that was begun before is no answer."""
+"""Time after which a question on the screen counts as seen, in seconds: a line that was begun earlier is no answer."""
 
 TOO_EARLY: Final = "no answer: this was begun before the question could be read"
 
 Part = tuple[str, str]
-"""Words of the chat, and what others say: a model, a command, a file, an MCP server."""
+"""A label of the chat, and text of others: of a model, a command, a file, an MCP server."""
 
 
 ALWAYS: Final[Mapping[type[ApprovalRequest], str]] = {
@@ -52,26 +52,26 @@ ALWAYS: Final[Mapping[type[ApprovalRequest], str]] = {
     PatchApprovalRequest: "always these files, in this thread",
     McpElicitationRequest: "always this tool, in this thread",
 }
-"""How far an `always` goes, where that can be said."""
+"""Scope of an `always`, for the kinds of requests that offer it."""
 
 DECLINES: Final = "/decline"
-"""What says no to a form: any other line may be a value."""
+"""Line that declines a form: any other line may be a value."""
 
 
 class PendingQuestion(Struct, eq=False):
-    """A request that waits for its answer."""
+    """A request that waits for the user's answer."""
 
     request: ApprovalRequest
     answered: anyio.Event
     folder: str | None = None
-    """That of the thread: others are named."""
+    """Folder of the thread. Other folders are named in the question."""
     reply: ApprovalReply | None = None
     shown_at: float | None = None
-    """When it appeared on the screen; None: not yet."""
+    """Time when it appeared on the screen. None if it has not appeared yet."""
     said: str = ""
-    """What it was answered with, in words that may be shown."""
+    """The answer in a form that may be shown."""
     _answers: dict[str, str] = msgspec.field(default_factory=dict)
-    """To the questions of the model so far."""
+    """Answers to the model's questions so far, by question id."""
     _form: FormAnswers | None = None
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class PendingQuestion(Struct, eq=False):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """List the letters that answer it; without any it takes a line of text."""
+        """The letters that answer it. Without letters it takes a line of text."""
         match self.request:
             case CommandApprovalRequest(proposed_rule=rule):
                 return ("y", "a", "r", "n", "s") if rule else ("y", "a", "n", "s")
@@ -99,7 +99,7 @@ class PendingQuestion(Struct, eq=False):
 
     @property
     def hint(self) -> str:
-        """Say in one line what may be answered."""
+        """The possible answers, in one line."""
         if self.keys:
             return "  ".join(f"[{key}] {self._meaning(key)}" for key in self.keys)
         match self.request:
@@ -155,11 +155,11 @@ class PendingQuestion(Struct, eq=False):
         return [(what, field.description()), ("It says:", message)]
 
     def seen_by(self, begun: float) -> bool:
-        """Check that a line that was begun at that time can be meant as its answer."""
+        """Return whether a line that was begun at the time `begun` can be an answer to this question."""
         return self.shown_at is not None and begun - self.shown_at >= SEEN_AFTER
 
     def enter(self, line: str) -> str | None:
-        """Answer with a line of text; a complaint where it cannot be one."""
+        """Answer with a line of text. Return a complaint if the line is no answer; otherwise None."""
         text = line.strip()
         match self.request:
             case _ if self.keys:
@@ -169,7 +169,7 @@ class PendingQuestion(Struct, eq=False):
                     self._form.enter(text)
                 except InvalidAnswer as problem:
                     return f"no answer: {problem}"
-                self.shown_at = None  # what is asked next has to be read, too
+                self.shown_at = None  # the next part has to be read, too
             case UserQuestionsRequest() as asked if text:
                 self._answers |= {question.id: _option(text, question) for question in self._unanswered()[:1]}
                 if self._unanswered():
@@ -185,7 +185,7 @@ class PendingQuestion(Struct, eq=False):
         self._settle(self.request.decline(), "no")
 
     def _choose(self, word: str) -> str | None:
-        """Answer with a letter or a word."""
+        """Answer with a letter or a word. Return a complaint if it is no answer; otherwise None."""
         request = self.request
         key = next((key for key in self.keys if word.lower() in (key, _word(key))), None)
         match key, request:
@@ -219,7 +219,7 @@ class PendingQuestion(Struct, eq=False):
         return None
 
     def _meaning(self, key: str) -> str:
-        """Say what a letter does here."""
+        """Return the meaning of a letter for this request."""
         if key == "r" and isinstance(self.request, McpElicitationRequest):
             return "rule: always this tool, in all threads"
         return ALWAYS.get(type(self.request), KEYS[key]) if key == "a" else KEYS[key]
@@ -234,7 +234,7 @@ class PendingQuestion(Struct, eq=False):
 
 
 class OpenQuestions:
-    """Asks one question at a time, in the order in which they came: an answer is for what was shown last."""
+    """Asks one question at a time, in order of arrival: an answer belongs to the question that was shown last."""
 
     def __init__(self) -> None:
         self._one = anyio.Lock()
@@ -242,13 +242,13 @@ class OpenQuestions:
 
     @property
     def current(self) -> PendingQuestion | None:
-        """Return the question that waits for its answer."""
+        """The question that waits for its answer. None if there is none."""
         return self._asked if self._asked is not None and self._asked.reply is None else None
 
     async def ask(
         self, question: PendingQuestion, show: Callable[[PendingQuestion], None]
     ) -> ApprovalReply | None:
-        """Show it once it has its turn, and wait for the answer. Cancelling this takes the question back."""
+        """Show the question in its turn, and wait for the answer. Cancelling the call withdraws the question."""
         async with self._one:
             self._asked = question
             try:

@@ -1,4 +1,4 @@
-"""Chooses in a terminal: a list that the arrow keys walk and that typing filters."""
+"""Lets the user choose in a terminal: a list with arrow keys, which typed text filters."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ from app_server.client.command_line import printable
 T = TypeVar("T")
 
 ROWS: Final = 10
-"""Rows that are shown at once, if the terminal has the lines for them."""
+"""Maximum number of rows that are shown at once, if the terminal has enough lines."""
 
 OTHER_ROWS: Final = 2
-"""Lines of the picker that are no rows: what is typed, and the help."""
+"""Number of lines of the picker that are no rows: the typed text, and the help."""
 
 NOTE_FROM: Final = 60
-"""Columns of a terminal from which on the note of each row is shown, too."""
+"""Minimum width of a terminal in which the note of each row is shown, in columns."""
 
 HELP: Final = "↑ ↓ choose · type to filter · Enter takes · Esc leaves"
 MOVES: Final = {"up": -1, "c-p": -1, "down": 1, "c-n": 1, "pageup": -ROWS, "pagedown": ROWS}
 
 
 def picker(choices: Choices[T], keys: Input) -> Application[T | None]:
-    """Make an application for the lines below the cursor, which it clears at its end; None: nothing was chosen."""
+    """Return an application for the lines below the cursor, which it clears at its end. Its result is None if nothing
+    was chosen.
+    """
     typed = Buffer(on_text_changed=lambda buffer: choices.filter(buffer.text), multiline=False)
     search = VSplit(
         [
@@ -61,7 +63,7 @@ def picker(choices: Choices[T], keys: Input) -> Application[T | None]:
         erase_when_done=True,
         input=keys,
     )
-    app.ttimeoutlen = 0.05  # an Escape alone is a key here, and not the beginning of a sequence
+    app.ttimeoutlen = 0.05  # an Escape alone is a key, not the beginning of a sequence
     return app
 
 

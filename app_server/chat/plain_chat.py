@@ -1,8 +1,8 @@
-"""The chat where stdin or stdout is no terminal, or one without cursor: a line is a turn, and the next one is read when
-the turn has ended.
+"""The chat without a terminal, or with one that has no cursor: each line is a turn, and the next line is read when the
+turn has ended.
 
-A question of the server takes the next line; at the end of the input it is declined. What a person typed before the
-question was shown is no answer: a line that was begun before is marked as early, and said after the turn.
+A question of the server takes the next line; at the end of the input it is declined. Text that a person typed before
+the question was shown is no answer: a line that was begun earlier is marked as early, and sent after the turn.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class TypedLine(Struct, frozen=True):
 
 
 class TypedLines:
-    """`ended` once there are no more. Waiting for a line can be cancelled."""
+    """Lines of stdin. `ended` is set once there are no more. Waiting for a line can be cancelled."""
 
     def __init__(self, stdin: TextIO | None) -> None:
-        """Read from stdin, None where it is closed."""
+        """`stdin` is None if it is closed."""
         self._fd = -1 if stdin is None else stdin.fileno()
         self._encoding = "utf-8" if stdin is None else stdin.encoding
         self.ended = stdin is None
         self.typed = not self.ended and os.isatty(self._fd)
-        """Whether a person types them."""
+        """Whether a person types the lines."""
         self._read = b""
-        """What is no whole line yet, or was not asked for."""
+        """Bytes that are no whole line yet, or were not requested."""
         self._early = 0
-        """So many bytes of it were typed early."""
+        """Number of bytes of `_read` that were typed early."""
         self._never_waits = False
         """Whether stdin is a file."""
 
     async def next(self) -> TypedLine | None:
-        """Return the next line, None at the end."""
+        """Return the next line; None at the end."""
         while b"\n" not in self._read and not self.ended:
             await self._until_readable()
             data = os.read(self._fd, READ_SIZE)
@@ -66,7 +66,9 @@ class TypedLines:
         return TypedLine(line.decode(self._encoding, "replace").removesuffix("\r"), early)
 
     def mark_early(self) -> None:
-        """Take what a person has typed so far, also of a line that is not entered yet."""
+        """Read the text that a person has typed so far, including a line that is not entered yet, and mark it as
+        early.
+        """
         if not self.typed or self.ended:
             return
         before = termios.tcgetattr(self._fd)
@@ -89,15 +91,15 @@ class TypedLines:
 
 
 QUESTION_ROWS = 16
-"""Of what is asked, where it might not fit on the screen; then all of it is above."""
+"""Maximum number of rows of a question, if it might not fit on the screen; then the whole question is printed above."""
 
 
 TWICE_WITHIN = 2.0
-"""Seconds between the two Ctrl-C that leave in a turn."""
+"""Time within which two Ctrl-C leave during a turn, in seconds."""
 
 
 class InterruptSource(Protocol):
-    """Calls `on_interrupt` for a Ctrl-C, and ends the chat where that returns False."""
+    """A source of Ctrl-C. It calls `on_interrupt`, and ends the chat if that returns False."""
 
     on_interrupt: Callable[[], bool]
 
@@ -118,13 +120,13 @@ class PlainChat:
         self._chat, self._typed, self._clock = chat, typed, clock
         self._lines = EnteredLines(chat, home)
         self._kept = deque(chat.first)
-        """Lines of the command line, and those that were typed before a question was shown."""
+        """Lines of the command line, and lines that were typed before a question was shown."""
         self._happened = anyio.Event()
         self._interrupted_at = -TWICE_WITHIN
         chat.asked, chat.changed = self._ask, self._wake
 
     async def run(self) -> None:
-        """Run until the user leaves, or the input and the last turn have ended."""
+        """Run until the user leaves, or until the input and the last turn have ended."""
         while True:
             await self._until_wanted()
             if self._kept and self._chat.questions.current is None:
@@ -156,7 +158,9 @@ class PlainChat:
             await self._happened.wait()
 
     def interrupt(self, group: TaskGroup) -> bool:
-        """End the turn, and what it asks; return False where none runs, or the user says it twice, which leaves."""
+        """Interrupt the turn and its question. Return False if no turn runs, or if it is the second Ctrl-C, which
+        leaves.
+        """
         now = self._clock()
         twice, self._interrupted_at = now - self._interrupted_at < TWICE_WITHIN, now
         if not self._typed.typed or twice or not self._chat.running:
@@ -168,7 +172,7 @@ class PlainChat:
     async def _interrupt(self) -> None:
         try:
             await self._chat.interrupt()
-        except AppServerError as error:  # the turn may have ended meanwhile
+        except AppServerError as error:  # the turn may have ended by now
             self._chat.view.line(str(error), "dim")
 
     def _ask(self, question: PendingQuestion) -> None:
@@ -187,7 +191,7 @@ class PlainChat:
         if problem is not None:
             self._chat.view.line(problem, "red")
         elif question.reply is None:
-            self._ask(question)  # there is more to it
+            self._ask(question)  # there is another part
 
     def _wake(self) -> None:
         self._happened.set()

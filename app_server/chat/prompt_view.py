@@ -1,5 +1,7 @@
-"""The lines at the bottom of the terminal: what they show (the question that waits, or else what streams; the prompt; a
-line with the state of the chat), in the columns and rows that the terminal has, and what a person types there.
+"""The lines at the bottom of the terminal, and the text that a person types there.
+
+The lines show, in the columns and rows that the terminal has: the pending question, or else the streaming output; the
+prompt; a line with the state of the chat.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ HISTORY_FILE: Final = "chat_history"
 
 
 class TypedText:
-    """The text of a buffer, and a draft that waits: typed when something else took the place of the prompt, or when a
-    question came that it was no answer to.
+    """The text of a buffer, and a draft: text that was set aside when the picker replaced the prompt, or when a
+    question came to which it was no answer.
     """
 
     def __init__(self, buffer: Buffer, clock: Callable[[], float], home: str | Path) -> None:
-        """`home` is where the file lies that the user's editor is given."""
+        """`home` is the parent folder of the file for the user's editor."""
         self._buffer, self._clock, self._home = buffer, clock, home
         self._draft = ""
         self._begun_at: float | None = None
@@ -40,7 +42,7 @@ class TypedText:
 
     @property
     def begun_at(self) -> float:
-        """Return when what is there was begun, by the clock: now, where there is nothing."""
+        """The time when the current text was begun, by the clock. The current time if there is no text."""
         return self._clock() if self._begun_at is None else self._begun_at
 
     def _typed(self, buffer: Buffer) -> None:
@@ -50,13 +52,13 @@ class TypedText:
             self._begun_at = self._clock()
 
     async def edit(self) -> None:
-        """Open it in the user's editor, from a folder of the user alone: in the usual one for temporary files commands
-        could change what the user says.
+        """Open the text in the user's editor, in a folder that only the user can write: in the usual folder for
+        temporary files commands could change the user's text.
         """
         usual = tempfile.tempdir
         try:
             with private_folder(self._home, "draft") as tempfile.tempdir:
-                edited = self._buffer.open_in_editor()  # it makes the file before it returns
+                edited = self._buffer.open_in_editor()  # the file is made before this call returns
                 tempfile.tempdir = usual
                 await edited
         except OSError as error:
@@ -69,19 +71,19 @@ class TypedText:
         self._begun_at = None
 
     def set_aside(self, text: str | None = None) -> None:
-        """Keep what is there, or another text, for later."""
+        """Keep the current text, or another one, as a draft."""
         text = self._buffer.text if text is None else text
         self._draft = " ".join(filter(None, (self._draft, text)))
 
     def put_back(self) -> None:
-        """Put what was set aside into the prompt, if nothing is there."""
+        """Insert the draft into the prompt, if the prompt is empty."""
         if self._draft and not self._buffer.text:
             self._buffer.insert_text(self._draft)
             self._draft = ""
 
 
 def history_in(home: Path | None) -> History:
-    """Open the file of what was said in earlier chats; only the user may read it."""
+    """Open the file with the input of earlier chats; only the user may read it."""
     if home is None:
         return InMemoryHistory()
     path = home / HISTORY_FILE
@@ -93,14 +95,16 @@ def history_in(home: Path | None) -> History:
 
 
 STREAMED_ROWS: Final = 8
-"""Of what streams so many rows are shown: of a message before its next block is whole, of a command until its end."""
+"""Maximum number of rows of streaming output: of a message before its next block is complete, of a command until its
+end.
+"""
 
 OTHER_ROWS: Final = 3
-"""Lines below them."""
+"""Number of lines below the streaming output."""
 
 
 class Printable(Processor):
-    """Shows what is in the prompt: names of files are completed there, and what others wrote is pasted."""
+    """Makes the text of the prompt printable: completed file names and pasted text come from others."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         fragments = transformation_input.fragments
@@ -109,13 +113,13 @@ class Printable(Processor):
 
 class PromptView:
     def __init__(self, chat: ChatConversation, size: Callable[[], Size], ended: Callable[[], bool]) -> None:
-        """`ended` tells whether the prompt stays as it is, with what was entered."""
+        """`ended` returns whether the prompt stays on the screen with the entered text."""
         self._chat, self._size, self._ended = chat, size, ended
 
     def prompt(self) -> StyleAndTextTuples:
-        """Show the prompt, below what is asked, or what streams.
+        """Return the prompt, below the pending question, or the streaming output.
 
-        A question is here, so that nothing that others print comes below it.
+        The question is part of the prompt, so that no output of others appears below it.
         """
         question, size = self._chat.questions.current, self._size()
         if question is not None:
@@ -142,18 +146,18 @@ class PromptView:
         return hint_rows(hint, size.columns - OTHER_ROWS)
 
     def fits(self, question: PendingQuestion) -> bool:
-        """Tell whether all of a question can be read in the prompt."""
+        """Return whether a whole question is readable in the prompt."""
         return question_rows(question.parts(), self._size().columns) == self.question_rows(question)
 
     def whole(self) -> str:
-        """Return all of what is cut short: the question that waits, or else what commands print."""
+        """Return the full text that is shown cut: the pending question, or else the output of commands."""
         question = self._chat.questions.current
         return printable(
             "\n".join(question_rows(question.parts())) if question else self._chat.view.outputs.whole()
         )
 
     def state(self) -> str:
-        """Show the state of the chat in one line."""
+        """Return the state of the chat in one line."""
         chat = self._chat
         working = [f"working {chat.elapsed:.0f} s (Ctrl-C interrupts)"] if chat.running else []
         parts = [*working, f"{chat.tokens} tokens", chat.model, chat.approval_policy, chat.sandbox]

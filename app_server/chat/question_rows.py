@@ -1,5 +1,6 @@
-"""Text of others in columns of a terminal, where some characters are two wide: cut, wrapped, and set apart by a bar,
-so that it cannot pass for a row of the chat's own.
+"""Text of others in columns of a terminal, where some characters are two columns wide.
+
+The text is cut, wrapped, and marked by a bar, so that it cannot be mistaken for a row of the chat's own.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from rich.text import Text
 from app_server.client.command_line import printable
 
 BAR: Final = "│ "
-"""Begins every row of what others say; no row of ours begins so."""
+"""Prefix of every row with text of others. No row of the chat begins with it."""
 
 PART_ROWS: Final = 3
-"""Of each part of a question but the first, where there is not room for all."""
+"""Maximum number of rows of each part of a question except the first, if there is no room for all."""
 
 FEWEST_ROWS: Final = 3
-"""Of the first part, however low the terminal is."""
+"""Minimum number of rows of the first part, even on a low terminal."""
 
 
 def cut_to(text: str, columns: int) -> str:
-    """Cut a line to what fits; an ellipsis stands for the rest."""
+    """Cut a line to a number of columns; an ellipsis stands for the rest."""
     line = Text(text)
     line.truncate(columns, overflow="ellipsis")
     return line.plain
@@ -40,10 +41,10 @@ def last_rows(text: str, columns: int, rows: int, console: Console) -> str:
 
 @lru_cache(maxsize=32)
 def guttered(text: str, columns: int | None = None, most: int | None = None) -> tuple[str, ...]:
-    """Set what others say in rows that begin with a bar, so that none of them can pass for a row of ours.
+    """Return text of others in rows that begin with a bar, so that none of them can be mistaken for a row of the chat.
 
-    A run of empty rows is one. Of more than `most` rows the first and the last ones are left, and what is between is
-    counted. Without columns lines are not wrapped.
+    Consecutive empty rows become one. If there are more than `most` rows, the first and the last ones are kept, and the
+    rows between them are counted. Without columns, lines are not wrapped.
     """
     rows: list[str] = []
     for line in printable(text).strip("\n").replace("\t", "    ").split("\n"):
@@ -61,7 +62,9 @@ def guttered(text: str, columns: int | None = None, most: int | None = None) -> 
 def question_rows(
     parts: Sequence[tuple[str, str]], columns: int | None = None, rows: int | None = None
 ) -> list[str]:
-    """Set a question in so many rows, or a few more: in each part our words, and below them what others say."""
+    """Return a question in `rows`, or a few more: each part has a label of the chat, and below it the text of
+    others.
+    """
     others = [guttered(theirs, columns, rows and PART_ROWS) for _, theirs in parts[1:]]
     left = rows and max(FEWEST_ROWS, rows - len(parts) - sum(map(len, others)))
     blocks = [*(guttered(theirs, columns, left) for _, theirs in parts[:1]), *others]
@@ -69,7 +72,7 @@ def question_rows(
 
 
 def hint_rows(hint: str, columns: int) -> list[str]:
-    """Wrap what may be answered between the answers, which two spaces separate."""
+    """Return the possible answers in rows, wrapped only between answers, which two spaces separate."""
     whole = hint.replace("  ", "\0").replace(" ", "\xa0").replace("\0", "  ") if "  " in hint else hint
     rows = textwrap.wrap(whole, columns, break_long_words=False, break_on_hyphens=False)
     return [row.replace("\xa0", " ") for row in rows]

@@ -1,5 +1,6 @@
-"""Slash commands, and what an entered line means that answers no question: one of them, a prompt or a skill by its
-name, a command of the user's own, or something to say.
+"""Slash commands, and the meaning of an entered line that answers no question.
+
+Such a line is a slash command, a prompt or a skill by its name, a command of the user, or a message.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ SANDBOXES: Final[Mapping[str, settings.SandboxPolicy]] = {
 }
 
 LISTED: Final = 20
-"""Threads that are listed at once where there is no picker."""
+"""Number of threads that are listed at once if there is no picker."""
 
 OFFERED: Final = 200
-"""Threads among which a picker chooses: the newest ones."""
+"""Number of threads from which a picker lets the user choose: the newest ones."""
 
 ANY: Final = "?"
-"""The argument of `/fork` that lets the user choose."""
+"""Argument of `/fork` with which the user can choose a thread."""
 
 KEYS: Final = """\
   @NAME completes a file, !COMMAND runs a command of yours, Tab completes, Ctrl-R searches what was said
@@ -42,11 +43,11 @@ KEYS: Final = """\
 
 
 class Leave(Exception):
-    """The user wants to end the chat."""
+    """The user has asked to end the chat."""
 
 
 async def model(at: SlashContext, argument: str) -> None:
-    """Take the model that is named, or let the user choose one, and how hard it thinks."""
+    """Set the named model, or let the user choose a model and its effort."""
     name, _, effort = argument.partition(" ")
     if not name:
         models = await at.named.models(at.chat.thread.opened.model_provider)
@@ -67,7 +68,7 @@ async def model(at: SlashContext, argument: str) -> None:
 
 
 def _about(model: ListedModel, used: str) -> str:
-    """Describe a model in a list: its name, what it is for, its window and the effort that it has by itself."""
+    """Return the description of a model in a list: its name, its purpose, its context window and its default effort."""
     window, efforts = model.context_window, model.supported_reasoning_efforts
     parts = (
         "in use" if model.model == used else "",
@@ -129,7 +130,7 @@ async def skills(at: SlashContext, argument: str) -> None:
 
 
 def _place(path: str | None) -> str:
-    """Say where the thread is stored: a transcript is written with the first turn, if it can be."""
+    """Return the place where the thread is stored. A transcript is written with the first turn, if that is possible."""
     if path is None:
         return "nowhere"
     return path if Path(path).is_file() else f"{path} (nothing is stored there)"
@@ -147,8 +148,8 @@ async def review(at: SlashContext, argument: str) -> None:
 
 
 async def revert(at: SlashContext, argument: str) -> None:
-    """Take the last turn out of the conversation, and show it: what was said comes back into the prompt. `/undo` is the
-    word for files elsewhere, so it is none here.
+    """Remove the last turn from the conversation, and show it. Its message is put back into the prompt. The name is not
+    `/undo`, which elsewhere undoes changes of files.
     """
     turns = (await at.chat.thread.read()).turns
     if not turns:
@@ -194,14 +195,14 @@ async def new(at: SlashContext, argument: str) -> None:
 
 
 async def resume(at: SlashContext, argument: str) -> None:
-    """Offer a choice among threads (all, or those with a text), or open the one with an id or a listed number."""
+    """Offer a choice of threads (all, or those with a text), or open the one with an id or a listed number."""
     thread_id = await _chosen(at, argument)
     if thread_id is not None:
         await at.chat.resume(thread_id)
 
 
 async def fork(at: SlashContext, argument: str) -> None:
-    """Go on in a copy of the thread, or of one that is chosen as `/resume` does it."""
+    """Continue in a copy of the thread, or of one that is chosen as in `/resume`."""
     if argument:
         thread_id = await _chosen(at, argument.removeprefix(ANY))
     else:
@@ -220,7 +221,9 @@ async def name(at: SlashContext, argument: str) -> None:
 
 
 async def _chosen(at: SlashContext, argument: str) -> str | None:
-    """Return the id of the thread that is meant, or chosen among those with the text."""
+    """Return the id of the thread that the argument names, or that the user chooses among those with the text. None if
+    no thread is chosen.
+    """
     if argument.isdecimal() and 1 <= int(argument) <= len(at.listed):
         return at.listed[int(argument) - 1].id
     if argument.count("-") == 4 and " " not in argument:
@@ -249,7 +252,7 @@ async def _stored(at: SlashContext, text: str) -> list[Thread]:
 
 
 def title_of(thread: Thread) -> str:
-    """Return the thread's name, or the beginning of what was said, in one line."""
+    """Return the thread's name, or the beginning of its first message, in one line."""
     return " ".join((thread.name or thread.preview or "(nothing said)").split())
 
 
@@ -295,10 +298,10 @@ class EnteredLines:
         self._at = SlashContext(chat, self.named, screen)
 
     async def enter(self, line: str) -> None:
-        """Raises Leave."""
+        """Run the command or send the message of a line. Raises Leave."""
         if not line.strip():
             return
-        if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:  # a path is something to say
+        if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:  # a path is a message
             await self._run(line.strip())
         elif line.startswith("!"):
             await self._at.chat.run_own(line[1:].strip())

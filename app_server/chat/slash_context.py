@@ -1,5 +1,5 @@
-"""What slash commands work with: the chat, what its frontend can show, what a user chooses among, and the names that
-can be typed.
+"""The context of slash commands: the chat, the abilities of its frontend, choices for the user, and the named
+commands.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class PickerRow(Struct, Generic[T], frozen=True):
-    """A row of a list: what it is, and more about it."""
+    """A row of a list: a text, a note about it, and its value."""
 
     text: str
     note: str
@@ -26,10 +26,10 @@ class PickerRow(Struct, Generic[T], frozen=True):
 
 
 class Choices(Generic[T]):
-    """`selected` is an index of `matching`; 0 where nothing matches."""
+    """Rows that can be filtered, and the selected one. `selected` is an index of `matching`; 0 if nothing matches."""
 
     def __init__(self, what: str, rows: Sequence[PickerRow[T]]) -> None:
-        """Say what is chosen, in a word."""
+        """`what` is a word for the kind of rows."""
         self.what = what
         self._rows = rows
         self.matching = rows
@@ -40,7 +40,7 @@ class Choices(Generic[T]):
         return self.matching[self.selected] if self.matching else None
 
     def filter(self, text: str) -> None:
-        """Keep the rows that contain every word of the text. The chosen one stays chosen if it is among them."""
+        """Keep the rows that contain every word of the text. The selected row stays selected if it is among them."""
         before = self.chosen
         words = text.casefold().split()
         self.matching = [each for each in self._rows if _contains(each, words)]
@@ -48,11 +48,11 @@ class Choices(Generic[T]):
         self.selected = at
 
     def move(self, by: int) -> None:
-        """Move the choice up or down, to the ends of the list at most."""
+        """Move the selection up or down, within the list."""
         self.selected = max(0, min(self.selected + by, len(self.matching) - 1))
 
     def shown(self, rows: int) -> tuple[int, Sequence[PickerRow[T]]]:
-        """Return so many rows around the chosen one, and the index of the first of them."""
+        """Return up to `rows` rows around the selected one, and the index of the first of them."""
         first = max(0, min(self.selected - rows // 2, len(self.matching) - rows))
         return first, self.matching[first : first + rows]
 
@@ -63,19 +63,19 @@ def _contains(row: PickerRow[T], words: Sequence[str]) -> bool:
 
 
 class ChatScreen(Protocol):
-    """Screen of a frontend with a cursor, which can do more than print lines."""
+    """The screen of a frontend with a cursor, which can do more than print lines."""
 
     async def choose(self, choices: Choices[T]) -> T | None:
-        """Let the user choose; None: nothing was chosen."""
+        """Let the user choose. Return None if nothing was chosen."""
 
     async def page(self, text: str) -> None:
-        """Show a long text that may have colours, until the user has seen it."""
+        """Show a long text, which may have colours, until the user leaves it."""
 
     async def copy(self, text: str) -> str:
-        """Put a text into the clipboard, and say who took it."""
+        """Copy a text to the clipboard. Return the name of the program that took it."""
 
     def put_back(self, text: str) -> None:
-        """Put words into the prompt, to be said differently."""
+        """Insert a text into the prompt, so that the user can change it and send it again."""
 
 
 class SlashContext(Struct):
@@ -83,13 +83,13 @@ class SlashContext(Struct):
     named: NamedCommands
     screen: ChatScreen | None = None
     listed: Sequence[Thread] = msgspec.field(default_factory=list)
-    """The threads that were listed last, for their numbers."""
+    """Threads that were listed last, by number."""
 
     def print(self, text: str, style: str = "") -> None:
         self.chat.view.line(text, style)
 
     async def choose(self, what: str, rows: Sequence[PickerRow[T]]) -> T | None:
-        """Let the user choose; where that cannot be, list what there is, and choose nothing."""
+        """Let the user choose. Without a screen, list the rows, and return None."""
         if self.screen is not None:
             return await self.screen.choose(Choices(what, rows))
         for number, row in enumerate(rows, 1):
@@ -102,4 +102,4 @@ class SlashCommand(Struct, frozen=True):
     run: Callable[[SlashContext, str], Awaitable[None]]
     arguments: str = ""
     words: Sequence[str] = ()
-    """What the argument may be, where it is one of a few."""
+    """Possible arguments, if there are only a few."""

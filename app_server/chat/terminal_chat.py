@@ -1,4 +1,4 @@
-"""The chat in a terminal: lines to type in at the bottom, with what happens above them."""
+"""The chat in a terminal: an input prompt at the bottom, with the output above it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from app_server.places.home import home_folder
 T = TypeVar("T")
 
 REDRAWS_EVERY: Final = 0.05
-"""Seconds between two redraws at least."""
+"""Minimum interval between two redraws, in seconds."""
 
 TWICE_WITHIN: Final = 2.0
-"""Seconds between the two Ctrl-C that leave."""
+"""Time within which two Ctrl-C leave, in seconds."""
 
 MOST_LINES: Final = 100
-"""That were entered and are not worked on yet."""
+"""Maximum number of entered lines that wait to be processed."""
 
 
 async def in_terminal(chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
@@ -56,7 +56,7 @@ async def in_terminal(chat: ChatConversation, group: TaskGroup, home: Path | Non
 
 
 class TerminalChat:
-    """The prompt, and what takes its place; a `slash_commands.ChatScreen`."""
+    """The prompt, and the picker that replaces it. It is a `slash_commands.ChatScreen`."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class TerminalChat:
         self._interrupted_at = -TWICE_WITHIN
         self._left = False
         self._prompting = anyio.Event()
-        """Set while the prompt has the terminal, so that it can be lent."""
+        """Event that is set while the prompt has the terminal, so that the terminal can be lent."""
         self._picker: Application[Any] | None = None
-        """Takes the place of the prompt."""
+        """Picker that replaces the prompt. None if no picker is shown."""
         self._picked: Any = None
         self._picker_ended = anyio.Event()
         is_asked = Condition(lambda: chat.questions.current is not None)
@@ -85,7 +85,7 @@ class TerminalChat:
             self._view.prompt,
             multiline=True,
             completer=ChatCompleter(chat, self._lines.named),
-            complete_while_typing=~is_asked,  # an answer needs no list, whose rows are the question's
+            complete_while_typing=~is_asked,  # an answer needs no list, which would take rows of the question
             history=history_in(home),
             key_bindings=chat_bindings(self, is_asked),
             bottom_toolbar=self._view.state,
@@ -104,7 +104,7 @@ class TerminalChat:
         chat.changed, chat.asked, chat.ended = self._changed, self._asked, self.notices.ended
 
     async def run(self) -> None:
-        """Run the chat until the user leaves; lines are worked on beside the prompt, so that keys still work."""
+        """Run the chat until the user leaves. Lines are processed beside the prompt, so that keys continue to work."""
         ahead = typed_ahead(self._keys.fileno())
         send, receive = anyio.create_memory_object_stream[str](MOST_LINES)
         self._group.start_soon(self._enter_all, receive, name="lines")
@@ -128,7 +128,7 @@ class TerminalChat:
                     await send.send(line)
 
     async def _next_line(self) -> str | None:
-        """Return a line that was entered, None after the picker was shown. Raises EOFError if the user leaves."""
+        """Return an entered line; None after the picker was shown. Raises EOFError if the user leaves."""
         if self._left:
             raise EOFError
         if self._picker is not None:
@@ -155,9 +155,9 @@ class TerminalChat:
         if prompt.is_running and not prompt.is_done:
             prompt.exit(exception=EOFError)
 
-    # --- what takes the place of the prompt
+    # --- replacing the prompt
     async def choose(self, choices: Choices[T]) -> T | None:
-        """Show the picker in the place of the prompt; what was typed there is kept."""
+        """Show the picker instead of the prompt. The text of the prompt is kept."""
         self._picker, self._picker_ended = picker(choices, self._keys), anyio.Event()
         prompt = self._session.app
         if prompt.is_running and not prompt.is_done:
@@ -169,7 +169,7 @@ class TerminalChat:
         return picked
 
     async def page(self, text: str) -> None:
-        """Show a text in the user's pager, or above the prompt where there is none."""
+        """Show a text in the user's pager, or above the prompt if there is none."""
         await self._prompting.wait()
         if not await self._lent.page(text):
             print(text)  # noqa: T201  above the prompt
@@ -178,12 +178,12 @@ class TerminalChat:
         return await self._lent.copy(text)
 
     def put_back(self, text: str) -> None:
-        """Put words into the prompt, to be said differently."""
+        """Insert a text into the prompt, so that the user can change it and send it again."""
         self._text.set_aside(text)
         self._changed()
 
     def edit(self) -> None:
-        """Open what is typed in the user's editor."""
+        """Open the text of the prompt in the user's editor."""
         self._group.start_soon(self._edit)
 
     async def _edit(self) -> None:
@@ -191,14 +191,14 @@ class TerminalChat:
             await self._text.edit()
 
     def show_all(self) -> None:
-        """Page what was cut short."""
+        """Show the full text of what is shown cut, in the pager."""
         if whole := self._view.whole():
             self._group.start_soon(self.page, whole)
 
-    # --- questions, and what is typed meanwhile
+    # --- questions, and the text that is typed during them
     def _asked(self, question: PendingQuestion) -> None:
         if not self._view.fits(question):
-            self._chat.view.question(question)  # all of it, above the prompt
+            self._chat.view.question(question)  # the whole question, above the prompt
         self.notices.asked()
         self._changed()
 
@@ -208,7 +208,9 @@ class TerminalChat:
             question.shown_at = self._clock()
 
     def answer(self) -> None:
-        """Answer with what is in the prompt. What is no answer comes back afterwards; a wrong value stays."""
+        """Answer with the text of the prompt. A text that is no answer is put back afterwards; an invalid value
+        stays.
+        """
         question, line = self._chat.questions.current, self._session.default_buffer.text
         if question is None:
             return
@@ -222,7 +224,7 @@ class TerminalChat:
         if comes_back or problem is None:
             self._text.empty()
         if problem is None and question.reply is None and not self._view.fits(question):
-            self._chat.view.question(question)  # what is asked next
+            self._chat.view.question(question)  # the next part of the question
 
     def _prompt_begins(self) -> None:
         self._prompting.set()
@@ -238,9 +240,9 @@ class TerminalChat:
         self._session.app.invalidate()
 
     def interrupt(self) -> None:
-        """Empty the prompt and end the turn; leave the chat if that is said twice."""
+        """Empty the prompt and interrupt the turn. The second call within `TWICE_WITHIN` leaves the chat."""
         if self._keys.lent:
-            return  # it is meant for the other program
+            return  # the key is for the other program
         now = self._clock()
         if now - self._interrupted_at < TWICE_WITHIN:
             self.leave()
@@ -253,12 +255,12 @@ class TerminalChat:
     async def _interrupt(self) -> None:
         try:
             await self._chat.interrupt()
-        except AppServerError as error:  # the turn may have ended meanwhile
+        except AppServerError as error:  # the turn may have ended by now
             self._chat.view.line(str(error), "dim")
 
 
 def chat_bindings(chat: TerminalChat, is_asked: Condition) -> KeyBindings:
-    """Bind the keys of the prompt that mean something else than in other prompts."""
+    """Return the key bindings of the prompt that differ from those of other prompts."""
     bindings = KeyBindings()
     typing = ~is_asked & ~is_searching
     continues = Condition(lambda: get_app().current_buffer.document.current_line_before_cursor.endswith("\\"))

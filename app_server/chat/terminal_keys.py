@@ -1,5 +1,7 @@
-"""What the chat asks of a terminal beside what prompt_toolkit does: keys that begin a new line, whether it is in front,
-and a bell where it is not. And how it is lent to the programs of the user: an editor, a pager, a clipboard.
+"""Terminal features that prompt_toolkit lacks: keys that begin a new line, focus reports, and a bell.
+
+The bell rings if the terminal is not in front. The module also lends the terminal to programs of the user: an editor, a
+pager, a clipboard.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 
 NEW_LINE: Final = Keys.ControlJ
-"""What the keys below count as."""
+"""Key to which the sequences below are mapped."""
 
 FOCUS_IN, FOCUS_OUT = Keys.F23, Keys.F24
-"""Keys that no keyboard has any more stand for the reports of a terminal that it has come to the front, or left it."""
+"""Keys that stand for focus reports, that the terminal has come to the front or left it. No keyboard has them any
+more.
+"""
 
 ANSI_SEQUENCES.update(
     {
@@ -37,26 +41,29 @@ ANSI_SEQUENCES.update(
 
 REPORTS_ON: Final = "\x1b[?1004h\x1b[>4;1m\x1b[m"
 REPORTS_OFF: Final = "\x1b[?1004l\x1b[>4m\x1b[m"
-"""Switch the reports of the focus, and keys with Shift as sequences of their own. A terminal that does not know the
-second one may take it for a style, so the style is reset."""
+"""Sequences that switch on and off focus reports, and keys with Shift as sequences of their own. A terminal that does
+not know the second one may read it as a style, so the style is reset.
+"""
 
 MOST_AHEAD: Final = 50
-"""Lines that are taken from before the prompt."""
+"""Maximum number of lines that are read from before the prompt."""
 
 LONG: Final = 10.0
-"""Seconds from which on the end of a turn is told."""
+"""Minimum duration of a turn whose end is reported, in seconds."""
 
 MAKE_NOTICES: Final = {"iTerm.app", "WezTerm", "ghostty", "WarpTerminal"}
-"""Values of TERM_PROGRAM of terminals that show OSC 9 as a notice; kitty says who it is by TERM."""
+"""Values of TERM_PROGRAM of terminals that show OSC 9 as a desktop notification. kitty and ghostty are recognised by
+TERM.
+"""
 
 
 class RawInput(Vt100Input):
-    """prompt_toolkit puts the terminal into cooked mode whenever something is printed above the prompt. A Ctrl-C that
-    is pressed then would be a signal instead of a key, and other keys would be echoed into the output.
+    """Input that keeps the terminal in raw mode. prompt_toolkit switches to cooked mode whenever output is printed
+    above the prompt. Then a Ctrl-C would be a signal instead of a key, and other keys would be echoed into the output.
     """
 
     lent = False
-    """Whether another program has the terminal, which then is as that expects it."""
+    """Whether another program has the terminal. Then the terminal is in the mode that the program expects."""
 
     def cooked_mode(self) -> AbstractContextManager[None]:
         return super().cooked_mode() if self.lent else nullcontext()
@@ -74,8 +81,9 @@ class RawInput(Vt100Input):
 
 
 def typed_ahead(terminal: int) -> list[str]:
-    """Return the lines that were entered before the prompt took the keys over. The terminal still edits lines then, and
-    gives whole ones: later their ends would be keys that begin a new line. What is not entered yet stays to be read.
+    """Return the lines that were entered before the prompt took over the keys. At that time the terminal still edits
+    lines and returns whole ones; later their ends would be keys that begin a new line. A line that is not entered yet
+    stays to be read.
     """
     lines: list[str] = []
     while len(lines) < MOST_AHEAD and select.select([terminal], (), (), 0)[0]:
@@ -88,7 +96,7 @@ def typed_ahead(terminal: int) -> list[str]:
 
 @contextmanager
 def reporting(output: Output) -> Iterator[None]:
-    """Switch the reports on until the block is left."""
+    """Switch the reports on until the block ends."""
     _write(output, REPORTS_ON)
     try:
         yield
@@ -102,8 +110,8 @@ def _write(output: Output, sequence: str) -> None:
 
 
 class DesktopNotices:
-    """Notices on the desktop. Whether the terminal is in front is known from its reports; one that sends none is taken
-    to be.
+    """Desktop notifications. The terminal's focus reports tell whether it is in front. A terminal that sends none
+    counts as in front.
     """
 
     def __init__(self, output: Output, environment: Mapping[str, str]) -> None:
@@ -116,7 +124,7 @@ class DesktopNotices:
         self._tell("a question waits for your answer")
 
     def ended(self, seconds: float) -> None:
-        """Tell the end of a turn that took so long."""
+        """Report the end of a turn that took this number of seconds, if it was long."""
         if seconds >= LONG:
             self._tell(f"the turn has ended after {seconds:.0f} s")
 
@@ -130,20 +138,20 @@ class DesktopNotices:
 
 PAGER: Final = "less"
 LESS: Final = "-R"
-"""Options of `less` where the user has none: colours are colours."""
+"""Options of `less` if the user has set none: colours are shown."""
 
 CLIPBOARDS: Final = (("pbcopy",), ("wl-copy",), ("xclip", "-selection", "clipboard"), ("clip.exe",))
-"""Programs that put what they read into the clipboard of the machine."""
+"""Programs that copy their input to the clipboard of the machine."""
 
 
 class LentTerminal:
-    """Programs of the user that show what the chat has: a pager, which is lent the terminal, and a clipboard."""
+    """Programs of the user that show content of the chat: a pager, to which the terminal is lent, and a clipboard."""
 
     def __init__(self, keys: RawInput, output: Output, environment: Mapping[str, str]) -> None:
         self._keys, self._output, self._environment = keys, output, environment
 
     async def page(self, text: str) -> bool:
-        """Show a text until the pager is left; False where there is none."""
+        """Show a text until the user leaves the pager. Return False if there is no pager."""
         name, *options = self._environment.get("PAGER", "").split() or [PAGER]
         program = self._found(name)
         if program is None:
@@ -161,17 +169,17 @@ class LentTerminal:
                         env=environment,
                     )
         except* (anyio.BrokenResourceError, OSError):
-            pass  # it was left before it had read all, or is no program
+            pass  # the pager was left before it had read all, or is no program
         return True
 
     def _found(self, program: str) -> str | None:
         return shutil.which(program, path=self._environment.get("PATH"))
 
     async def copy(self, text: str) -> str:
-        """Put a text into the clipboard; return who took it.
+        """Copy a text to the clipboard. Return the name of the program that took it.
 
-        Over SSH the terminal is on another machine than the programs: it is asked by OSC 52, as it is where there is
-        no program.
+        Over SSH the terminal is on another machine than the programs: then OSC 52 asks the terminal. OSC 52 is also
+        used if there is no program.
         """
         here = "SSH_TTY" not in self._environment
         for name, *options in CLIPBOARDS if here else ():
@@ -184,7 +192,9 @@ class LentTerminal:
 
 
 async def _taken(command: Sequence[str], text: str) -> bool:
-    """Run a program that takes a text; one that stays, to give it away later, must not hold what the chat reads."""
+    """Run a program that takes a text. Return whether it succeeded. A program that stays running to provide the text
+    later must not hold the chat's input.
+    """
     taken, nowhere = False, subprocess.DEVNULL
     try:
         done = await anyio.run_process(
@@ -192,5 +202,5 @@ async def _taken(command: Sequence[str], text: str) -> bool:
         )
         taken = done.returncode == 0
     except* (anyio.BrokenResourceError, OSError):
-        pass  # the next one may
+        pass  # the next program may succeed
     return taken

@@ -6,7 +6,7 @@
         print(result.final_message)
 
 docs/client.md is its guide. The shapes of events, items and settings are the protocol's own (`app_server_protocol.v2`).
-This is the one package that exports names of its modules: it is for programs outside of this one.
+Only this package exports names of its modules, because it is for other programs.
 """
 
 from __future__ import annotations as annotations

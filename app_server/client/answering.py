@@ -1,6 +1,6 @@
 """Answers the requests of the server: each is handled by a task of its own, so that no handler delays another.
 
-Every request is answered: what nobody handles is declined, an unknown one refused. When the server withdraws a
+Every request is answered: a request without a handler is declined, an unknown one refused. When the server withdraws a
 request, its handler is cancelled.
 """
 
@@ -26,19 +26,21 @@ from app_server_protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, Request, Req
 log = logging.getLogger(__name__)
 
 MOST_OPEN = 256
-"""Requests that may be open at once; the others are declined."""
+"""Maximum number of requests that may be open at once; the others are declined."""
 
 METHOD_NOT_FOUND = -32601
 
 ApprovalAnswer: TypeAlias = ApprovalReply | bool | None
-"""What a handler returns: a method's return value of the request; True to accept; False or None to decline."""
+"""Return value of a handler: the result of a method of the request; True to accept; False or None to decline."""
 
 ApprovalHandler: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | Awaitable[ApprovalAnswer]]
-"""A coroutine function runs in the event loop; a plain function in a worker thread, where it may wait for a person."""
+"""Handler of a request. A coroutine function runs in the event loop, a plain function in a worker thread, where it may
+wait for a person.
+"""
 
 
 class RequestAnswerer:
-    """Runs handlers."""
+    """Runs the handlers of requests, each in a task of its own."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
@@ -52,10 +54,10 @@ class RequestAnswerer:
         item: object,
         failed: Callable[[HandlerFailed], None],
     ) -> None:
-        """Start a task that answers. `failed` receives a handler's exception."""
+        """Start a task that answers the request. `failed` receives a handler's exception."""
         id, method = asked.id, asked.method
         if id in self._open:
-            return  # asked again, since its thread was opened again: the handler that runs answers it
+            return  # repeated, since its thread was opened again: the running handler answers it
         try:
             request = parse_request(method, asked.params, item)
         except ValidationError as error:
@@ -106,6 +108,6 @@ async def call_handler(handler: ApprovalHandler, request: ApprovalRequest) -> Ap
     if in_this_loop:
         answer = handler(request)
     else:
-        # Abandoned if the request is withdrawn: a thread that waits for a person cannot be ended.
+        # The thread is abandoned if the request is withdrawn: a thread that waits for a person cannot be ended.
         answer = await anyio.to_thread.run_sync(handler, request, abandon_on_cancel=True)
     return await answer if isinstance(answer, Awaitable) else answer

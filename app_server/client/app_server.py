@@ -35,30 +35,31 @@ R = TypeVar("R", bound=Written)
 
 
 class ConnectOptions(TypedDict, total=False):
-    """Options of a connection: who the client is, and what it does with what the server sends by itself."""
+    """Options of a connection: the identity of the client, and its handlers."""
 
     on_approval: ApprovalHandler | None
-    """Answers what the server asks, for threads without a handler of their own; without one everything is declined."""
+    """Handler of the server's requests, for threads without a handler of their own. Without it they are declined."""
     on_warning: OnWarning
-    """Receives the warnings that no stream has (a misspelt setting, an MCP server that does not start, a home that
-    cannot be written); without one they are logged."""
+    """Callback for warnings that no stream receives (a misspelt setting, an MCP server that does not start, a home that
+    cannot be written). Without it they are logged.
+    """
     client: wire.ClientInfo | None
 
 
 STARTS_WITHIN = 60.0
-"""Seconds for a server to answer its first request; it takes a fraction of one."""
+"""Timeout of the server's answer to its first request, in seconds; the answer takes a fraction of one."""
 
 CLOSES_WITHIN = 5.0
-"""Seconds for a server to end after its input has ended; then its connector ends it."""
+"""Timeout for a server to end after its input has ended, in seconds; then its connector ends it."""
 
 
 class AppServer:
-    """A server that is connected. `info` is what it said about itself."""
+    """A connected server. `info` is the server's information about itself."""
 
     def __init__(
         self, connection: ServerConnection, feeds: ServerFeeds, info: wire.InitializeResponse
     ) -> None:
-        """Use `spawn` or `connect`."""
+        """Programs call `spawn` or `connect` instead."""
         self._connection, self._feeds, self.info = connection, feeds, info
 
     # --- connecting
@@ -74,9 +75,9 @@ class AppServer:
         on_exit: Callable[[int], None] | None = None,
         **options: Unpack[ConnectOptions],
     ) -> AsyncIterator[AppServer]:
-        """Start a server in a process of its own, which ends with the block. Without a command it is this
-        installation's. `environment` None: that of this process. `on_stderr` receives every line that the server logs,
-        `on_exit` its exit status. Raises ServerEnded if the server cannot be started.
+        """Start a server in a process of its own, which ends with the block. Without a command it is the server of this
+        installation. If `environment` is None, the server gets the environment of this process. `on_stderr` receives
+        every line that the server logs, `on_exit` its exit status. Raises ServerEnded if the server cannot be started.
         """
         connector = SubprocessConnector(
             command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
@@ -89,8 +90,9 @@ class AppServer:
     async def connect(
         cls, connector: Connector | Path | str, **options: Unpack[ConnectOptions]
     ) -> AsyncIterator[AppServer]:
-        """Use a server behind any connector; `app_server.in_process.InProcessConnector` has it in this process,
-        `shared_server` reaches the one that all of the user's clients share. A path is that of such a server's socket.
+        """Connect to a server through any connector. `app_server.in_process.InProcessConnector` runs one in this
+        process, `shared_server` connects to the one that all of the user's clients share. A path is that of a shared
+        server's socket.
         """
         if isinstance(connector, Path | str):
             connector = shared_server(connector)
@@ -106,7 +108,7 @@ class AppServer:
             except anyio.get_cancelled_exc_class():
                 raise
             except BaseException as error:
-                failure = error  # raised outside of the group, which would put it into an exception group
+                failure = error  # raised outside of the group, which would wrap it into an exception group
             finally:
                 with anyio.move_on_after(CLOSES_WITHIN, shield=True):
                     await connection.close()
@@ -118,7 +120,7 @@ class AppServer:
     async def start_thread(
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[StartOptions]
     ) -> ThreadHandle:
-        """Start a new thread. What is not given comes from the server's configuration."""
+        """Start a new thread. Settings that are not given come from the server's configuration."""
         params = parameters(thread_open.ThreadStartParams, StartOptions, options)
         return await open_thread(self._connection, self._feeds, thread_open.THREAD_START, params, on_approval)
 
@@ -130,9 +132,9 @@ class AppServer:
         turns: bool = False,
         **options: Unpack[OpenOptions],
     ) -> ThreadHandle:
-        """Resume a thread, stored or open already. With `turns`, `handle.opened.thread.turns` has its history.
+        """Resume a thread, stored or open. With `turns`, `handle.opened.thread.turns` has its history.
 
-        Requests that are still open are asked again.
+        The server repeats requests that are still open.
         """
         known = {"thread_id": thread_id, "exclude_turns": not turns}
         params = parameters(thread_open.ThreadResumeParams, OpenOptions, options, **known)
@@ -161,7 +163,7 @@ class AppServer:
 
     # --- everything else
     async def models(self, *, provider: str | None = None, hidden: bool = False) -> tuple[ListedModel, ...]:
-        """List the models that can be chosen."""
+        """Return the models that can be chosen."""
         found: list[ListedModel] = []
         params = ModelListParams(model_provider=provider, include_hidden=hidden)
         while True:
@@ -187,8 +189,8 @@ class AppServer:
 
 
 async def _initialize(connection: ServerConnection, options: ConnectOptions) -> wire.InitializeResponse:
-    """Say who the client is, and that wrong parameters are its errors; and, where no handler speaks for a person, that
-    others answer questions first.
+    """Send the first request. It names the client, and makes wrong parameters errors. If there is no approval handler,
+    it says that other clients answer questions first.
     """
     info = options.get("client") or wire.ClientInfo(name="app-server-client", version=__version__)
     extensions = {"parameters": "strict"}

@@ -1,6 +1,6 @@
-"""What the server asks the client, one class for each kind of request, each with the answers that it can have.
+"""The server's requests to the client: one class for each kind of request, each with methods for its possible answers.
 
-Pure. An `on_approval` handler gets one of these and returns what one of its methods returned, or True or False.
+Pure. An `on_approval` handler receives a request and returns the result of one of its methods, or True or False.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app_server_protocol.v2.items import CommandExecutionThreadItem, FileChangeT
 
 
 class ApprovalReply(Struct, frozen=True):
-    """The answer to a request of the server; the methods of the requests make it."""
+    """The answer to a request of the server. The methods of the requests make it."""
 
     result: WireModel
 
@@ -38,7 +38,7 @@ R = TypeVar("R", bound=WithReason)
 
 
 class AskedRequest(Struct, Generic[P], frozen=True):
-    """Anything that the server asks in a thread."""
+    """Any request of the server in a thread."""
 
     params: P
 
@@ -48,7 +48,7 @@ class AskedRequest(Struct, Generic[P], frozen=True):
 
 
 class ActionRequest(AskedRequest[R], Generic[R], frozen=True):
-    """May something be done that the model wants?"""
+    """A request to approve an action of the model."""
 
     response: ClassVar[Callable[..., WireModel]]
 
@@ -60,15 +60,15 @@ class ActionRequest(AskedRequest[R], Generic[R], frozen=True):
         return self._decided(question.FileChangeApprovalDecision.ACCEPT)
 
     def accept_for_thread(self) -> ApprovalReply:
-        """Accept, and do not ask for the same again in this thread."""
+        """Accept, and allow the same for the rest of this thread."""
         return self._decided(question.FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
 
     def decline(self) -> ApprovalReply:
-        """Refuse this; the turn goes on."""
+        """Decline the action; the turn continues."""
         return self._decided(question.FileChangeApprovalDecision.DECLINE)
 
     def cancel(self) -> ApprovalReply:
-        """Refuse this, and end the turn."""
+        """Decline the action, and interrupt the turn."""
         return self._decided(question.FileChangeApprovalDecision.CANCEL)
 
     def _decided(self, decision: question.CommandExecutionApprovalDecision) -> ApprovalReply:
@@ -76,7 +76,9 @@ class ActionRequest(AskedRequest[R], Generic[R], frozen=True):
 
 
 class CommandApprovalRequest(ActionRequest[question.CommandExecutionRequestApprovalParams], frozen=True):
-    """May a command run? `command` is one line, quoted for a shell; `item` is the command as it was started."""
+    """A request to run a command. `command` is one line, quoted for a shell; `item` is the command as it was
+    started.
+    """
 
     response = question.CommandExecutionRequestApprovalResponse
     item: CommandExecutionThreadItem | None = None
@@ -91,11 +93,11 @@ class CommandApprovalRequest(ActionRequest[question.CommandExecutionRequestAppro
 
     @property
     def proposed_rule(self) -> tuple[str, ...] | None:
-        """Return the first words of the commands that `accept_with_rule` would allow."""
+        """The first words of the commands that `accept_with_rule` would allow. None if no rule was proposed."""
         return self.params.proposed_execpolicy_amendment
 
     def accept_with_rule(self) -> ApprovalReply:
-        """Accept, and store the proposed rule. Raises ValueError where none was proposed."""
+        """Accept, and store the proposed rule. Raises ValueError if none was proposed."""
         if not self.proposed_rule:
             raise ValueError("the server proposed no rule for this command")
         amendment = question.ExecpolicyAmendment(execpolicy_amendment=self.proposed_rule)
@@ -107,7 +109,7 @@ class CommandApprovalRequest(ActionRequest[question.CommandExecutionRequestAppro
 
 
 class PatchApprovalRequest(ActionRequest[question.FileChangeRequestApprovalParams], frozen=True):
-    """May files change? `item` is the patch as it was started."""
+    """A request to change files. `item` is the patch as it was started."""
 
     response = question.FileChangeRequestApprovalResponse
     item: FileChangeThreadItem | None = None
@@ -118,14 +120,14 @@ class PatchApprovalRequest(ActionRequest[question.FileChangeRequestApprovalParam
 
 
 class PermissionsApprovalRequest(AskedRequest[question.PermissionsRequestApprovalParams], frozen=True):
-    """May a turn have more than its sandbox gives? `params.permissions` says what."""
+    """A request for more rights than the turn's sandbox grants. `params.permissions` has the rights."""
 
     @property
     def reason(self) -> str | None:
         return self.params.reason
 
     def accept(self) -> ApprovalReply:
-        """Grant all of it for this turn."""
+        """Grant all requested rights for this turn."""
         return self._granted("turn")
 
     def accept_for_thread(self) -> ApprovalReply:
@@ -141,14 +143,16 @@ class PermissionsApprovalRequest(AskedRequest[question.PermissionsRequestApprova
 
 
 class UserQuestionsRequest(AskedRequest[question.ToolRequestUserInputParams], frozen=True):
-    """The model asks the user."""
+    """Questions of the model to the user."""
 
     @property
     def questions(self) -> tuple[question.ToolRequestUserInputQuestion, ...]:
         return self.params.questions
 
     def answer(self, answers: Mapping[str, str | Sequence[str]]) -> ApprovalReply:
-        """Answer by the ids of the questions: a label of an option, or free text; several as a sequence."""
+        """Answer by the ids of the questions, with a label of an option, or free text. Several answers are a
+        sequence.
+        """
         given = {
             id: question.ToolRequestUserInputAnswer(answers=(text,) if isinstance(text, str) else tuple(text))
             for id, text in answers.items()
@@ -160,19 +164,19 @@ class UserQuestionsRequest(AskedRequest[question.ToolRequestUserInputParams], fr
 
 
 class McpToolCallFacts(Struct, frozen=True, kw_only=True):
-    """Call of an MCP server's tool that waits for the user."""
+    """Facts about a waiting call of an MCP server's tool."""
 
     tool: str
     arguments: Json
     description: str | None = None
     annotations: Json = None
-    """The server's hints about the tool, as MCP writes them; None: it gives none."""
+    """Hints of the server about the tool, in the form of MCP. None if it gives none."""
     can_be_kept: bool = False
     """Whether the settings can approve the tool for every thread."""
 
 
 class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=True):
-    """An MCP server asks the user for values or to visit a page, or one of its tools wants to run."""
+    """A request of an MCP server for values or to visit a page, or a request to run one of its tools."""
 
     @property
     def message(self) -> str:
@@ -180,12 +184,12 @@ class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=
 
     @property
     def schema(self) -> Json:
-        """Return the JSON Schema of the values that are asked for, None for a page to visit."""
+        """The JSON Schema of the requested values. None for a page to visit."""
         return self.params.requested_schema if isinstance(self.params, question.FormElicitation) else None
 
     @property
     def tool_call(self) -> McpToolCallFacts | None:
-        """Return the call that the question is about, None for a question of the server itself."""
+        """The call that the question is about. None for a question of the server itself."""
         meta = self.params.meta
         if not isinstance(meta, dict) or meta.get("codex_approval_kind") != "mcp_tool_call":
             return None
@@ -199,15 +203,17 @@ class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=
         )
 
     def accept(self, content: Json = None) -> ApprovalReply:
-        """Accept, with the values that the schema asks for."""
+        """Accept, with the values for the schema."""
         return self._acted("accept", content)
 
     def accept_for_thread(self) -> ApprovalReply:
-        """Let the tool of `tool_call` run, and not be asked about again in this thread."""
+        """Accept the call of `tool_call`, and further calls of its tool in this thread."""
         return self._lasting("session")
 
     def accept_always(self) -> ApprovalReply:
-        """Let the tool of `tool_call` run, and the settings approve it; raise ValueError if they cannot be changed."""
+        """Accept the call of `tool_call`, and approve its tool in the settings. Raises ValueError if they cannot be
+        changed.
+        """
         if self.tool_call is None or not self.tool_call.can_be_kept:
             raise ValueError("the server did not offer to keep an approval of this")
         return self._lasting("always")
@@ -231,7 +237,7 @@ class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=
 
 
 class ClientToolRequest(AskedRequest[question.DynamicToolCallParams], frozen=True):
-    """The model calls a tool of the client (`dynamic_tools` of a thread)."""
+    """A call of a tool of the client (`dynamic_tools` of a thread)."""
 
     @property
     def tool(self) -> str:
@@ -242,7 +248,7 @@ class ClientToolRequest(AskedRequest[question.DynamicToolCallParams], frozen=Tru
         return self.params.arguments
 
     def succeed(self, *content: str | item_parts.DynamicToolCallOutputContentItem) -> ApprovalReply:
-        """Give the model a result: texts and images."""
+        """Return a successful result for the model: texts and images."""
         return self._ended(content, success=True)
 
     def fail(self, reason: str) -> ApprovalReply:
@@ -269,11 +275,11 @@ ApprovalRequest: TypeAlias = (
     | McpElicitationRequest
     | ClientToolRequest
 )
-"""Everything that the server asks."""
+"""All requests of the server to a client."""
 
 
 def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | None:
-    """Parse a request; None for an unknown method. `item` is the one that the request names, as far as it is known.
+    """Parse a request; return None for an unknown method. `item` is the item that the request names, if it is known.
 
     Raises pydantic's ValidationError.
     """
@@ -301,7 +307,7 @@ def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | 
 
 
 def reply_of(request: ApprovalRequest, answer: object) -> ApprovalReply:
-    """Return the reply that a handler's return value stands for. Raises TypeError where it stands for none."""
+    """Return the reply for a handler's return value. Raises TypeError if the value is invalid."""
     match answer:
         case ApprovalReply():
             return answer

@@ -1,5 +1,5 @@
-"""What frontends with a command line share: the working directory, pictures, signals, text of others that is safe to
-print, the marks of a plan.
+"""Functions that frontends with a command line share: the working directory, images, signals, printable text of others,
+the marks of a plan.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ THREAD_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 
 
 class InvalidCommandLine(Exception):
-    """The command line cannot be used; the text says what was expected, and `advice` what to do."""
+    """The command line cannot be used. The text says what was expected, and `advice` what to do."""
 
     def __init__(self, what: str, advice: str = "") -> None:
         super().__init__(what)
@@ -35,7 +35,7 @@ class InvalidCommandLine(Exception):
 
 
 def working_folder(named: str | None) -> Path:
-    """Return the folder that `--cd` names, or the present one. Raises InvalidCommandLine."""
+    """Return the folder that `--cd` names, or the current one. Raises InvalidCommandLine."""
     try:
         folder = Path(os.path.realpath(named or os.getcwd()))
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def working_folder(named: str | None) -> Path:
 
 
 def images(paths: Iterable[str]) -> list[UserInput]:
-    """Return the pictures that `--image` names. Raises InvalidCommandLine."""
+    """Return the images that `--image` names. Raises InvalidCommandLine."""
     try:
         return [image(path) for path in paths]
     except InvalidArgument as error:
@@ -64,14 +64,14 @@ def is_thread_id(argument: str) -> bool:
 
 
 async def newest_thread(server: AppServer, cwd: Path) -> str:
-    """Return the id of the thread of a folder that was worked on last. Raises AppServerError if there is none."""
+    """Return the id of the thread of a folder that was updated last. Raises AppServerError if there is none."""
     async for stored in server.threads(cwd=cwd, page_size=1, sort_key="updated_at"):
         return stored.id
     raise AppServerError(f"no stored thread of {cwd}")
 
 
 def is_utf8(argument: str) -> bool:
-    """Check that an argument or a path is UTF-8."""
+    """Return whether an argument or a path is UTF-8."""
     try:
         argument.encode("utf-8")
     except UnicodeEncodeError:
@@ -85,7 +85,9 @@ FAILED: Final = 1
 USAGE: Final = 2
 SIGNALLED: Final = 128
 INTERRUPTED: Final = SIGNALLED + signal.SIGINT
-"""Exit statuses; after a signal they are those of a shell, with its number, and the last one is that of Ctrl-C."""
+"""Exit statuses. After a signal the status is that of a shell, with the signal's number. The last one is that of
+Ctrl-C.
+"""
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -98,8 +100,8 @@ async def cancel_on_signal(
     *,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Wait for a signal to end, and end what runs in the scope in good order. `ended_by` is told its number.
-    A signal that is `handled` ends nothing.
+    """Wait for a signal that ends the program, and cancel the scope, so that its tasks clean up. `ended_by` receives
+    the signal's number. A signal for which `handled` returns True is ignored.
     """
     with anyio.open_signal_receiver(*numbers) as signals:
         task_status.started()
@@ -114,7 +116,7 @@ async def cancel_on_signal(
 async def until_signal(
     run: Callable[[], Awaitable[T]], ended_by: Callable[[int], object] = lambda number: None
 ) -> T | None:
-    """Return what `run` returns; None if a signal ended it, after it has cleaned up."""
+    """Return the result of `run`; None if a signal ended it, after it has cleaned up."""
     result: T | None = None
     async with anyio.create_task_group() as group:
         await group.start(cancel_on_signal, group.cancel_scope, ENDING, ended_by)
@@ -128,21 +130,25 @@ STEP_MARKS: Final = {
     TurnPlanStepStatus.IN_PROGRESS: "[>]",
     TurnPlanStepStatus.COMPLETED: "[x]",
 }
-"""How a step of a plan is shown."""
+"""Marks of the steps of a plan, by status."""
 
 
 def reason(error: AppServerError) -> str:
-    """Say for a person why something failed, without the method that was refused; safe to print."""
+    """Return the reason of a failure as text for a person, without the name of the refused method; it is safe to
+    print.
+    """
     return printable(error.message if isinstance(error, RequestRefused) else str(error))
 
 
 UNLOADED: Final = "failed to load configuration: "
-"""Beginning of the answer to a request that needs settings which cannot be used; the warning of them lacks it."""
+"""Prefix of the error of a request that needs settings which cannot be used. The warning about them has no such
+prefix.
+"""
 
 
 class EarlyWarnings:
-    """Warnings from before a command has what it needs, kept until then. Where it never gets that, those that only say
-    the reason again are left out.
+    """Warnings that arrive before a command can show them, kept until then. If the command fails, warnings that only
+    repeat the reason are left out.
     """
 
     def __init__(self, show: Callable[[str], object]) -> None:
@@ -157,7 +163,9 @@ class EarlyWarnings:
             self._kept.append(text)
 
     def release(self, reason: str | None = None) -> None:
-        """Show what was kept, but for what repeats the `reason` of a failure; None if nothing failed."""
+        """Show the kept warnings, except those that repeat the `reason` of a failure. `reason` is None if nothing
+        failed.
+        """
         kept, self._kept = self._kept, None
         cause = reason and reason.removeprefix(UNLOADED)
         for text in kept or ():
@@ -166,17 +174,17 @@ class EarlyWarnings:
 
 
 def printable(text: str) -> str:
-    """Replace control characters, by which a model or a command could drive the terminal."""
+    """Replace control characters, with which a model or a command could control the terminal."""
     return "".join(c if c.isprintable() or _is_blank(c) else "\ufffd" for c in text.replace("\r\n", "\n"))
 
 
 def _is_blank(character: str) -> bool:
-    """Check for a space of any script, a line end or a tab."""
+    """Return whether it is a space of any script, a line end or a tab."""
     return character in "\n\t" or unicodedata.category(character) == "Zs"
 
 
 def single_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """List the errors of a group and of the groups in it."""
+    """Return the errors of a group and of its nested groups."""
     found: list[BaseException] = []
     for error in group.exceptions:
         found += single_errors(error) if isinstance(error, BaseExceptionGroup) else [error]

@@ -1,7 +1,7 @@
-"""The client's half of JSON-RPC: requests with their answers, and what the server sends by itself.
+"""The client's half of JSON-RPC: requests with their answers, and messages that the server initiates.
 
-One task reads and never waits for anybody: answers settle requests, everything else goes to the `Receiver`. One task
-writes (`rpc.outgoing`).
+One task reads and never waits for other tasks: answers settle requests, everything else goes to the `Receiver`. One
+task writes (`rpc.outgoing`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
 
 UNSENT_BYTES = 1 << 20
-"""Above this, requests wait before they are sent."""
+"""Maximum size of unsent data, in bytes. Above it, requests wait before they are sent."""
 
 LINES_AT_ONCE = 64
-"""Lines that are read before other tasks run."""
+"""Number of lines that are read before other tasks run."""
 
 
 class Receiver(Protocol):
-    """Takes what the server sends by itself. No method waits or raises."""
+    """Receives the messages that the server initiates. No method waits or raises."""
 
     def notified(self, method: str, params: Json) -> None: ...
 
     def asked(self, request: jsonrpc.Request, connection: ServerConnection) -> None:
-        """Take a request of the server, and see that it is answered."""
+        """Handle a request of the server, and ensure that it is answered."""
         ...
 
     def ended(self, error: ServerEnded) -> None: ...
@@ -62,7 +62,7 @@ class SentRequest(Struct):
 
 
 class ServerConnection:
-    """One open connection. `read` and `write` run for as long as it lives."""
+    """One open connection. `read` and `write` run for its lifetime."""
 
     def __init__(self, link: ServerLink, receiver: Receiver) -> None:
         self._link, self._receiver = link, receiver
@@ -83,7 +83,7 @@ class ServerConnection:
     ) -> R:
         """Send a request and return its result. Raises RequestRefused, ServerEnded, UnexpectedAnswer.
 
-        `received` is called as soon as the answer is read, before anything that the server sent after it. `late` is
+        `received` is called as soon as the answer is read, before any later message of the server is handled. `late` is
         called with an answer that this method cannot return, because its caller was cancelled. Neither may wait.
         """
         results: list[R] = []
@@ -113,7 +113,7 @@ class ServerConnection:
         return results[0]
 
     async def request_raw(self, method: str, params: Json = None) -> Json:
-        """Call a method that need not be known here, with plain JSON. Raises RequestRefused, ServerEnded."""
+        """Call a method that need not be known to this library, with plain JSON. Raises RequestRefused, ServerEnded."""
         results: list[Json] = []
         await self._exchange(method, params, results.append)
         return results[0]
@@ -136,7 +136,7 @@ class ServerConnection:
         return sent
 
     def send_and_forget(self, method: str, params: Json) -> None:
-        """Send a request whose answer nobody waits for; nothing happens if the server is gone."""
+        """Send a request without waiting for its answer. Nothing happens if the connection has ended."""
         if self._error is None:
             self._send(method, params, lambda _: None)
 
@@ -151,7 +151,9 @@ class ServerConnection:
 
     # --- the two tasks
     async def read(self) -> None:
-        """Read until the server closes its end, or the client leaves: then nobody waits for the server to say why."""
+        """Read until the server closes its end, or the client leaves. If the client leaves, the cause of the server's
+        end is not awaited.
+        """
         cause = "the client left the connection"
         try:
             async for batch in self._link.lines():
@@ -168,10 +170,10 @@ class ServerConnection:
         try:
             await self._outgoing.write_queued()
         except TransportClosed:
-            self._outgoing.close()  # the reader finds out why
+            self._outgoing.close()  # the reader finds the cause
 
     async def close(self) -> None:
-        """End the server's input, after everything that was sent; returns once the server has closed its output."""
+        """End the server's input, after all queued messages were sent. Return once the server has closed its output."""
         await self._outgoing.finish()
         await self._link.close()
         await self._ended.wait()
@@ -225,7 +227,7 @@ class ServerConnection:
 
 
 def chosen_fields(params: WireModel) -> Json:
-    """Return the parameters as JSON, without those that the caller left to the server."""
+    """Return the parameters as JSON, without the fields that the caller did not set."""
     value = params.to_value()
     if not isinstance(value, dict) or params.__pydantic_root_model__:
         return value

@@ -1,9 +1,10 @@
-"""Streams of events, as users read them (`async for`, and `async with` where leaving early must end something), and the
-queue between the reader of the connection and one of them. It is bounded, and putting never waits.
+"""Streams of events for users of the library, and the queue between the reader of the connection and a stream.
 
-A consumer that reads in time gets every event. Behind it, neighbouring deltas of a text become one delta; above
-`TEXT_LIMIT` deltas are left out and counted (`DeltasDropped`); above `EVENT_LIMIT` events the stream ends with
-`StreamOverflow`. So a consumer that does not read stops neither the other threads nor their approvals.
+A user reads a stream with `async for`. `async with` ends the subscription or turn if the block is left early. The queue
+is bounded, and putting never waits. A consumer that reads in time gets every event. If it falls behind, neighbouring
+deltas of a text are coalesced. Above `TEXT_LIMIT` deltas are dropped and counted (`DeltasDropped`). Above `EVENT_LIMIT`
+events the stream ends with `StreamOverflow`. So a consumer that does not read stops neither the other threads nor their
+approvals.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from app_server.client.failures import HandlerFailed, StreamOverflow
 from app_server.client.turn_handle import TurnHandle, TurnResult
 
 EVENT_LIMIT = 4096
-"""Events that may wait, neighbouring deltas counted as one."""
+"""Maximum number of waiting events. Neighbouring deltas count as one."""
 
 TEXT_LIMIT = 8 << 20
-"""Characters of waiting deltas."""
+"""Maximum size of waiting deltas, in characters."""
 
 
 class WaitingDelta:
-    """Neighbouring deltas of one text, which will be read as one."""
+    """Neighbouring deltas of one text, which are coalesced."""
 
     def __init__(self, first: Delta) -> None:
         self.first, self.pieces = first, [first.delta]
@@ -36,7 +37,7 @@ class WaitingDelta:
 
 
 class EventQueue:
-    """Events for one consumer."""
+    """Waiting events of one consumer."""
 
     def __init__(self, *, events: int = EVENT_LIMIT, text: int = TEXT_LIMIT) -> None:
         self._event_limit, self._text_limit = events, text
@@ -79,7 +80,7 @@ class EventQueue:
             self._dropped = 0
 
     def close(self, error: Exception | None = None) -> None:
-        """Take no more events; those that wait can still be read, then `error` is raised once."""
+        """Accept no more events. Waiting events can still be read, then `error` is raised once."""
         if not self._closed:
             self._note_dropped()
             self._closed, self._error = True, error
@@ -87,11 +88,11 @@ class EventQueue:
             self._read_up.set()
 
     def waiting(self) -> Iterator[ServerEvent]:
-        """Return what waits, without taking it."""
+        """Yield the waiting events, without removing them."""
         return (each.event() if isinstance(each, WaitingDelta) else each for each in self._waiting)
 
     async def read_up(self) -> None:
-        """Wait until the consumer has taken everything and asks for more, or takes no more."""
+        """Wait until the consumer has read everything and waits for more, or the queue is closed."""
         while not self._closed and (self._waiting or not self._consumer_waits):
             if self._read_up.is_set():
                 self._read_up = anyio.Event()
@@ -107,7 +108,7 @@ class EventQueue:
             self._consumer_waits = False
 
     async def get(self) -> ServerEvent | None:
-        """Return the next event, None at the end. Raises what the queue was closed with."""
+        """Return the next event; None at the end. Raises the error with which the queue was closed."""
         await anyio.lowlevel.checkpoint()
         while not self._waiting:
             if self._closed:
@@ -136,13 +137,14 @@ class QueueReader:
         return self
 
     async def read_up(self) -> None:
-        """Wait until whoever reads this has handled every event so far. A handler that asks a person calls it first, so
-        that the question comes after what led to it."""
+        """Wait until the reader has handled every event so far. A handler that asks a person calls it first, so that
+        the question comes after the events that led to it.
+        """
         await self._queue.read_up()
 
 
 class EventSubscription(QueueReader, Generic[E]):
-    """Events of a thread or of the server, until it is closed."""
+    """Subscription to the events of a thread or of the server. It ends with `close`."""
 
     def __init__(self, queue: EventQueue, unsubscribe: Callable[[EventQueue], None]) -> None:
         super().__init__(queue)
@@ -155,7 +157,7 @@ class EventSubscription(QueueReader, Generic[E]):
         return cast("E", event)
 
     def close(self) -> None:
-        """Take no more events; what already waits can still be read."""
+        """End the subscription. Waiting events can still be read."""
         self._unsubscribe(self._queue)
         self._queue.close()
 
@@ -169,9 +171,9 @@ class EventSubscription(QueueReader, Generic[E]):
 class TurnStream(QueueReader):
     """A turn and its events, from `turn/started` to `turn/completed`.
 
-    The turn begins with the first event that is asked for, or with `async with`. Where the block of `async with` is
-    left before the end of the turn, or a task is cancelled while it waits for an event, the turn is interrupted. A bare
-    loop that is left with `break` leaves the turn running.
+    The turn begins when the first event is requested, or with `async with`. The turn is interrupted if the block of
+    `async with` is left before the end of the turn, or if a task is cancelled while it waits for an event. A bare loop
+    that is left with `break` leaves the turn running.
     """
 
     def __init__(self, begin: Callable[[EventQueue], Awaitable[TurnHandle]]) -> None:
@@ -181,7 +183,7 @@ class TurnStream(QueueReader):
 
     @property
     def turn(self) -> TurnHandle:
-        """Raises RuntimeError before the turn has begun."""
+        """The turn. Raises RuntimeError before it has begun."""
         if self._turn is None:
             raise RuntimeError("the turn has not begun: read the stream, or enter it with `async with`")
         return self._turn
@@ -199,7 +201,7 @@ class TurnStream(QueueReader):
         return cast("ThreadEvent", event)
 
     async def result(self) -> TurnResult[None]:
-        """Wait for the end of the turn, without reading what is left of the stream."""
+        """Wait for the end of the turn, without reading the rest of the stream."""
         return await self.turn.result()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a stream yields: the notifications of the protocol as models, and all others as they came.
+"""The events of a stream: notifications of the protocol as models, and unknown ones as they were received.
 
 Pure. The classes are those of `app_server_protocol.v2`; this module only chooses and joins them.
 """
@@ -33,7 +33,9 @@ class RawNotification(msgspec.Struct, frozen=True):
 
 
 class DeltasDropped(msgspec.Struct, frozen=True):
-    """The stream was read too slowly, and so many deltas were left out here. `item/completed` has the whole item."""
+    """Marker for `count` deltas that were dropped because the stream was read too slowly. `item/completed` has the
+    whole item.
+    """
 
     count: int
 
@@ -45,7 +47,7 @@ Delta: TypeAlias = (
     | items.ReasoningTextDeltaNotification
     | items.CommandExecutionOutputDeltaNotification
 )
-"""A piece of text of an item."""
+"""A piece of an item's text."""
 
 DELTAS = get_args(Delta)
 
@@ -77,10 +79,10 @@ ThreadEvent: TypeAlias = (
     | RawNotification
     | DeltasDropped
 )
-"""Everything that a stream of a thread or of a turn yields."""
+"""Events of a stream of a thread or of a turn."""
 
 ServerEvent: TypeAlias = Written | RawNotification | DeltasDropped
-"""A notification that concerns no single thread: warnings, the account, skills, watched files, searches."""
+"""Notification that concerns no single thread: warnings, the account, skills, watched files, searches."""
 
 
 TURN_ROWS: Final[Mapping[str, AnyServerNotification]] = {
@@ -89,7 +91,7 @@ TURN_ROWS: Final[Mapping[str, AnyServerNotification]] = {
     for row in vars(module).values()
     if isinstance(row, ServerNotification)
 }
-"""The notifications that threads send; the shapes of all others are loaded when one of them comes."""
+"""Notifications that threads send, by method. The shapes of all others are loaded when one of them is received."""
 
 
 @cache
@@ -102,7 +104,7 @@ def method_of(kind: type[Struct]) -> str | None:
 
 
 def warning_text(event: ServerEvent) -> str | None:
-    """Return what an event warns of, for a person; None where it is no warning."""
+    """Return the warning of an event as text for a person; None if it is no warning."""
     match event:
         case server.WarningNotification(message=message):
             return message
@@ -120,7 +122,7 @@ def warning_text(event: ServerEvent) -> str | None:
 
 
 def parse_event(method: str, params: Json) -> ServerEvent:
-    """Parse a notification whose method and shape are known; return others as they came."""
+    """Parse a notification with a known method and shape; return others as they were received."""
     row = TURN_ROWS.get(method) or table().server_notifications.get(method)
     if row is None:
         return RawNotification(method, params)
@@ -141,7 +143,7 @@ def thread_of(params: Json) -> str | None:
 
 
 def turn_of(event: object) -> str | None:
-    """Return the id of the turn that an event belongs to."""
+    """Return the id of the turn to which an event belongs. None if it belongs to none."""
     match event:
         case TurnStartedNotification(turn=turn) | TurnCompletedNotification(turn=turn):
             return turn.id
@@ -155,12 +157,12 @@ def turn_of(event: object) -> str | None:
 
 
 def continues(first: Delta, second: Delta) -> bool:
-    """Check that the second is the next piece of the same text."""
+    """Return whether the second delta is the next piece of the same text."""
     return type(first) is type(second) and _place(first) == _place(second)
 
 
 def joined(first: Delta, pieces: list[str]) -> Delta:
-    """Join deltas that continue one another."""
+    """Join deltas of the same text."""
     return first if len(pieces) == 1 else replace(first, delta="".join(pieces))
 
 

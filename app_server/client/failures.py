@@ -1,4 +1,4 @@
-"""What the client library raises. Every class derives from `AppServerError`."""
+"""Exceptions of the client library. Every class derives from `AppServerError`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class InvalidArgument(AppServerError, ValueError):
 
 
 class RequestRefused(AppServerError):
-    """The server answered a request with an error. `kind` is its machine-readable kind, where it names one."""
+    """The server answered a request with an error. `kind` is its machine-readable kind, or None."""
 
     def __init__(self, method: str, code: int, message: str, data: Json = None) -> None:
         super().__init__(f"{method}: {message}")
@@ -27,11 +27,11 @@ class RequestRefused(AppServerError):
 
 
 class ServerEnded(AppServerError):
-    """The server is gone, or could not be started. The text has its exit status and its last lines on stderr."""
+    """The server has ended, or could not be started. The text has its exit status and its last lines on stderr."""
 
 
 class ThreadClosed(AppServerError):
-    """The thread was closed, archived or deleted while somebody waited for one of its turns."""
+    """The thread was closed, archived or deleted while a caller waited for one of its turns."""
 
 
 class UnexpectedAnswer(AppServerError):
@@ -39,7 +39,7 @@ class UnexpectedAnswer(AppServerError):
 
 
 class StreamOverflow(AppServerError):
-    """A stream was read too slowly, and events were left out. The turn goes on; `thread.read()` has all of it."""
+    """A stream was read too slowly, and events were left out. The turn continues; `thread.read()` returns all of it."""
 
 
 class HandlerFailed(AppServerError):
@@ -47,7 +47,7 @@ class HandlerFailed(AppServerError):
 
 
 class TurnFailed(AppServerError):
-    """A turn did not complete, so it has no output. Raised by `TurnResult.output` only."""
+    """A turn did not complete, so it has no output. Only `TurnResult.output` raises it."""
 
 
 class OutputInvalid(AppServerError):

@@ -1,5 +1,5 @@
-"""What the server sends by itself: events go to the feed of their thread, and from there to all who want them; requests
-go to a handler.
+"""Messages that the server initiates: events go to the feed of their thread, and from there to all subscribers;
+requests go to a handler.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from app_server_protocol.v2.thread import MCP_SERVER_STARTUP_STATUS_UPDATED, THR
 from app_server_protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
 
 ENDED_TURNS = 16
-"""Turns whose ends are kept."""
+"""Maximum number of ended turns that are kept."""
 
 
 class ThreadFeed:
-    """One thread that this client has opened. A stream that nobody holds any more is forgotten."""
+    """Feed of one thread that this client has opened. A stream is forgotten when it is no longer referenced."""
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id
         self.on_approval: ApprovalHandler | None = None
         self.running_turn: str | None = None
-        """The id of the turn that runs, as far as events and answers have shown."""
+        """Id of the running turn, by the events and answers so far. None if no turn runs."""
         self._turns: dict[str, list[TurnProgress]] = {}
         self._all: WeakSet[EventQueue] = WeakSet()
         self._of_turn: dict[str, WeakSet[EventQueue]] = {}
         self._ended: dict[str, TurnProgress] = {}
-        """The last turns that ended, without their items: for whoever asks for one a moment too late."""
+        """The last ended turns, without their items, for callers that ask for one shortly after its end."""
         self._open_items: dict[str, ThreadItem] = {}
         self._coming: list[TurnProgress] = []
-        """The next turn, for each who causes one without learning its id."""
+        """Progress objects of callers that begin a turn without learning its id. They follow the next turn."""
 
     def follow(self, turn_id: str, queue: EventQueue | None = None) -> TurnProgress:
-        """Observe a turn from now on, until it ends."""
+        """Follow a turn from now on, until it ends."""
         if (ended := self._ended.get(turn_id)) is not None:
             return ended
         self.running_turn = turn_id
@@ -54,12 +54,12 @@ class ThreadFeed:
         return self._turns.setdefault(turn_id, [TurnProgress(turn_id)])[0]
 
     def next_turn(self) -> TurnProgress:
-        """Observe the turn that begins next, which has no id until then."""
+        """Follow the turn that begins next, which has no id until then."""
         self._coming.append(coming := TurnProgress(""))
         return coming
 
     def subscribe(self, queue: EventQueue) -> None:
-        """Give the queue every event of the thread from now on."""
+        """Add a queue that receives every event of the thread from now on."""
         self._all.add(queue)
 
     def unsubscribe(self, queue: EventQueue) -> None:
@@ -68,11 +68,11 @@ class ThreadFeed:
             queues.discard(queue)
 
     def open_item(self, item_id: object) -> ThreadItem | None:
-        """Return an item that has started and not ended."""
+        """Return an item that has started and not ended; None if there is none."""
         return self._open_items.get(item_id) if isinstance(item_id, str) else None
 
     def publish(self, event: ServerEvent) -> bool:
-        """Pass an event on; return whether anybody reads it."""
+        """Pass on an event. Return whether it has a reader."""
         match event:
             case wire.ItemStartedNotification(item=item):
                 self._open_items[item.id] = item
@@ -113,7 +113,7 @@ class ThreadFeed:
             queue.close()
 
     def fail_turn(self, turn_id: object, error: Exception) -> None:
-        """Give the error to whoever follows the turn."""
+        """Raise the error in all callers that follow the turn."""
         if not isinstance(turn_id, str):
             return
         for progress in self._turns.get(turn_id, ()):
@@ -122,7 +122,7 @@ class ThreadFeed:
             queue.close(error)
 
     def end(self, error: Exception | None) -> None:
-        """End all streams and turns: the server is gone (`error`), or the thread was closed."""
+        """End all streams and turns, because the server has ended (`error`), or the thread was closed."""
         cause = error or ThreadClosed(f"the thread {self.thread_id} was closed")
         for progress in [*self._coming, *(each for turn in self._turns.values() for each in turn)]:
             progress.fail(cause, final=True)
@@ -141,11 +141,11 @@ WARNINGS = {
 log = logging.getLogger(__name__)
 
 OnWarning: TypeAlias = Callable[[str, ServerEvent], None]
-"""Receives a warning as text for a person, and the notification that it came with."""
+"""Callback for a warning: its text for a person, and the notification."""
 
 
 def log_warning(text: str, event: ServerEvent) -> None:
-    """Log it, which shows it on stderr where a program has not set up its logging otherwise."""
+    """Log the warning. Without a logging setup, Python prints it on stderr."""
     log.warning("%s", text)
 
 
@@ -162,13 +162,13 @@ class ServerFeeds:
 
     # --- threads
     def open(self, thread_id: str, on_approval: ApprovalHandler | None) -> ThreadFeed:
-        """Return the feed of a thread; a handler takes the place of the one before."""
+        """Return the feed of a thread. A handler replaces the previous one."""
         feed = self._threads.setdefault(thread_id, ThreadFeed(thread_id))
         feed.on_approval = on_approval or feed.on_approval
         return feed
 
     def drop(self, thread_id: str) -> None:
-        """Forget a thread, of which nothing more comes."""
+        """Forget a thread that sends no more events."""
         if (feed := self._threads.pop(thread_id, None)) is not None:
             feed.end(None)
 

@@ -1,7 +1,7 @@
-"""A connection to a server: its interface, how one is opened, and a server as a child process with its pipes, its
-stderr and its end.
+"""A connection to a server: its interface, its connector, and a server as a child process.
 
-A program that hosts the server itself brings its own connector (`app_server.in_process`).
+A child process has pipes, its stderr is read, and it is ended. A program that hosts the server itself brings its own
+connector (`app_server.in_process`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ class ServerLink(framing.Transport, Protocol):
     """An open connection to one server."""
 
     async def close(self) -> None:
-        """End the server's input, which makes it store everything and end."""
+        """End the server's input, so that it stores everything and ends."""
         ...
 
     async def cause_of_end(self) -> str:
-        """Say why the server has ended, for a person. Called once its output has ended; returns within seconds."""
+        """Return the reason of the server's end as text for a person. Called once its output has ended; returns within
+        seconds.
+        """
         ...
 
 
 class Connector(Protocol):
-    """Opens a connection to a new server. When the context is left, nothing of that server is left."""
+    """Opens a connection to a new server. When the context ends, no process of that server is left."""
 
     def open(self) -> AbstractAsyncContextManager[ServerLink]: ...
 
@@ -44,10 +46,12 @@ class Connector(Protocol):
 log = logging.getLogger(__name__)
 
 OWN_COMMAND = (sys.executable, "-P", "-m", "app_server")
-"""The server of this installation; `-P` keeps modules in the working directory from being imported."""
+"""Command that starts the server of this installation. `-P` keeps modules in the working directory from being
+imported.
+"""
 
 ENDS_WITHIN = 3.0
-"""Seconds for a server to end after its output has ended or nobody reads it, then after each signal."""
+"""Timeout for a server to end after its output has ended or is not read any more, and after each signal, in seconds."""
 
 STDERR_LINES = 20
 LONGEST_STDERR_LINE = 2000
@@ -55,25 +59,25 @@ READ_SIZE = 1 << 16
 
 
 class SubprocessConnector(Struct, frozen=True, kw_only=True):
-    """Starts a server as a child process.
+    """Connector that starts a server as a child process.
 
-    `environment` None: that of this process. The server gets a session of its own, so that Ctrl-C in a terminal reaches
-    this process only.
+    If `environment` is None, the server gets the environment of this process. The server gets a session of its own, so
+    that Ctrl-C in a terminal reaches this process only.
     """
 
     command: Sequence[str] = OWN_COMMAND
     environment: Mapping[str, str] | None = None
     cwd: Path | str | None = None
     on_stderr: Callable[[str], None] | None = None
-    """Receives every line that the server logs."""
+    """Callback for every line that the server logs."""
     on_exit: Callable[[int], None] | None = None
-    """Receives the exit status, negative for a signal, when the connection has been closed."""
+    """Callback for the exit status, negative for a signal, after the connection has been closed."""
     longest_line: int = framing.DEFAULT_LINE_LIMIT
-    """Bytes; longer ones are not read."""
+    """Maximum length of a line, in bytes; longer lines are not read."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ServerLink]:
-        """Raises ServerEnded if the command cannot be started."""
+        """Start the server. Raises ServerEnded if the command cannot be started."""
         try:
             process = await anyio.open_process(
                 self.command,
@@ -111,7 +115,7 @@ def shared_server(
     cwd: Path | str | None = None,
 ) -> SubprocessConnector:
     """Return a connector to the user's shared server, or to the one behind a socket, through `app-server proxy`. The
-    user's is started where there is none. `options` are those of the command line: `-c`, `--profile` …
+    user's shared server is started if none runs. `options` are those of the command line: `-c`, `--profile` …
     """
     place = () if socket is None else ("--sock", str(socket))
     return SubprocessConnector(
@@ -193,7 +197,7 @@ def _ending(returncode: int | None) -> str:
 
 
 async def _end(process: Process) -> None:
-    """End the server in the way that costs least."""
+    """End the server, with the mildest means that works."""
     assert process.stdin is not None
     await process.stdin.aclose()
     for signal in (process.terminate, process.kill, None):

@@ -1,7 +1,7 @@
-"""The arguments of the methods that open threads and begin turns: what a user says, and the optional settings as typed
+"""The arguments of the methods that open threads and begin turns: the prompt, and the optional settings as typed
 dictionaries.
 
-The names are those of the protocol; a value that is not given is the server's to choose.
+The names are those of the protocol. The server chooses the values that are not given.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SandboxWord = Literal["read-only", "workspace-write", "danger-full-access"]
 
 
 class OpenOptions(TypedDict, total=False):
-    """Settings of a thread, however it is opened."""
+    """Settings for every way to open a thread."""
 
     cwd: Folder
     model: str
@@ -48,7 +48,7 @@ class OpenOptions(TypedDict, total=False):
 
 class ThreadSource(TypedDict, total=False):
     thread_source: str
-    """The program or the purpose that a new thread is for, in a word of the client's own."""
+    """Program or purpose of a new thread, in a word of the client's own."""
 
 
 class StartOptions(OpenOptions, ThreadSource, total=False):
@@ -56,7 +56,7 @@ class StartOptions(OpenOptions, ThreadSource, total=False):
 
     personality: Personality
     ephemeral: bool
-    """Nothing of the thread is stored."""
+    """Whether the thread is not stored."""
     dynamic_tools: Sequence[DynamicToolSpec]
     """Tools of the client; the model's calls arrive as `ClientToolRequest`."""
 
@@ -65,7 +65,7 @@ class ForkOptions(OpenOptions, ThreadSource, total=False):
     """Settings of a copy."""
 
     last_turn_id: str
-    """The last turn that the copy has."""
+    """Id of the last turn that the copy contains."""
     ephemeral: bool
 
 
@@ -75,21 +75,21 @@ class TurnOptions(TypedDict, total=False):
     cwd: Folder
     model: str
     effort: str
-    """How hard the model thinks: `low`, `medium`, `high` or what else the provider knows."""
+    """Reasoning effort of the model: `low`, `medium`, `high` or another value that the provider knows."""
     summary: ReasoningSummary
     approval_policy: ApprovalWord | AskForApproval
     sandbox_policy: SandboxPolicy
     personality: Personality
     collaboration_mode: CollaborationMode
     output_schema: Json
-    """A JSON Schema for the final message, of this turn only; `run(output=...)` also reads the message."""
+    """JSON Schema for the final message, of this turn only; `run(output=...)` also parses the message."""
 
 
 class ListOptions(TypedDict, total=False):
-    """Which stored threads are listed, and in which order."""
+    """Filters and order of the list of stored threads."""
 
     search: str
-    """A text that the thread's name or first message contains."""
+    """Text that the thread's name or first message contains."""
     cwd: Folder
     archived: bool
     model_providers: Sequence[str]
@@ -103,8 +103,8 @@ RENAMED: Final = {"search": "search_term", "page_size": "limit"}
 
 
 def parameters(model: type[P], known: type, options: Mapping[str, object], **others: object) -> P:
-    """Make the parameters of a request from `options`, whose names are those of the typed dictionary `known`, and from
-    what the library adds. Raises TypeError for an unknown name, as a call does, and InvalidArgument for a wrong value.
+    """Return the parameters of a request. `options` has names of the typed dictionary `known`; `others` are added by
+    the library. Raises TypeError for an unknown name, as a call does, and InvalidArgument for a wrong value.
     """
     names = known.__annotations__
     for name in options:
@@ -130,13 +130,13 @@ KINDS = {
     "image/bmp": re.compile(rb"BM"),
     "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
-"""How the bytes of each kind begin."""
+"""Patterns of the first bytes of each kind of image."""
 
 LONGEST_BEGINNING = 12
 
 
 def image(source: str | os.PathLike[str] | bytes) -> UserInput:
-    """Make a picture of its path or its bytes (PNG, JPEG, GIF, BMP, WebP). Raises InvalidArgument."""
+    """Return an image from its path or its bytes (PNG, JPEG, GIF, BMP, WebP). Raises InvalidArgument."""
     if isinstance(source, bytes):
         mime = next((mime for mime, beginning in KINDS.items() if beginning.match(source)), None)
         if mime is None:
@@ -144,7 +144,7 @@ def image(source: str | os.PathLike[str] | bytes) -> UserInput:
         return ImageUserInput(url=f"data:{mime};base64,{base64.b64encode(source).decode('ascii')}")
     try:
         path = os.path.abspath(source)
-        regular = stat.S_ISREG(os.stat(path).st_mode)  # a pipe would be waited for
+        regular = stat.S_ISREG(os.stat(path).st_mode)  # reading a pipe would block
         with open(path if regular else os.devnull, "rb") as file:
             beginning = file.read(LONGEST_BEGINNING)
     except (OSError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""What tokens cost, by a file of the user's: no price is known to this program.
+"""Prices of tokens, from a file of the user: this program knows no prices.
 
-The file is JSON, by the names of models, for a million tokens each and in whatever currency the user thinks in:
+The file is JSON. It has prices by the names of models, for a million tokens each and in any currency of the user:
 `{"gpt-5": {"input": 1.25, "cachedInput": 0.125, "output": 10}}`.
 """
 
@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 PRICES_FILE: Final = "prices.json"
-"""In the home."""
+"""Name of the file in the home."""
 
 Amount = Annotated[float, Meta(ge=0)]
 
 
 class SpentTokens(Protocol):
-    """Counts of tokens; those of the input that were cached are among the input."""
+    """Counts of tokens. Cached input tokens are included in the input tokens."""
 
     @property
     def input_tokens(self) -> int: ...
@@ -35,7 +35,7 @@ class ModelPrice(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     input: Amount
     output: Amount
     cached_input: Amount | None = None
-    """None: as other input."""
+    """Price of cached input. None if it is that of other input."""
 
     def cost(self, usage: SpentTokens) -> float:
         cached = self.input if self.cached_input is None else self.cached_input
@@ -45,7 +45,7 @@ class ModelPrice(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 
 def parse_prices(data: bytes) -> Mapping[str, ModelPrice]:
-    """Parse a file of prices. Raises ValueError, which says what was expected where."""
+    """Parse a file of prices. Raises ValueError, which says what was expected and where."""
     try:
         return msgspec.json.decode(data, type=dict[str, ModelPrice])
     except msgspec.DecodeError as error:

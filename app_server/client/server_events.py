@@ -1,6 +1,6 @@
 """The notifications that concern no thread, for programs that watch an account, files, searches or logins.
 
-A module of its own: their shapes take time to load, and few programs need one.
+They are in a module of their own, because loading their shapes takes time, and few programs need one.
 """
 
 from __future__ import annotations as annotations

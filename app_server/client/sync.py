@@ -1,7 +1,7 @@
 """The same library without `async`: for scripts and notebooks. An event loop of its own runs in a thread.
 
-Every class wraps one of the asynchronous ones, with the same methods. A call that is left by an exception of its own
-thread (Ctrl-C) is cancelled there, which interrupts the turn of a `run` or of a stream.
+Every class wraps one of the asynchronous ones, with the same methods. If an exception of the calling thread (Ctrl-C)
+ends a call, the call is cancelled in the event loop, which interrupts the turn of a `run` or of a stream.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ T = TypeVar("T")
 OF_ANOTHER_PROCESS = "the server belongs to the process that this one was forked from; start another one here"
 
 CANCELLED_WITHIN = 10.0
-"""Seconds that a cancelled call may take to end; an abandoned turn takes at most `turn_handle.INTERRUPT_WITHIN`."""
+"""Timeout for a cancelled call to end, in seconds. An abandoned turn takes at most `turn_handle.INTERRUPT_WITHIN`."""
 
 
 class LoopThread:
-    """An event loop in a thread of its own, as of `start_blocking_portal`, but that a process that was forked from this
-    one has no such thread, and leaves it alone."""
+    """An event loop in a thread of its own, like that of `start_blocking_portal`. It differs in a process that was
+    forked from this one: such a process has no such thread, and does not try to end it.
+    """
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -61,7 +62,7 @@ class LoopThread:
 
     @property
     def elsewhere(self) -> bool:
-        """Check for a process that was forked."""
+        """Whether this is a forked process."""
         return os.getpid() != self._process
 
     async def _run(self) -> None:
@@ -92,7 +93,9 @@ class PortalCaller:
         return self._loop.elsewhere
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Return the result. Whoever stops waiting cancels the coroutine, which has a bounded time to end."""
+        """Return the result of the coroutine. If the wait is interrupted, the coroutine is cancelled, and has a bounded
+        time to end.
+        """
         if self.elsewhere:
             raise AppServerError(OF_ANOTHER_PROCESS)
         ended = threading.Event()
@@ -117,7 +120,7 @@ class PortalCaller:
 
 
 class SyncFace(Generic[A]):
-    """A class of the library for code without an event loop."""
+    """A wrapper of an asynchronous class, for code without an event loop."""
 
     def __init__(self, caller: PortalCaller, behind: A) -> None:
         self._caller, self._behind = caller, behind
@@ -126,7 +129,7 @@ class SyncFace(Generic[A]):
 def waits_for(
     method: Callable[Concatenate[A, Q], Awaitable[T]],
 ) -> Callable[Concatenate[SyncFace[A], Q], T]:
-    """Make a method that waits for what one of the asynchronous class returns."""
+    """Return a method that waits for the result of an asynchronous method."""
 
     @wraps(method)
     def waiting(self: SyncFace[A], /, *arguments: Q.args, **options: Q.kwargs) -> T:
@@ -138,7 +141,7 @@ def waits_for(
 def opens(
     method: Callable[Concatenate[A, Q], Awaitable[T]], face: Callable[[PortalCaller, T], F]
 ) -> Callable[Concatenate[SyncFace[A], Q], F]:
-    """Make a method that waits for an object of the asynchronous library, and gives it its face."""
+    """Return a method that waits for an object of the asynchronous library, and wraps it."""
 
     @wraps(method)
     def opening(self: SyncFace[A], /, *arguments: Q.args, **options: Q.kwargs) -> F:
@@ -225,11 +228,11 @@ class SyncThreadHandle(SyncFace[ThreadHandle]):
     run = waits_for(ThreadHandle.run)
 
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnStream:
-        """Run one turn as its events: `for event in thread.stream("…")`."""
+        """Run one turn and return its events: `for event in thread.stream("…")`."""
         return SyncTurnStream(self._caller, self._behind.stream(prompt, **options))
 
     def review(self, target: ReviewTarget) -> SyncTurnStream:
-        """Run a review, as the events of its turn."""
+        """Run a review and return the events of its turn."""
         return SyncTurnStream(self._caller, self._behind.review(target))
 
     start_turn = opens(ThreadHandle.start_turn, SyncTurnHandle)
@@ -251,7 +254,7 @@ class SyncThreadHandle(SyncFace[ThreadHandle]):
 def connects(
     connecting: Callable[Q, AbstractAsyncContextManager[AppServer]],
 ) -> Callable[Concatenate[type[SyncAppServer], Q], AbstractContextManager[SyncAppServer]]:
-    """Make a class method that connects as one of `AppServer` does, for as long as a block."""
+    """Return a class method that connects like one of `AppServer`, for the duration of a block."""
 
     @contextmanager
     @wraps(connecting)
@@ -272,8 +275,9 @@ def connects(
 
 
 class SyncAppServer(SyncFace[AppServer]):
-    """`AppServer` for code without an event loop; use `spawn` or `connect`. `on_approval` runs in a thread of
-    its own, so it may wait for a person."""
+    """`AppServer` for code without an event loop. Programs call `spawn` or `connect`. `on_approval` runs in a thread of
+    its own, so it may wait for a person.
+    """
 
     spawn = classmethod(connects(AppServer.spawn))
     connect = classmethod(connects(AppServer.connect))

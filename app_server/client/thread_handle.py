@@ -1,4 +1,4 @@
-"""A thread that this client has open: turns, what they may ask, and changes to the thread itself."""
+"""A thread that this client has open: its turns, its requests, and changes to the thread itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BegunTurn = TypeVar("BegunTurn", wire.TurnStartResponse, wire.ReviewStartRespons
 
 
 class ThreadHandle:
-    """An open thread. `opened` has the settings that it was opened with."""
+    """An open thread. `opened` has the settings with which it was opened."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ThreadHandle:
         opened: thread_open.OpenedThread,
         on_approval: ApprovalHandler | None,
     ) -> None:
-        """Make it while the answer that opened the thread is received, so that no event is missed."""
+        """Create the handle while the answer that opened the thread is received, so that no event is missed."""
         self._connection, self._feeds, self.opened = connection, feeds, opened
         self._feed = feeds.open(opened.thread.id, on_approval)
 
@@ -66,10 +66,10 @@ class ThreadHandle:
         output: type[M] | Mapping[str, Json] | None = None,
         **options: Unpack[TurnOptions],
     ) -> TurnResult[M] | TurnResult[Json] | TurnResult[None]:
-        """Run one whole turn. A failed turn is a result, too. Cancelling this interrupts the turn.
+        """Run one whole turn. A failed turn is a result, too. Cancelling the call interrupts the turn.
 
-        `output`: a pydantic model or a JSON Schema that the final message has to match; `result.output` is the
-        instance. Raises ServerEnded, RequestRefused, HandlerFailed.
+        `output` is a pydantic model or a JSON Schema for the final message; `result.output` is the instance. Raises
+        ServerEnded, RequestRefused, HandlerFailed.
         """
         expected = None if output is None or isinstance(output, Mapping) else OutputModel(output)
         schema = expected.schema() if expected is not None else output
@@ -81,18 +81,20 @@ class ThreadHandle:
         return result if output is None else parsed_json(result)
 
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> TurnStream:
-        """Run a turn as its events, from `turn/started` to `turn/completed`: `async for event in thread.stream(…)`."""
+        """Run a turn and return its events, from `turn/started` to `turn/completed`: `async for event in
+        thread.stream(…)`.
+        """
         return TurnStream(lambda queue: self._begin(prompt, options, queue))
 
     async def start_turn(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> TurnHandle:
         """Begin a turn without waiting for it. Its events are among those of `events()`.
 
-        While a turn runs, the prompt joins that turn.
+        If a turn is running, the prompt is added to that turn.
         """
         return await self._begin(prompt, options, None)
 
     def review(self, target: wire.ReviewTarget) -> TurnStream:
-        """Run a review, as the events of its turn; its final message is what was found."""
+        """Run a review and return the events of its turn; its final message has the findings."""
         return TurnStream(lambda queue: self._begin_review(target, queue))
 
     async def _begin(self, prompt: Prompt, options: TurnOptions, queue: EventQueue | None) -> TurnHandle:
@@ -121,7 +123,7 @@ class ThreadHandle:
         return made[0]
 
     def turn(self, turn_id: str) -> TurnHandle:
-        """Follow a turn that runs already: one that `resume_thread` found, or that the server began by itself.
+        """Follow a running turn: one that `resume_thread` found, or that the server began by itself.
 
         Its result has the items from now on.
         """
@@ -134,7 +136,7 @@ class ThreadHandle:
         return EventSubscription(queue, self._feed.unsubscribe)
 
     async def steer(self, prompt: Prompt) -> None:
-        """Say something to the turn that runs. Raises RequestRefused if none does."""
+        """Send a prompt to the running turn. Raises RequestRefused if none runs."""
         params = wire.TurnSteerParams(
             thread_id=self.id,
             input=parts_of(prompt),
@@ -143,7 +145,7 @@ class ThreadHandle:
         await self._connection.request(wire.TURN_STEER, params)
 
     async def interrupt(self) -> None:
-        """End the turn that runs, if there is one."""
+        """Interrupt the running turn, if there is one."""
         if (turn_id := self._feed.running_turn) is not None:
             await self.turn(turn_id).interrupt()
 
@@ -158,13 +160,13 @@ class ThreadHandle:
         return await open_thread(self._connection, self._feeds, thread_open.THREAD_FORK, params, handler)
 
     async def compact(self) -> TurnResult[None]:
-        """Replace the model's history by a summary, which is a turn of its own. Cancelling this interrupts it."""
+        """Replace the model's history by a summary, which is a turn of its own. Cancelling the call interrupts it."""
         progress = self._feed.next_turn()
         await self._connection.request(thread_work.THREAD_COMPACT_START, InThread(thread_id=self.id))
         return await _whole(TurnHandle(self._connection, self.id, progress))
 
     async def read(self, *, turns: bool = True) -> Thread:
-        """Read the thread as it is stored, with its turns."""
+        """Return the thread as it is stored, with its turns."""
         params = thread_store.ThreadReadParams(thread_id=self.id, include_turns=turns)
         return (await self._connection.request(thread_store.THREAD_READ, params)).thread
 
@@ -174,12 +176,12 @@ class ThreadHandle:
         )
 
     async def archive(self) -> None:
-        """End the thread and take it out of the list."""
+        """End the thread and remove it from the list."""
         await self._connection.request(thread_store.THREAD_ARCHIVE, InThread(thread_id=self.id))
         self._feeds.drop(self.id)
 
     async def close(self) -> None:
-        """Receive nothing more of the thread. It stays stored; a turn of it goes on."""
+        """Unsubscribe from the thread. It stays stored; a running turn of it continues."""
         await self._connection.request(thread_open.THREAD_UNSUBSCRIBE, InThread(thread_id=self.id))
         self._feeds.drop(self.id)
 
@@ -191,7 +193,7 @@ async def open_thread(
     params: P,
     on_approval: ApprovalHandler | None,
 ) -> ThreadHandle:
-    """Open a thread in one of its ways."""
+    """Open a thread with the request of `row`: start, resume or fork."""
     made: list[ThreadHandle] = []
 
     def opened(response: Opened) -> None:
@@ -202,7 +204,7 @@ async def open_thread(
 
 
 async def _whole(turn: TurnHandle) -> TurnResult[None]:
-    """Wait for the result of a turn that ends with its caller."""
+    """Return the result of a turn. If the caller is cancelled, the turn is interrupted."""
     try:
         return await turn.result()
     except BaseException:

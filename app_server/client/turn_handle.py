@@ -1,5 +1,7 @@
-"""A turn that this client has begun: wait for it, add to it, end it; what is known of it meanwhile, and its result,
-with structured output: a pydantic model or a JSON Schema for the request, the final message as an instance of it.
+"""A turn that this client has begun: its progress, its result, and methods to wait for it, steer and interrupt it.
+
+A result may have structured output: a pydantic model or a JSON Schema is sent with the request, and the final message
+is parsed as an instance of it.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ class TurnResult(Struct, Generic[T], frozen=True):
     error: TurnError | None = None
     parsed: T | None = None
     invalid: str | None = "the turn was not given an output schema"
-    """Why there is no output."""
+    """Reason why there is no output. None if there is output."""
 
     @property
     def final_message(self) -> str | None:
-        """Return the last thing that the model said; a commentary only where it said nothing else."""
+        """The last message of the model. A commentary counts only if there is no other message."""
         messages = [item for item in self.items if isinstance(item, AgentMessageThreadItem)]
         answers = [item for item in messages if item.phase is not MessagePhase.COMMENTARY]
         return next((item.text for item in reversed(answers or messages)), None)
@@ -55,7 +57,7 @@ class TurnResult(Struct, Generic[T], frozen=True):
 
     @property
     def output(self) -> T:
-        """Return the final message as what `output=` asked for. Raises TurnFailed, OutputInvalid."""
+        """The final message as an instance of what `output=` requested. Raises TurnFailed, OutputInvalid."""
         if not self.completed:
             why = self.error.message if self.error else f"the turn was {self.status}"
             raise TurnFailed(why)
@@ -65,7 +67,7 @@ class TurnResult(Struct, Generic[T], frozen=True):
 
 
 class TurnProgress:
-    """One turn that somebody may wait for."""
+    """Progress of one turn, for callers that wait for it."""
 
     def __init__(self, turn_id: str) -> None:
         self.turn_id = turn_id
@@ -76,7 +78,7 @@ class TurnProgress:
         self._error: TurnError | None = None
         self._failure: Exception | None = None
         self._over = anyio.Event()
-        """The turn has ended, or whoever waits shall stop."""
+        """Event that is set when the turn has ended, or callers have to stop waiting."""
         self._ended = anyio.Event()
 
     @property
@@ -102,14 +104,16 @@ class TurnProgress:
                 pass
 
     def fail(self, error: Exception, *, final: bool = False) -> None:
-        """Give this error to whoever waits for the turn. The turn may still run, unless nothing more is heard of it."""
+        """Raise this error in all callers that wait for the turn. The turn may still run, unless the error is `final`:
+        then no more events of it arrive.
+        """
         self._failure = self._failure or error
         self._over.set()
         if final:
             self._ended.set()
 
     async def wait(self) -> TurnResult[None]:
-        """Wait for the result at the end of the turn. Raises what `fail` was given."""
+        """Wait for the end of the turn and return the result. Raises the error of `fail`."""
         await self._over.wait()
         if self._failure is not None:
             raise self._failure
@@ -137,7 +141,7 @@ def _difference(more: TokenUsageBreakdown, less: TokenUsageBreakdown) -> TokenUs
 
 
 INTERRUPT_WITHIN = 5.0
-"""Seconds that an abandoned turn may take to end before its caller goes on."""
+"""Timeout for an abandoned turn to end before its caller continues, in seconds."""
 
 
 class TurnHandle:
@@ -155,21 +159,22 @@ class TurnHandle:
         return self._progress.running
 
     async def result(self) -> TurnResult[None]:
-        """Wait for the end of the turn. A failed turn is a result. Raises ServerEnded, HandlerFailed.
+        """Wait for the end of the turn and return its result. A failed turn is a result. Raises ServerEnded,
+        HandlerFailed.
 
-        Cancelling this leaves the turn running.
+        Cancelling the call leaves the turn running.
         """
         return await self._progress.wait()
 
     async def steer(self, prompt: Prompt) -> None:
-        """Say something to the turn while it runs. Raises RequestRefused if it has ended."""
+        """Send a prompt to the running turn. Raises RequestRefused if it has ended."""
         params = wire.TurnSteerParams(
             thread_id=self.thread_id, input=parts_of(prompt), expected_turn_id=self.id
         )
         await self._connection.request(wire.TURN_STEER, params)
 
     async def interrupt(self) -> None:
-        """End the turn; its result then has the status `interrupted`."""
+        """Interrupt the turn; its result then has the status `interrupted`."""
         await self._connection.request(
             wire.TURN_INTERRUPT, wire.TurnInterruptParams(thread_id=self.thread_id, turn_id=self.id)
         )
@@ -183,13 +188,13 @@ class TurnHandle:
                 await self.interrupt()
                 await self._progress.ended()
             except AppServerError:
-                return  # the turn has ended meanwhile, or the server is gone
+                return  # the turn has ended by now, or the server has
 
 
 M = TypeVar("M", bound=BaseModel)
 
 LONGEST_ECHO = 2000
-"""Characters of the model's message in an error."""
+"""Maximum length of the model's message in an error, in characters."""
 
 SCHEMAS_BY_NAME = ("properties", "$defs", "definitions")
 LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -197,7 +202,7 @@ SCHEMAS = ("items", "not", "additionalProperties")
 
 
 class OutputModel(Struct, Generic[M], frozen=True):
-    """Type that the final message has to be of."""
+    """Type of the final message."""
 
     model: type[M]
 
@@ -216,7 +221,7 @@ class OutputModel(Struct, Generic[M], frozen=True):
 
 
 def parsed_json(result: TurnResult[None]) -> TurnResult[Json]:
-    """Parse the final message as plain JSON, which is not held against the schema."""
+    """Parse the final message as plain JSON. It is not validated against the schema."""
     text = result.final_message or ""
     try:
         return _with_output(result, json.loads(text), None)
@@ -231,7 +236,7 @@ def _with_output(result: TurnResult[None], parsed: T | None, invalid: str | None
 
 
 def strict(schema: Json) -> Json:
-    """Return the schema as providers require it: objects name all of their properties as required, and allow no others.
+    """Return the schema as providers require it: objects list all of their properties as required, and allow no others.
 
     A property with a default is required, too; the model then writes its value.
     """

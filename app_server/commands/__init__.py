@@ -1,1 +1,1 @@
-"""Subcommands: a table of them, how command lines are parsed, and a light module for each family."""
+"""Subcommands: a table of them, the parsing of command lines, and a light module for each family."""

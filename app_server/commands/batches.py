@@ -74,7 +74,7 @@ RUN: Final = (
     flag("--json", "print what happens as lines of JSON"),
     defaults(keep="none", dry_run=False),
 )
-"""What may differ from run to run of a batch."""
+"""Options that may differ between runs of a batch."""
 
 FOLDER: Final = option("out", metavar="OUT", help="the folder of the batch")
 

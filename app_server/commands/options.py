@@ -1,4 +1,4 @@
-"""What a subcommand is, how its arguments are written, and the options that several take."""
+"""The class of subcommands, functions for their arguments, and the options that several of them share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from app_server.startup.launch import parse_setting
 Run = Callable[[argparse.Namespace], int]
 
 Argument = Callable[[argparse._ActionsContainer], argparse.Action]
-"""Adds one argument to a parser, or to a group of one."""
+"""Function that adds one argument to a parser, or to a group of a parser."""
 
 Adder = Callable[[argparse.ArgumentParser], object]
-"""Adds an argument, or several."""
+"""Function that adds one argument or several to a parser."""
 
 
 class Subcommand:
-    """A command: what help, completion and the parser need of it, and what it does."""
+    """A command: the data for help, completion and the parser, and the function that runs it."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Subcommand:
         *examples: str,
         usage: str = "",
     ) -> None:
-        """`name` has one word, or two where a command has commands of its own: `threads list`. `run` gives the exit
-        status; None: the process becomes a server. `examples` are whole lines for a shell, some with a comment.
-        `usage` is what follows the options.
+        """`name` has one word, or two if a command has subcommands: `threads list`. `run` returns the exit status; None
+        if the process becomes a server. `examples` are whole lines for a shell, some with a comment. `usage` is the
+        text after the options.
         """
         self.name, self.summary, self.usage = name, summary, usage
         self.arguments, self.run, self.examples = arguments, run, examples
@@ -42,7 +42,9 @@ class Subcommand:
 
 # --- running
 def serving_itself(load: Callable[[], Run]) -> Run:
-    """Return what runs a command that has a server in this process. `load` imports it, which takes a while."""
+    """Return a function that runs a command with a server in this process. `load` imports the command, which is
+    slow.
+    """
 
     def run(args: argparse.Namespace) -> int:
         from app_server.startup.process import begin_loading, guard_memory  # noqa: PLC0415  no other command needs it
@@ -50,14 +52,14 @@ def serving_itself(load: Callable[[], Run]) -> Run:
         begin_loading()
         guard_memory()
         command = load()
-        log_errors_only()  # the command says what the log would say
+        log_errors_only()  # the command reports what the log would contain
         return command(args)
 
     return run
 
 
 def errand(module: str, name: str) -> Run:
-    """Return what carries out a coroutine function of `errands`, with a server in this process."""
+    """Return a function that runs a coroutine function of `errands`, with a server in this process."""
 
     def load() -> Run:
         function = getattr(import_module(f"app_server.errands.{module}"), name)
@@ -68,14 +70,14 @@ def errand(module: str, name: str) -> Run:
 
 
 def log_errors_only() -> None:
-    """Keep the warnings of a server in this process off stderr, unless a level was chosen."""
+    """Suppress the warnings of a server in this process, unless a log level was chosen."""
     if "APP_SERVER_LOG" not in os.environ:
         logging.disable(logging.WARNING)
 
 
 # --- arguments
 def option(*names: str, **how: Any) -> Argument:
-    """Return what adds an argument, as argparse has it."""
+    """Return a function that adds an argument, with the parameters of argparse."""
     return lambda parser: parser.add_argument(*names, **how)
 
 
@@ -84,7 +86,7 @@ def flag(name: str, what: str) -> Argument:
 
 
 def choice(name: str, metavar: str, what: str, words: tuple[str, ...], *short: str) -> Argument:
-    """Return what adds an argument that is one of these words."""
+    """Return a function that adds an argument with a choice of words."""
 
     def one_of(text: str) -> str:
         if text not in words:
@@ -96,13 +98,13 @@ def choice(name: str, metavar: str, what: str, words: tuple[str, ...], *short: s
 
 
 def group(title: str, *arguments: Argument) -> Adder:
-    """Return what adds arguments under a title of their own."""
+    """Return a function that adds arguments under a title of their own."""
     return lambda parser: _add_all(parser.add_argument_group(title), arguments)
 
 
 def before_or_after(title: str, *arguments: Argument) -> Adder:
-    """Return what adds a group of arguments that may be given before a subcommand, too: what is not given is not in
-    the namespace.
+    """Return a function that adds a group of arguments that may also be given before a subcommand. Arguments that are
+    not given are missing in the namespace.
     """
     return lambda parser: _add_all(
         parser.add_argument_group(title, argument_default=argparse.SUPPRESS), arguments
@@ -110,7 +112,7 @@ def before_or_after(title: str, *arguments: Argument) -> Adder:
 
 
 def at_most_one(*arguments: Argument) -> Adder:
-    """Return what adds arguments that exclude one another."""
+    """Return a function that adds arguments that exclude one another."""
     return lambda parser: _add_all(parser.add_mutually_exclusive_group(), arguments)
 
 
@@ -120,12 +122,12 @@ def _add_all(container: argparse._ActionsContainer, arguments: Iterable[Argument
 
 
 def defaults(**values: Any) -> Adder:
-    """Return what sets the values of what is not given."""
+    """Return a function that sets default values."""
     return lambda parser: parser.set_defaults(**values)
 
 
 def any_of(words: Iterable[str]) -> str:
-    """List words of which one is meant."""
+    """Return the words as a list with "or"."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -135,11 +137,11 @@ UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 MOST_DIGITS: Final = 15
-"""Of a number: its products with prices and times stay exact."""
+"""Maximum number of digits of a number, so that its products with prices and times stay exact."""
 
 
 def positive(text: str) -> int:
-    """Parse a number of things."""
+    """Parse a positive whole number."""
     digits = text.isascii() and text.isdigit()
     if digits and len(text.lstrip("0")) > MOST_DIGITS:
         raise argparse.ArgumentTypeError(f"expected a number of at most {MOST_DIGITS} digits")
@@ -149,13 +151,13 @@ def positive(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Parse a time: seconds, or a number with its unit."""
+    """Parse a time: seconds, or a number with its unit. Return seconds."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
     return above_zero(number, "seconds, or a time as in 90s, 30m or 2h", text, UNITS[unit])
 
 
 def above_zero(number: str, expected: str, text: str, unit: int = 1) -> float:
-    """Parse a number that need not be whole, of the argument `text`."""
+    """Parse a positive number, which need not be whole, of the argument `text`."""
     try:
         found = float(number) * unit
     except ValueError:
@@ -187,7 +189,7 @@ def _ws_auth(text: str) -> str:
     return text
 
 
-# --- what several commands take
+# --- options of several commands
 SANDBOXES: Final = ("read-only", "workspace-write", "danger-full-access")
 APPROVALS: Final = ("untrusted", "on-failure", "on-request", "never")
 
@@ -206,7 +208,7 @@ SETTINGS: Final = before_or_after(
     option("--disable", action="append", metavar="FEATURE", help="switch a feature off"),
     option("-p", "--profile", metavar="NAME", help="use a profile of config.toml"),
 )
-"""What goes before the settings of `config.toml`."""
+"""Options that override the settings of `config.toml`."""
 
 TURN_SETTINGS: Final = (
     SETTINGS,
@@ -224,7 +226,7 @@ TURN_SETTINGS: Final = (
         choice("--ask-for-approval", "WHEN", "when to ask", APPROVALS, "-a"),
     ),
 )
-"""The settings, and those of new conversations."""
+"""Options that override the settings, and options for new conversations."""
 
 OF_START: Final = frozenset(
     {
@@ -237,7 +239,7 @@ OF_START: Final = frozenset(
         "strict_config",
     }
 )
-"""Options of a server, by their names, that `startup_options` looks at ahead of it."""
+"""Names of the options of a server that `startup_options` handles before the server starts."""
 
 SERVER_OPTIONS: Final = (
     *TURN_SETTINGS,
@@ -272,4 +274,4 @@ SERVER_OPTIONS: Final = (
         option("--startup", help=argparse.SUPPRESS),  # descriptors of who starts a shared server
     ),
 )
-"""All that a server takes."""
+"""All options of a server."""

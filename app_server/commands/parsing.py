@@ -1,7 +1,7 @@
-"""Which subcommands there are, and command lines that are parsed by them: help, and what is wrong with one.
+"""The table of subcommands, and the parser of command lines: help, and errors of a command line.
 
 A module of this package has the commands of a first word, with their arguments. It is loaded when one of them is
-parsed, or all of them are listed; what takes time to import is loaded when a command is run.
+parsed, or when all of them are listed. Modules that are slow to import are loaded when a command is run.
 
 A wrong command line ends the process with the exit status 2 and one form of error: where, what, and what to do.
 """
@@ -21,7 +21,7 @@ from app_server.standard_streams import complain
 
 PROGRAM = "app-server"
 VERSION = f"codex-cli {PROTOCOL_VERSION} ({PROGRAM} {__version__})"
-"""The protocol's version comes first: clients take the first one that they find for that of codex."""
+"""Text of `--version`. The protocol's version comes first: clients take the first version in it for that of codex."""
 ABOUT = "A JSON-RPC app server over stdio with a whole coding agent inside."
 MORE = f"`{PROGRAM} help COMMAND` shows the options of a command, and examples."
 WRONG_COMMAND_LINE = 2
@@ -57,7 +57,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "completion": "upkeep",
     },
 }
-"""The groups of `app-server --help`, in its order: in each the first words, with their modules."""
+"""Groups of `app-server --help` in their order: in each the first words of its commands, with their modules."""
 
 MODULES: Final = {word: module for words in GROUPS.values() for word, module in words.items()}
 
@@ -69,33 +69,35 @@ FAMILIES: Final[Mapping[str, str]] = {
     "features": "list the features, and which are on",
     "debug": "facts for other programs",
 }
-"""First words that are no commands by themselves, with what those with a second one are for."""
+"""First words that are no commands by themselves, with the purpose of the commands that begin with them."""
 
 GUARDS: Final = ("--sandbox", "--ask-for-approval", "--add-dir", "--strict-config")
-"""Options without which a server is less guarded than its starter believes; so are all that begin with `--ws-`."""
+"""Options without which a server is less protected than its caller believes. The options that begin with `--ws-` belong
+to them, too.
+"""
 
 NO_OPTION = "\0"
-"""Marks words behind `--` while the others are parsed: argparse keeps no place of them where options stand between."""
+"""Marker of words after `--` while the others are parsed: argparse loses their position if options are between them."""
 
 
 class Parsed(NamedTuple):
     command: Subcommand | None
-    """None where there was none: serve."""
+    """The subcommand. None if there was none: then the process serves."""
     args: argparse.Namespace
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps words with a hyphen whole: they are to be typed."""
+    """Help formatter that does not break words with a hyphen, because users type them."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors have the form of all others, and which takes no abbreviations."""
+    """Parser whose errors have the common form, and which accepts no abbreviations."""
 
     def __init__(self, name: str, usage: str, describe: Callable[[], str], epilog: str) -> None:
-        """`describe` is called where help is asked for."""
+        """`describe` is called when help is requested."""
         super().__init__(
             prog=name,
             usage=" ".join(filter(None, (name, "[OPTIONS]", usage))),
@@ -120,8 +122,8 @@ class CommandParser(argparse.ArgumentParser):
     def parse_rest(
         self, words: Sequence[str], given: argparse.Namespace, *, passes_over: bool = False
     ) -> argparse.Namespace:
-        """Parse all words, on top of what was `given` before them. Options may stand between other arguments; what
-        follows `--` is none. `passes_over`: an unknown option costs a warning.
+        """Parse all words, in addition to the arguments that were `given` before them. Options may stand between other
+        arguments; words after `--` are no options. With `passes_over`, an unknown option causes a warning only.
         """
         own = words.index("--") if "--" in words else len(words)
         plain = [f"{NO_OPTION}{word}" for word in words[own + 1 :]]
@@ -153,13 +155,13 @@ class CommandParser(argparse.ArgumentParser):
         return None
 
     def fail_on(self, word: str) -> NoReturn:
-        """End the process because of a word that is not known."""
+        """End the process because of an unknown word."""
         meant = similar(word.partition("=")[0], self.option_names())
         self.fail(f"unexpected argument {_word(word)!r}", f"did you mean {meant}?" if meant else "")
 
     def pass_over(self, words: Sequence[str]) -> None:
-        """Warn of options that are not known, with their values: a client may be newer than this server. End the
-        process where one may be meant for an option that guards, or is none.
+        """Warn of unknown options and their values: a client may be newer than this server. End the process if an
+        unknown word may be meant for a guarding option, or is no option.
         """
         previous = ""
         for word in words:
@@ -177,17 +179,17 @@ class CommandParser(argparse.ArgumentParser):
         return f"`{self.prog} --help` shows what can be given"
 
     def option_names(self) -> Iterable[str]:
-        """List the long options."""
+        """Return the names of the long options."""
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
 
 
 def _word(value: Any) -> Any:
-    """Return a word without its mark, and other values as they are."""
+    """Return a word without its marker. Other values are returned unchanged."""
     return value.removeprefix(NO_OPTION) if isinstance(value, str) else value
 
 
 def parse(words: Sequence[str]) -> Parsed:
-    """Parse a command line. Ends the process after `--help` and `--version`, and where it is wrong."""
+    """Parse a command line. It ends the process after `--help` and `--version`, and if the command line is wrong."""
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     given = argparse.Namespace()
@@ -212,8 +214,8 @@ def parse(words: Sequence[str]) -> Parsed:
 def _parse_outer(
     outer: CommandParser, words: Sequence[str], given: argparse.Namespace
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Parse what stands before the name of a command. Return the words from there on, and unknown options with the
-    words behind them that name no command, which may be their values.
+    """Parse the words before the name of a command. Return the words from the name on, and the unknown options. After
+    an unknown option, a word that names no command may be its value, and is returned with it.
     """
     unknown: list[str] = []
     while True:
@@ -221,7 +223,7 @@ def _parse_outer(
         rest: list[str] = given.words
         del given.words
         unknown += found
-        if rest[:1] == [PROGRAM]:  # clients say it once or twice, with options around it
+        if rest[:1] == [PROGRAM]:  # clients give the name once or twice, with options around it
             words = rest[1:]
         elif found and rest and rest[0] not in MODULES and words[len(words) - len(rest) - 1] == found[-1]:
             unknown.append(rest[0])
@@ -231,7 +233,7 @@ def _parse_outer(
 
 
 def commands_of(word: str) -> list[Subcommand]:
-    """List the commands that begin with a word: itself, and those with two."""
+    """Return the commands that begin with a word: the command itself, and those with two words."""
     if word not in MODULES:
         return []
     known: Sequence[Subcommand] = import_module(f"app_server.commands.{MODULES[word]}").COMMANDS
@@ -243,7 +245,7 @@ def all_commands() -> list[Subcommand]:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Make one parser with every command, for completion. It loads what all of them take."""
+    """Return one parser with every command, for completion. It loads the arguments of all commands."""
     whole = argparse.ArgumentParser(PROGRAM, description=ABOUT)
     whole.add_argument("--version", action="version", version=VERSION)
     for add in SERVER_OPTIONS:
@@ -267,7 +269,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _outer_parser() -> CommandParser:
-    """Make the parser of what stands before the name of a command."""
+    """Return the parser of the words before the name of a command."""
     parser = CommandParser(PROGRAM, "[COMMAND]", overview, MORE)
     parser.add_argument("--version", action="version", version=VERSION)
     for add in SERVER_OPTIONS:
@@ -277,7 +279,7 @@ def _outer_parser() -> CommandParser:
 
 
 def _command(outer: CommandParser, words: Sequence[str]) -> tuple[Subcommand, Sequence[str]]:
-    """Find the command that the words begin with; return it, and the words without its name."""
+    """Return the command with which the words begin, and the words without its name."""
     first = words[0]
     known = {command.name: command for command in commands_of(first)}
     if not known:
@@ -296,7 +298,9 @@ def _command(outer: CommandParser, words: Sequence[str]) -> tuple[Subcommand, Se
 
 
 def _second_word(command: Subcommand, words: Sequence[str]) -> int | None:
-    """Return the index of the word that may complete the name of a command, whose options may stand before it."""
+    """Return the index of the word that may complete the name of a command, whose options may stand before it. None if
+    there is no such word.
+    """
     parser = CommandParser(command.name, command.usage, lambda: "", "")
     for add in command.arguments:
         add(parser)
@@ -304,7 +308,7 @@ def _second_word(command: Subcommand, words: Sequence[str]) -> int | None:
 
 
 def _fail_in_family(words: Sequence[str], about: str, family: Mapping[str, str]) -> NoReturn:
-    """End the process for words that name a family and no command of it: with help where that was asked for."""
+    """End the process for words that name a family and none of its commands; with help if it was requested."""
     name = f"{PROGRAM} {words[0]}"
     parser = CommandParser(
         name, "COMMAND", lambda: "\n".join([_sentence(about), "", *_columns(family)]), MORE
@@ -319,7 +323,7 @@ def _fail_in_family(words: Sequence[str], about: str, family: Mapping[str, str])
 
 
 def overview() -> str:
-    """List the commands by their groups, with an example of each group."""
+    """Return the commands by their groups, with an example of each group."""
     blocks = [ABOUT]
     for group, words in GROUPS.items():
         first = {word: commands_of(word)[0] for word in words}
@@ -342,7 +346,7 @@ def _sentence(words: str) -> str:
 
 
 def similar(word: str, known: Iterable[str]) -> str | None:
-    """Return what somebody may have meant who wrote `word`."""
+    """Return the known word that is similar to a mistyped one; None if there is none."""
     from difflib import get_close_matches  # noqa: PLC0415  only for mistakes
 
     return next(iter(get_close_matches(word, known, 1)), None)

@@ -1,5 +1,5 @@
-"""Commands that serve: `app-server`, which is what no command means, `acp`, `proxy`; and `daemon`, which looks after
-the server that all clients share.
+"""Commands that serve: `app-server`, which is the default, `acp`, `proxy`; and `daemon`, which manages the server that
+all clients share.
 """
 
 from __future__ import annotations

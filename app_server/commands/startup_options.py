@@ -1,5 +1,5 @@
-"""What options of `codex app-server` mean here that are about its start: checks of the settings ahead of serving, and
-words about options without effect.
+"""The options of `codex app-server` for its start: checks of the settings before serving, and messages about options
+without effect.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "cloud_skills_snapshot": "skills are files, of the home and of the workspace",
     "code_mode_host": "there is no code mode",
 }
-"""Options that are accepted, with the reason why they do nothing."""
+"""Options that are accepted, with the reason why they have no effect."""
 
 
 def checked_status(options: Mapping[str, Any]) -> int | None:
-    """Return the exit status of a process that does not serve: what it was asked for is done, or the settings are not
-    as strict as they have to be. None: it serves.
+    """Return the exit status of a process that does not serve, because its request is done, or because the settings are
+    not as strict as requested. None if it serves.
     """
     for name, why in WITHOUT_EFFECT.items():
-        if options.get(name) and name != "analytics_default_enabled":  # an editor gives that each time
+        if options.get(name) and name != "analytics_default_enabled":  # an editor gives this option each time
             complain("app-server", f"--{name.replace('_', '-')} has no effect", why)
     strict, printing = options.get("strict_config"), options.get("print_startup_config")
     if not strict and not printing:
@@ -48,7 +48,7 @@ def checked_status(options: Mapping[str, Any]) -> int | None:
 
 
 def _problem(options: Mapping[str, Any], *, strict: bool) -> str | None:
-    """Return what is wrong with the settings; `strict`: a setting that is not known or counts for nothing is wrong."""
+    """Return the problem of the settings, or None. With `strict`, a setting that is unknown or ignored is a problem."""
 
     try:
         launch = parse_launch(options, os.environ)

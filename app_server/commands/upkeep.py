@@ -1,4 +1,4 @@
-"""Commands that look after this machine and the login: `doctor`, `completion`, `login`, `logout`."""
+"""Commands for the maintenance of this machine and of logins: `doctor`, `completion`, `login`, `logout`."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def _doctor(args: argparse.Namespace) -> int:
 
     try:
         launch = parse_launch(vars(args), os.environ)
-    except ValueError as error:  # a limit in the environment
+    except ValueError as error:  # an invalid limit in the environment
         complain("app-server doctor", str(error))
         return 2
-    log_errors_only()  # the checks say what the log would say
+    log_errors_only()  # the checks report what the log would contain
     cancel_on_interrupt()
     return run_doctor(settings_of(launch), online=args.online, json=args.json)
 
 
 def _completion(args: argparse.Namespace) -> int:
-    """Print a script made of the parser of all commands, which asks no server when Tab is pressed."""
+    """Print a completion script, made from the parser of all commands, which needs no server when Tab is pressed."""
     import shtab  # noqa: PLC0415  for this alone
 
     from app_server.core.config.features import FEATURES  # noqa: PLC0415  the same
 
-    files = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}  # what an argument is, by how help calls it
+    files = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}  # kind of an argument, by its name in help
     parser = args.whole_parser()
     for action in _actions(parser):
         if action.metavar in files:
-            action.complete = files[action.metavar]  # type: ignore[attr-defined]  # where shtab looks for it
+            action.complete = files[action.metavar]  # type: ignore[attr-defined]  # attribute that shtab reads
         elif action.metavar == "FEATURE":
             action.choices = sorted(FEATURES)
     print(shtab.complete(parser, args.shell))  # noqa: T201

@@ -1,12 +1,12 @@
-"""`app-server demo`: a conversation with the real server in a subprocess, as an editor would hold it.
+"""`app-server demo`: a conversation with the real server in a subprocess, in the role of an editor.
 
 1. A server starts, a conversation begins.
-2. A turn: streamed text, a command that only reads, one that is asked about, a patch that is asked about.
-3. A turn in which nobody is asked and the sandbox stops a command that writes outside of the workspace.
+2. A turn: streamed text, a command that only reads, a command that needs approval, a patch that needs approval.
+3. A turn in which the user is not asked and the sandbox stops a command that writes outside of the workspace.
 4. The server ends; the stored conversation is checked.
 5. A second server resumes the conversation and runs a turn.
 
-Each step is checked. No key, no network, and nothing of the user's is touched.
+Each step is checked. The demo needs no key and no network, and changes no files of the user.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.thread_open import THREAD_RESUME, THREAD_START
 
 LEAVES_WITHIN = 2.0
-"""Seconds after its stdin was closed; editors kill what takes longer."""
+"""Maximum time for a server to end after its stdin was closed, in seconds; editors kill a server that takes longer."""
 
 
 CONFINED = WorkspaceWriteSandboxPolicy(exclude_tmpdir_env_var=True, exclude_slash_tmp=True)
 
 
 class Acts(Struct, eq=False):
-    """State that the acts share."""
+    """State that the acts of the demo share."""
 
     workspace: DemoWorkspace
     screen: Screen
@@ -109,7 +109,7 @@ class Acts(Struct, eq=False):
     # --- with a server
     @asynccontextmanager
     async def _server(self, title: str) -> AsyncIterator[AppServer]:
-        """Run a server until the end of the block, and check how it ends."""
+        """Run a server until the end of the block, and check its end."""
         self.screen.title(title)
         statuses: list[int] = []
         with self.workspace.log.open("a", encoding="utf-8") as log:
@@ -154,7 +154,7 @@ def words_of_the_user(thread: Thread) -> list[str]:
 
 
 def run_demo(*, yes: bool) -> int:
-    """Play the demo; return 0 only if all checks passed."""
+    """Play the demo. Return 0 only if all checks passed."""
     screen = Screen(sys.stdout, os.environ)
     checks = Checks(screen)
     person = Person(screen, sys.stdin, yes)
@@ -168,7 +168,7 @@ def run_demo(*, yes: bool) -> int:
 
 
 async def _play(screen: Screen, checks: Checks, person: Person) -> bool:
-    """Play all acts; return True at their end."""
+    """Play all acts. Return True at their end."""
     try:
         async with temporary_workspace(os.environ) as workspace:
             script = Script(workspace.outside)

@@ -1,6 +1,7 @@
-"""What the demo shows, whom it asks, and the checks that it counts: a few kinds of lines, in colour on a terminal.
+"""The output of the demo, its questions to the user, and the count of its checks.
 
-Prints nothing else, and writes to the stream that it is given; nothing here knows of the protocol.
+The output consists of a few kinds of lines, in colour on a terminal, and is written only to the given stream. The
+module does not know the protocol.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from app_server.client.command_line import printable
 
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 LABEL = 9
-"""Columns that the label of a line takes."""
+"""Width of the label of a line, in columns."""
 
 
 class Screen:
-    """Lines with a label each: who speaks, or what happens."""
+    """Lines with a label each: the speaker, or the kind of event."""
 
     def __init__(self, stream: TextIO, environment: Mapping[str, str]) -> None:
         """Use colour on a terminal that can show it, unless NO_COLOR is set."""
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows no arrows still gets the words
+            stream.reconfigure(errors="replace")  # a terminal without arrows still gets the text
         plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         self._stream, self._colour = stream, stream.isatty() and not plain
         self._mid_line = False
@@ -66,13 +67,13 @@ class Screen:
         self._labelled("warning", text, YELLOW)
 
     def question(self, text: str) -> None:
-        """Ask, and leave the cursor behind the question."""
+        """Print a question, and leave the cursor behind it."""
         self._end_line()
         self._write(self._paint("asked".ljust(LABEL), YELLOW) + text)
         self._mid_line = True
 
     def answered(self, text: str, *, typed: bool) -> None:
-        """Show an answer; after a typed one the cursor is on a new line already."""
+        """Show an answer. After a typed one the cursor is already on a new line."""
         self._mid_line = not typed
         if text:
             self._write(text if not typed else " " * LABEL + text)
@@ -98,7 +99,7 @@ class Screen:
             self._write("\n")
 
     def _paint(self, text: str, style: str = "") -> str:
-        """Colour a text, without control characters of others."""
+        """Colour a text, with control characters replaced."""
         shown = printable(text)
         return f"\x1b[{style}m{shown}\x1b[0m" if self._colour and style else shown
 
@@ -108,19 +109,19 @@ class Screen:
 
 
 class DemoStopped(Exception):
-    """The demo cannot go on."""
+    """The demo cannot continue."""
 
 
 class Checks(Struct):
-    """Counts; the demo's exit status comes from here."""
+    """Counts of the checks, from which the demo's exit status is computed."""
 
     screen: Screen
     passed: int = 0
     failed: int = 0
     denied: int = 0
-    """Steps that were skipped because an approval was denied."""
+    """Number of steps that were skipped because an approval was denied."""
     unasked: bool = False
-    """Whether nobody was there to be asked."""
+    """Whether there was no user to ask."""
 
     def expect(self, what: str, happened: bool, instead: object = None) -> None:
         """Count a check. `what` describes the success, `instead` is the actual value."""
@@ -139,15 +140,15 @@ class Checks(Struct):
 
     @property
     def status(self) -> int:
-        """Return 0 if nothing failed: a person who says no has seen what a no does. Where nobody was there to be asked,
-        everything has to have happened.
+        """The exit status: 0 if no check failed. A person who denied steps has seen the effect of a denial. If there
+        was no user to ask, no step may have been denied.
         """
         unseen = self.denied > 0 and self.unasked
         return 0 if self.passed and not self.failed and not unseen else 1
 
 
 class Person(Struct, frozen=True):
-    """Decides about approvals: a person at the terminal, `--yes`, or nobody, who denies everything."""
+    """Decides about approvals: a person at the terminal, or `--yes`. Without either, everything is denied."""
 
     screen: Screen
     stdin: TextIO | None
@@ -155,19 +156,19 @@ class Person(Struct, frozen=True):
 
     @property
     def is_there(self) -> bool:
-        """Return whether somebody decides."""
+        """Whether there is a person, or `--yes`."""
         return self.yes or (self.stdin is not None and self.stdin.isatty())
 
     async def decide(self, question: str) -> bool:
-        """Ask; anything but y or yes is a denial."""
+        """Ask the person and return the answer; anything but y or yes is a denial."""
         if self.yes or self.stdin is None or not self.is_there:
             self.screen.question(f"{question} ")
             nobody = "denied: there is no terminal to ask at, and no --yes"
             self.screen.answered("yes (--yes)" if self.yes else nobody, typed=False)
             return self.yes
-        termios.tcflush(self.stdin, termios.TCIFLUSH)  # typed before there was a question
+        termios.tcflush(self.stdin, termios.TCIFLUSH)  # discard input that was typed before the question
         self.screen.question(f"{question} [y/n] ")
-        await anyio.wait_readable(self.stdin)  # rather than a thread: it can be interrupted
+        await anyio.wait_readable(self.stdin)  # no thread is used, so that the wait can be cancelled
         typed = self.stdin.readline()
         approved = typed.strip().lower() in ("y", "yes")
         self.screen.answered("approved" if approved else "denied", typed=typed.endswith("\n"))

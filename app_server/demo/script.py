@@ -1,6 +1,7 @@
-"""What is said and done in the demo: the little repository, the user's words, and the model's part, which reacts: where
-a person said no, it goes on without what it was denied. And what the model says in `app-server chat --demo` and
-`app-server exec --demo`, which need no key and no network. Pure.
+"""The content of the demo: the small repository, the user's messages, and the model's replies. Pure.
+
+The model's part reacts: if a person denies an action, the model continues without it. The module also has the model's
+replies of `app-server chat --demo` and `app-server exec --demo`, which need no key and no network.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from app_server.demo.scripted_model import Reply, Usage, reply, runs, says
 from app_server_protocol.structs import Json
 
 GAP = 0.015
-"""Seconds between two words: slow enough to see that they stream."""
+"""Pause between two words, in seconds: slow enough to show that they stream."""
 
 FILES = {
     "greet.sh": '#!/bin/sh\n# Greets whoever is named.\necho "Hello, $2!"\n',
@@ -50,12 +51,12 @@ CHECK_AGAIN = "I am back. Does the check pass by now?"
 
 
 class Script(Struct):
-    """The model's replies in their order; called with each request, as an author is."""
+    """The model's replies in order. It is called with each request, as an author."""
 
     outside: Path
     written: int = 0
     usages: list[Usage] = msgspec.field(default_factory=list)
-    """What was charged, reply by reply."""
+    """Usage of each reply so far."""
 
     def __call__(self, request: Json) -> Reply:
         scene = scenes(self.outside)[self.written]
@@ -67,7 +68,7 @@ class Script(Struct):
 
 
 def last_output(request: Json) -> str:
-    """Return what the latest tool call gave, as the model is sent it; nothing where nothing was called."""
+    """Return the output of the latest tool call, as the model receives it. Return nothing if there was no call."""
     outputs = [item["output"] for item in request["input"] if item["type"] == "function_call_output"]
     return str(outputs[-1]) if outputs else ""
 
@@ -84,13 +85,13 @@ def passed(output: str) -> bool:
 
 
 class Scene(Struct, frozen=True):
-    """Words of the model, depending on what became of its last call, and what it runs next."""
+    """A message of the model, which depends on the outcome of its last call, and the command that it runs next."""
 
     words: str
     call_id: str = ""
     command: tuple[str, ...] = ()
     denied: str | None = None
-    """Its words where a person said no, if they differ."""
+    """Message if a person denied the last call. None if it is the same."""
     passed: str | None = None
 
     def events(self, output: str, number: int) -> tuple[Json, ...]:
@@ -104,7 +105,7 @@ class Scene(Struct, frozen=True):
 
 
 def scenes(outside: Path) -> tuple[Scene, ...]:
-    """Return the model's part; it tries to write to `outside`, where it may not."""
+    """Return the model's part. It tries to write to `outside`, where it may not write."""
     return (
         Scene("I will read the script first; that needs nobody's leave.", "call-read", READ),
         Scene(
@@ -146,7 +147,7 @@ Everything else I answer with this text.
 
 
 class DemoModel:
-    """Reacts to the last words of the user, and to the output of what it called."""
+    """Model that reacts to the last message of the user, and to the output of its calls."""
 
     def __init__(self) -> None:
         self._calls = 0

@@ -28,12 +28,12 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 class ReceivedRequest(Struct, frozen=True):
     line: str
-    """`POST /v1/responses HTTP/1.1`"""
+    """Request line, such as `POST /v1/responses HTTP/1.1`."""
     headers: dict[str, str]
-    """Names in lower case."""
+    """Headers, with names in lower case."""
     body: bytes
     connection: int
-    """Which connection it came on, counted from 1."""
+    """Number of its connection, counted from 1."""
 
     @property
     def method(self) -> str:
@@ -45,13 +45,13 @@ class ReceivedRequest(Struct, frozen=True):
 
 
 class LoopbackServer(ABC):
-    """`async with server.serving() as base_url` serves until the block is left."""
+    """A loopback HTTP server. `async with server.serving() as base_url` serves until the block ends."""
 
     _connections = 0
 
     @abstractmethod
     async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
-        """Write the response. False: the connection ends here."""
+        """Write the response. Return False to end the connection."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -64,7 +64,7 @@ class LoopbackServer(ABC):
             group.cancel_scope.cancel()
 
     async def serve_connection(self, stream: SocketStream) -> None:
-        """Serve the requests of one connection until the other side leaves, in whatever way."""
+        """Serve the requests of one connection until the other side closes or loses it."""
         self._connections += 1
         connection = self._connections
         async with stream:
@@ -97,30 +97,30 @@ def response_head(status: int, headers: Mapping[str, str]) -> bytes:
 
 
 def whole_response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
-    """Return a response with its length; JSON unless the headers say otherwise."""
+    """Return a response with its length. It is JSON unless the headers say otherwise."""
     named = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
     return response_head(status, named) + body
 
 
 def chunk(data: bytes) -> bytes:
-    """Frame a piece of a response that is sent in pieces."""
+    """Return a piece of a chunked response."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def event_chunk(event: Json) -> bytes:
-    """Frame a server-sent event as a piece of its own."""
+    """Return a server-sent event as one chunk."""
     return chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
 
 
 class Reply(Struct, frozen=True):
-    """One answer of the model: its events, and the seconds to wait between them."""
+    """One answer of the model: its events, and the pause between them in seconds."""
 
     events: tuple[Json, ...]
     gap: float = 0.0
 
 
 class Usage(Struct, frozen=True):
-    """Cost of a reply, in tokens."""
+    """Usage of a reply, in tokens."""
 
     input: int = 10
     output: int = 5
@@ -134,11 +134,11 @@ USUAL = Usage()
 
 
 Author = Callable[[Json], Reply]
-"""Returns the next reply for the body of a request."""
+"""Function that returns the next reply for the body of a request."""
 
 
 def reply(*events: Json, usage: Usage = USUAL, gap: float = 0.0) -> Reply:
-    """Put events between `response.created` and `response.completed`, which has the usage."""
+    """Return a reply with events between `response.created` and `response.completed`, which has the usage."""
     completed = {
         "id": "resp-1",
         "usage": {"input_tokens": usage.input, "output_tokens": usage.output, "total_tokens": usage.total},
@@ -148,7 +148,7 @@ def reply(*events: Json, usage: Usage = USUAL, gap: float = 0.0) -> Reply:
 
 
 def says(text: str, item_id: str = "msg-1") -> tuple[Json, ...]:
-    """Return a message, word by word and then whole."""
+    """Return the events of a message, word by word and then whole."""
     deltas = re.findall(r"\s*\S+", text)
     return (
         {"type": "response.output_item.added", "item": _message("", item_id)},
@@ -169,7 +169,7 @@ def runs(command: Sequence[str], call_id: str) -> Json:
 
 
 class ScriptedModel(LoopbackServer):
-    """`async with model.serving() as base_url` serves until the block is left."""
+    """A scripted model. `async with model.serving() as base_url` serves until the block ends."""
 
     def __init__(self, author: Author) -> None:
         self.author = author

@@ -1,5 +1,7 @@
-"""One turn from an editor's view: shows each event, answers approval requests, and records both. And what is expected
-of each turn of the demo: what was seen, what is on disk, what the model was sent.
+"""One turn from an editor's view: its events are shown, approval requests are answered, and both are recorded.
+
+The module also has the expectations for each turn of the demo: the events, the files on the disk, and the requests to
+the model.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from app_server_protocol.v2.thread import ThreadTokenUsage, ThreadTokenUsageUpda
 from app_server_protocol.v2.turn import TurnDiffUpdatedNotification
 
 LIMIT = 60.0
-"""Seconds that a turn may take between two approvals; the person may take longer."""
+"""Maximum time of a turn between two approvals, in seconds; the person may take longer."""
 
 
 class PlayedTurn(Struct):
@@ -35,10 +37,10 @@ class PlayedTurn(Struct):
 
     deltas: list[str] = msgspec.field(default_factory=list)
     asked: dict[str, ApprovalRequest] = msgspec.field(default_factory=dict)
-    """The approval requests by item."""
+    """Approval requests, by item id."""
     approved: dict[str, bool] = msgspec.field(default_factory=dict)
     ended: dict[str, wire.ThreadItem] = msgspec.field(default_factory=dict)
-    """How items ended, by their ids."""
+    """Items in their final state, by id."""
     diff: str = ""
     usage: ThreadTokenUsage | None = None
     result: TurnResult[None] | None = None
@@ -69,7 +71,7 @@ class TurnRecorder:
         self._limit = anyio.CancelScope()
 
     async def record(self, stream: TurnStream) -> PlayedTurn:
-        """Raises DemoStopped if the turn does not complete or takes too long."""
+        """Record the turn. Raises DemoStopped if the turn does not complete or takes too long."""
         self._stream = stream
         with anyio.move_on_after(LIMIT) as self._limit:
             async for event in stream:
@@ -84,7 +86,7 @@ class TurnRecorder:
     async def decide(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Handle the turn's approval requests."""
         if self._stream is not None:
-            await self._stream.read_up()  # so that the question comes after what led to it
+            await self._stream.read_up()  # so that the question comes after the events that led to it
         match request:
             case CommandApprovalRequest():
                 question = "May this command run?"
@@ -139,7 +141,7 @@ class TurnRecorder:
 
 
 class Expectations(Struct, frozen=True):
-    """One method for each thing that is shown."""
+    """The expectations of the demo: one method for each part that is shown."""
 
     workspace: DemoWorkspace
     model: ScriptedModel
@@ -148,7 +150,7 @@ class Expectations(Struct, frozen=True):
     checks: Checks
 
     def untouched(self, question: ApprovalRequest) -> None:
-        """Expect that nothing of a patch is written while it is asked about."""
+        """Expect that no part of a patch is written while its approval request is open."""
         if isinstance(question, PatchApprovalRequest):
             text = self._greeting()
             self.checks.expect("nothing is written before the answer", text == script.FILES["greet.sh"], text)

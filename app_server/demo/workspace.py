@@ -43,11 +43,11 @@ stream_max_retries = 0
 """
 
 WITHHELD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
-"""Removed from the environment: the server runs without a key."""
+"""Names of variables that are removed from the environment: the server runs without a key."""
 
 
 class DemoSetupError(AppServerError):
-    """The demo cannot be set up here."""
+    """The demo cannot be set up on this machine."""
 
 
 class DemoWorkspace(Discreet, frozen=True):
@@ -82,7 +82,7 @@ class DemoWorkspace(Discreet, frozen=True):
 
 @asynccontextmanager
 async def temporary_workspace(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
-    """Raises DemoSetupError if git is missing, or nothing can be written in the user's home."""
+    """Make the folder for the block. Raises DemoSetupError if git is missing, or if the user's home is not writable."""
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(private_folder(home_folder(environment), "demo"))
@@ -130,7 +130,7 @@ async def _git(workspace: DemoWorkspace, *arguments: str) -> None:
 
 @asynccontextmanager
 async def demo_surroundings(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
-    """Make a temporary folder whose settings name this model, which is served until the block is left.
+    """Make a temporary folder whose settings name the demo model, which is served until the block ends.
 
     Raises DemoSetupError.
     """

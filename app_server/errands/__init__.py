@@ -1,1 +1,3 @@
-"""Commands that ask a server in this process for one thing, and end: logins, stored threads, MCP servers, settings."""
+"""Commands that run one operation on a server in this process, and end: logins, stored threads, MCP servers,
+settings.
+"""

@@ -1,5 +1,5 @@
-"""`app-server login`, `logout` and `login status`: an API key from stdin, a login in the browser, or
-a code for one elsewhere.
+"""`app-server login`, `logout` and `login status`: an API key from stdin, a login in the browser, or a code for a
+browser on another machine.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from app_server_protocol.v2 import account as wire
 from app_server_protocol.v2.mcp import McpServerOauthLoginCompletedNotification
 
 Completed = wire.AccountLoginCompletedNotification | McpServerOauthLoginCompletedNotification
-"""The end of a login."""
+"""Notification of the end of a login."""
 
 LONGEST_KEY: Final = 10_000
-"""Characters; no provider's key has more."""
+"""Maximum length of an API key, in characters; no provider has longer keys."""
 
 
 def run_login(args: argparse.Namespace) -> int:
-    """Log in, as the options say. The key is read from stdin, so that it is in no list of processes."""
+    """Log in as the options say. The key is read from stdin, so that it is in no list of processes."""
     try:
         params = wire.LoginAccountParams(_how(args))
     except InvalidCommandLine as error:
@@ -63,8 +63,8 @@ async def log_out(server: AppServer, args: argparse.Namespace) -> None:
 
 
 async def login_status(server: AppServer, args: argparse.Namespace) -> None:
-    """Say whether there is a login, or a key that stands in for one. Raises NotDone where there is none: launchers ask
-    for the exit status before they start a server.
+    """Print whether there is a login, or a key that replaces one. Raises NotDone if there is none: launchers use the
+    exit status before they start a server.
     """
     answer = await server.request(wire.ACCOUNT_READ, wire.GetAccountParams())
     if isinstance(answer.account, wire.ApiKeyAccount):
@@ -85,7 +85,9 @@ async def login_status(server: AppServer, args: argparse.Namespace) -> None:
 
 
 async def _own_provider(server: AppServer) -> tuple[str, str | None]:
-    """Return the configured provider, and the variable with its key; None if it names none."""
+    """Return the configured provider, and the name of the variable with its key; None if the provider names no
+    variable.
+    """
     settings: Json = (await server.request_raw("config/read", {}))["config"]
     name = settings.get("model_provider") or "openai"
     provider = (settings.get("model_providers") or {}).get(name) or {}
@@ -93,7 +95,7 @@ async def _own_provider(server: AppServer) -> tuple[str, str | None]:
 
 
 def _how(args: argparse.Namespace) -> wire.LoginAccount:
-    """Raises InvalidCommandLine."""
+    """Return the parameters of the login. Raises InvalidCommandLine."""
     if args.with_api_key:
         return wire.ApiKeyLoginAccountParams(api_key=_key())
     return (
@@ -104,7 +106,7 @@ def _how(args: argparse.Namespace) -> wire.LoginAccount:
 def _key() -> str:
     """Read the key. Raises InvalidCommandLine."""
     typed = sys.stdin.isatty()
-    cancel_on_interrupt()  # what is typed shall be seen again after Ctrl-C
+    cancel_on_interrupt()  # the terminal must show typed text again after Ctrl-C
     key = getpass.getpass("API key (it is not shown): ") if typed else sys.stdin.read(LONGEST_KEY + 1)
     key = key.strip()
     if not key or len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable() or " " in key:
@@ -116,14 +118,14 @@ def _key() -> str:
 
 
 def open_page(url: str, args: argparse.Namespace) -> None:
-    """Tell the user to log in on a page; open it unless that is not wanted."""
+    """Ask the user to log in on a page. Open the page unless the user does not want that."""
     say(f"Open this page to log in, in a browser of this machine:\n\n  {url}\n")
     if not args.no_browser:
         webbrowser.open(url)
 
 
 async def login_ended(events: AsyncIterator[ServerEvent], kind: type[Completed], said: str) -> None:
-    """Wait for the end of a login, and tell it. Raises NotDone."""
+    """Wait for the end of a login, and report it. Raises NotDone."""
     async for event in events:
         if isinstance(event, kind):
             if not event.success:

@@ -1,4 +1,4 @@
-"""Runs what a command does with a server in this process: connects, prints what went wrong, gives the exit status."""
+"""Runs the operation of a command on a server in this process: connects, prints errors, returns the exit status."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from app_server.startup.process import end_loading
 from app_server_protocol.structs import Json
 
 Errand = Callable[[AppServer, argparse.Namespace], Awaitable[None]]
-"""What a command does. Raises AppServerError, InvalidCommandLine."""
+"""Operation of a command. Raises AppServerError, InvalidCommandLine."""
 
 
 class NotDone(AppServerError):
-    """The command could not be carried out; the text says why, and `advice` what to do."""
+    """The command could not be carried out. The text says why, and `advice` what to do."""
 
     def __init__(self, what: str, advice: str = "") -> None:
         super().__init__(what)
@@ -37,11 +37,11 @@ class NotDone(AppServerError):
 
 
 def run_errand(args: argparse.Namespace, errand: Errand) -> int:
-    """Run a command with a server that has the settings of its command line."""
+    """Run a command on a server with the settings of its command line. Return the exit status."""
     check_stdout()
     try:
         overrides = cli_overrides(parse_launch(vars(args), os.environ))
-    except ValueError as error:  # a limit in the environment
+    except ValueError as error:  # an invalid limit in the environment
         complain(name_of(args), str(error))
         return command_line.USAGE
     status = anyio.run(command_line.until_signal, lambda: _done(args, overrides, errand))
@@ -69,7 +69,7 @@ async def _done(args: argparse.Namespace, overrides: CliOverrides, errand: Erran
 async def one_server(
     overrides: CliOverrides, on_warning: OnWarning, home: Path | None = None
 ) -> AsyncIterator[AppServer]:
-    """Have a server of these settings, with its home there or where it usually is."""
+    """Run a server with these settings, whose home is `home` or the usual one."""
     connector = InProcessConnector(overrides=overrides, home=home)
     async with AppServer.connect(connector, on_warning=on_warning) as server:
         end_loading()
@@ -77,13 +77,13 @@ async def one_server(
 
 
 def settings_place(overrides: CliOverrides) -> SettingsPlace:
-    """Return the settings of this process, with these above the user's file."""
+    """Return the settings of this process, in which these override the user's file."""
     home, cwd = server_home(os.environ), working_directory()
     return SettingsPlace(home=home, cwd=cwd, cli=overrides, environment=os.environ)
 
 
 def misused(args: argparse.Namespace, error: command_line.InvalidCommandLine) -> int:
-    """Say what is wrong with the command line, and return its exit status."""
+    """Report an error of the command line, and return its exit status."""
     complain(name_of(args), str(error), error.advice)
     return command_line.USAGE
 
@@ -93,12 +93,12 @@ def name_of(args: argparse.Namespace) -> str:
 
 
 def say(text: str) -> None:
-    """Tell something that is no result."""
+    """Print a message that is not part of the result."""
     print(command_line.printable(text), file=sys.stderr)  # noqa: T201
 
 
 def show(text: str) -> None:
-    """Print lines of the result; on a terminal without what could drive it."""
+    """Print lines of the result. On a terminal, control characters are replaced."""
     print(command_line.printable(text) if sys.stdout.isatty() else text)  # noqa: T201
 
 
@@ -107,7 +107,7 @@ def show_json(value: Json) -> None:
 
 
 def agreed(question: str) -> bool:
-    """Ask whoever is at the terminal. Raises InvalidCommandLine where nobody is."""
+    """Ask the user at the terminal and return the answer. Raises InvalidCommandLine if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise command_line.InvalidCommandLine("nobody can be asked here", "add --yes")
     print(f"{command_line.printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201

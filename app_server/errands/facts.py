@@ -1,4 +1,4 @@
-"""Facts for other programs, as they know them from `codex`: the models with their context windows, and the features."""
+"""Facts for other programs, in the form of `codex`: the models with their context windows, and the features."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ async def list_features(server: AppServer, args: argparse.Namespace) -> None:
 
 
 async def list_models(server: AppServer, args: argparse.Namespace) -> None:
-    """Print the models that threads can be given, or those of the bundled catalogue, as JSON: rows that
-    `model_catalog_json` takes.
+    """Print the models that threads can use, or those of the bundled catalogue, as JSON: rows for
+    `model_catalog_json`.
     """
     if args.bundled:
         show_json({"models": [_json(row) for row in bundled().models]})
@@ -41,7 +41,7 @@ async def list_models(server: AppServer, args: argparse.Namespace) -> None:
 
 
 def _listed(model: wire.ListedModel, place: int) -> Json:
-    """Return a row: what the server says of the model, over what the catalogue knows of the name."""
+    """Return a row: the server's facts about the model take precedence over the catalogue's."""
     row = replace(
         find_model(model.model),
         slug=model.model,
@@ -60,7 +60,9 @@ def _listed(model: wire.ListedModel, place: int) -> Json:
 
 
 def _json(row: ModelRow) -> Json:
-    """Return a row with its efforts as other programs expect them, and its windows, whether or not they are known."""
+    """Return a row with its efforts in the form that other programs expect, and its windows, even if they are not
+    known.
+    """
     levels = tuple(EffortLevel(each, row.effort_description(each)) for each in row.efforts)
     window = row.context_window
     row = replace(row, supported_reasoning_levels=levels, source=None)

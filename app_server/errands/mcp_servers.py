@@ -1,4 +1,4 @@
-"""`app-server mcp`: lists, adds and removes the MCP servers of `config.toml`, and logs in at one."""
+"""`app-server mcp`: lists, adds and removes the MCP servers of `config.toml`, and logs in at one of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEE_LIST = "`app-server mcp list` shows which there are"
 
 
 async def list_servers(server: AppServer, args: argparse.Namespace) -> None:
-    """List what is configured; with `--start`, what the servers offer."""
+    """List the configured servers; with `--start`, also the tools that they offer."""
     configured = await _configured(server)
     offered = {each.name: each for each in await _statuses(server)} if args.start else {}
     if args.json:
@@ -66,7 +66,7 @@ async def log_in(server: AppServer, args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace) -> Json:
-    """Make the settings of a new server. Raises InvalidCommandLine."""
+    """Return the settings of a new server. Raises InvalidCommandLine."""
     if (args.url is None) == (not args.server):
         raise InvalidCommandLine("expected either --url URL or -- COMMAND [ARG...]")
     if args.url is not None:
@@ -86,15 +86,15 @@ def _settings(args: argparse.Namespace) -> Json:
 
 
 async def _configured(server: AppServer) -> Mapping[str, Mapping[str, Json]]:
-    """Return the settings of the servers, without secrets, by their names."""
+    """Return the settings of the servers, without secrets, by name."""
     config = (await server.request(CONFIG_READ, ConfigReadParams())).config.to_value()
     servers: Mapping[str, Mapping[str, Json]] = config.get("mcp_servers") or {}
     return servers
 
 
 async def _write(server: AppServer, name: str, settings: Json) -> None:
-    """Write the settings of a server; None removes it. The server refuses what no thread could begin with."""
-    key = f"mcp_servers.{json.dumps(name)}"  # somebody may have written one with a dot by hand
+    """Write the settings of a server; None removes it. The server refuses settings with which no thread could begin."""
+    key = f"mcp_servers.{json.dumps(name)}"  # the user may have written a name with a dot by hand
     params = ConfigValueWriteParams(key_path=key, value=settings, merge_strategy="replace")
     await server.request(CONFIG_VALUE_WRITE, params)
 
@@ -111,7 +111,7 @@ async def _statuses(server: AppServer) -> list[wire.McpServerStatus]:
 
 
 def _as_json(name: str, settings: Mapping[str, Json], status: wire.McpServerStatus | None) -> Json:
-    """Return a server as scripts know it from codex; `started` is there where it was started."""
+    """Return a server in the form that scripts know from codex. `started` is present if it was started."""
     get = settings.get
     if "url" in settings:
         keys = ("url", "bearer_token_env_var", "http_headers", "env_http_headers")

@@ -1,4 +1,6 @@
-"""`app-server sandbox`: one command in the sandbox of the settings, with its own stdin, stdout and stderr, no model."""
+"""`app-server sandbox`: runs one command in the sandbox of the settings, with its own stdin, stdout and stderr, and
+without a model.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ PIECE: Final = 1 << 16
 
 
 def run_in_sandbox(args: argparse.Namespace) -> int:
-    """Run the command; return its exit status."""
+    """Run the command and return its exit status."""
     ended: list[int] = []
     status = run_errand(args, partial(_run, told=ended.append))
     return ended[0] if ended else status
@@ -56,7 +58,7 @@ async def _run(server: AppServer, args: argparse.Namespace, *, told: Callable[[i
 
 
 async def _show(events: EventSubscription[ServerEvent]) -> None:
-    """Write output as it comes. A reader that is slow holds the command up: the loop waits for it."""
+    """Write output as it arrives. A slow reader of it delays the command, because the loop waits for the reader."""
     streams = {"stdout": sys.stdout.fileno(), "stderr": sys.stderr.fileno()}
     async for event in events:
         if isinstance(event, wire.CommandExecOutputDeltaNotification):
@@ -66,19 +68,19 @@ async def _show(events: EventSubscription[ServerEvent]) -> None:
 
 
 async def _feed(server: AppServer) -> None:
-    """Pass stdin on to its end."""
+    """Pass on stdin up to its end."""
     at = sys.stdin.fileno()
     while True:
         try:
             await anyio.wait_readable(at)
         except (OSError, ValueError):
-            await anyio.lowlevel.checkpoint()  # a file, which can always be read
+            await anyio.lowlevel.checkpoint()  # a file, which is always readable
         data = os.read(at, PIECE)
         given = base64.b64encode(data).decode() if data else None
         params = wire.CommandExecWriteParams(process_id=OWN_NAME, delta_base64=given, close_stdin=not data)
         try:
             await server.request(wire.COMMAND_EXEC_WRITE, params)
         except RequestRefused:
-            return  # it has ended, or closed its stdin
+            return  # the command has ended, or closed its stdin
         if not data:
             return

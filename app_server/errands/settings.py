@@ -1,5 +1,5 @@
-"""`app-server config`: shows settings and changes them in `config.toml`. Nothing is written that no thread could begin
-with, nor a setting that nobody knows.
+"""`app-server config`: shows settings and changes them in `config.toml`. Settings with which no thread could begin are
+not written, and neither are unknown settings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def show_setting(server: AppServer, args: argparse.Namespace) -> None:
 
 
 async def write_setting(server: AppServer, args: argparse.Namespace) -> None:
-    """Write a setting, after a server was asked what it would think of it on the command line."""
+    """Write a setting, after it was checked as a setting of the command line."""
     value = toml_value(args.value)
     try:
         json.dumps(value)
@@ -68,5 +68,5 @@ async def _write(server: AppServer, key: str, value: Json) -> None:
 
 
 def _plain(value: Json) -> str:
-    """Write a value as a script wants it: a text without quotes."""
+    """Return a value in the form for scripts: a text without quotes, any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""`app-server config edit`: gives the user's editor a draft of `config.toml`, which takes the file's place once
+"""`app-server config edit`: opens a draft of `config.toml` in the user's editor. The draft replaces the file once
 conversations can begin with it.
 
 The draft is in a folder of the home, where no confined command writes. It is read once each time that the editor has
-ended: what was read is what is checked and what is written.
+ended. The content that was read is checked and written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEW_FILE_MODE = 0o600
 
 def run_edit(args: argparse.Namespace) -> int:
     home = server_home(os.environ)
-    file = (home / CONFIG_FILE).resolve()  # settings that are kept elsewhere stay there
+    file = (home / CONFIG_FILE).resolve()  # settings that are stored elsewhere, by a link, stay there
     try:
         with private_folder(home, "config-edit") as folder:
             before = _read(file)
@@ -68,18 +68,18 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _kept(home: Path, content: bytes) -> Path:
-    """Keep a draft that cannot be used, and return where it is."""
+    """Keep a draft that cannot be used, and return its path."""
     path = Path(temporary_folder(home), f"config-{os.urandom(4).hex()}.toml")
     _replace(path, content)
     return path
 
 
 def _edited(draft: Path) -> tuple[bytes, str | None]:
-    """Let the user edit the draft. Return what it says then, and why no thread could begin with it, None if one could;
-    show what else is wrong. Raises OSError where there is no editor.
+    """Let the user edit the draft. Return its content, and the reason why no thread could begin with it, or None. Print
+    other warnings. Raises OSError if there is no editor.
     """
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the editor's while it runs
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # while the editor runs, Ctrl-C is for the editor
     try:
         status = subprocess.run([*editor, str(draft)], check=False).returncode
     finally:
@@ -97,7 +97,7 @@ def _edited(draft: Path) -> tuple[bytes, str | None]:
 
 
 def _read(file: Path) -> bytes:
-    """Return the content of a file, nothing where there is none. Raises OSError."""
+    """Return the content of a file; nothing if it does not exist. Raises OSError."""
     try:
         return read_regular_file(file, MAX_BYTES) or b""
     except UnreadableFileError as error:

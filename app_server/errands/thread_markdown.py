@@ -1,7 +1,7 @@
-"""A thread as Markdown: who said what, what was run and how it ended, what was changed. Pure.
+"""A thread as Markdown: the messages, the commands and how they ended, and the changes. Pure.
 
-Most of the text is a model's. It is shown as it was written, but for what a viewer would act on: HTML, pictures that
-are loaded from elsewhere, and links that are neither of the web nor to a file beside this one.
+Most of the text comes from a model. It is shown as it was written, except for parts on which a viewer would act: HTML,
+images that are loaded from elsewhere, and links that lead neither to the web nor to a file beside this one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from app_server_protocol.v2.thread import Thread
 
 
 def as_markdown(thread: Thread, facts: Mapping[str, str]) -> str:
-    """Write the thread. Control characters are shown as `�`: the text may be read in a terminal."""
+    """Return the thread as Markdown. Control characters are shown as `�`, because the text may be read in a
+    terminal.
+    """
     title = " ".join((thread.name or thread.preview or thread.id).split())
     listed = "\n".join(f"- {name}: {value}" for name, value in facts.items())
     blocks = [inert(f"# {title}"), inert(listed)]
@@ -48,7 +50,7 @@ def _item(item: items.ThreadItem) -> Iterator[str]:
 
 
 def _call(item: items.ThreadItem) -> Iterator[str]:
-    """Write what was done; nothing for what was only thought, and for items that only other servers make."""
+    """Yield the actions of an item. There are none for reasoning, and for items that only other servers make."""
     match item:
         case items.CommandExecutionThreadItem():
             ended = item.status if item.exit_code is None else f"exit {item.exit_code}"
@@ -84,7 +86,7 @@ def _input(part: UserInput) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    """Fence a text with more backticks than it has in a row."""
+    """Return a text in a fence with more backticks than the text has in a row."""
     text = printable(text)
     longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
@@ -95,16 +97,16 @@ _FENCE: Final = re.compile(r"(`{3,}(?!.*`)|~{3,})")
 _INDENTED_FENCE: Final = re.compile(r" {1,3}(?=`{3}|~{3})")
 _CODE: Final = re.compile(r"(?<![\\`])(`+)(?!`)(?:.*?[^`])?\1(?!`)")
 _HARMLESS: Final = r"(?:(?i:https?://|mailto:)|[#./]|[\w-]+[./)#])"
-"""How the address of a page, or of a file beside this one, begins."""
+"""Pattern of the begin of an address of a page, or of a file beside this one."""
 _ACTIVE: Final = re.compile(rf"<|!(?=\[)|\](?=\()(?!\({_HARMLESS})|(?<=\]):(?![ \t]*{_HARMLESS})")
 
 
 def inert(text: str) -> str:
-    """Return Markdown in which nothing is active, and whose code blocks end with it.
+    """Return Markdown without active parts, whose code blocks are closed at its end.
 
-    What every viewer reads as code stays as it is: a fence that begins its line, and what is between backticks of one
-    line, where no earlier line of its paragraph has left any open. Other fences are shown as text: whether one belongs
-    to a list is not known here, and one that does not would exchange inside and outside.
+    Text that every viewer reads as code stays unchanged: a fence that begins its line, and text between backticks of
+    one line, if no earlier line of its paragraph has left backticks open. Other fences are shown as text: it is not
+    known here whether a fence belongs to a list, and one that does not would exchange inside and outside.
     """
     lines: list[str] = []
     fence = ""
@@ -127,7 +129,7 @@ def inert(text: str) -> str:
 
 
 def _inert_line(line: str, *, code: bool) -> tuple[str, bool]:
-    """Return the line, and whether all backticks up to its end are closed. Without `code`, nothing in it is code."""
+    """Return the line, and whether all backticks up to its end are closed. Without `code`, no part of it is code."""
     parts: list[str] = []
     at = 0
     if (indented := _INDENTED_FENCE.match(line)) is not None:
@@ -135,7 +137,7 @@ def _inert_line(line: str, *, code: bool) -> tuple[str, bool]:
         parts += (line[: indented.end()], f"&#{ord(line[indented.end()])};")
     for span in _CODE.finditer(line, at):
         between = line[at : span.start()]
-        if "`" in between:  # this one may have opened what the next one closes
+        if "`" in between:  # this backtick may have opened what the next one closes
             code = False
         parts += (_escaped(between), span[0] if code else _escaped(span[0]))
         at = span.end()
@@ -143,11 +145,11 @@ def _inert_line(line: str, *, code: bool) -> tuple[str, bool]:
 
 
 def _escaped(text: str) -> str:
-    """Write active characters as entities: a backslash would be undone by one before it."""
+    """Write active characters as entities: a backslash would be undone by a preceding one."""
     return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", text)
 
 
 def _name(text: str) -> str:
-    """Return a name as code, whatever is in it."""
+    """Return a name as code, whatever characters it has."""
     shown = " ".join(text.split()).replace("`", "'")
     return f"`{shown}`"

@@ -1,4 +1,4 @@
-"""`app-server threads`: lists stored threads, shows, renames, archives, deletes and exports them."""
+"""`app-server threads`: lists stored threads, and shows, renames, archives, deletes and exports them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def unarchive_threads(server: AppServer, args: argparse.Namespace) -> None
 
 
 def run_delete(args: argparse.Namespace) -> int:
-    """Delete threads, after a question before there is a server."""
+    """Delete threads, after a question that is asked before a server is started."""
     try:
         if not args.yes and not agreed(f"Delete {', '.join(args.threads)} for ever?"):
             say("nothing was deleted")
@@ -118,7 +118,7 @@ async def _read(server: AppServer, named: str, *, turns: bool) -> Thread:
 
 
 async def _id(server: AppServer, named: str, *, archived: bool = False) -> str:
-    """Return the id of the thread that is named by its id or by its name. Raises NotDone."""
+    """Return the id of the thread with this id or name. Raises NotDone."""
     if ID.fullmatch(named):
         return named
     found = server.threads(model_providers=[], page_size=PAGE, search=named, archived=archived)
@@ -131,7 +131,7 @@ async def _id(server: AppServer, named: str, *, archived: bool = False) -> str:
 
 
 def _row(thread: Thread) -> str:
-    """Return a line of the list: as wide as the terminal, or whole and with tabs for other programs."""
+    """Return a line of the list: as wide as the terminal, or complete and with tabs for other programs."""
     words = " ".join((thread.name or thread.preview or "").split())
     if not sys.stdout.isatty():
         return "\t".join((thread.id, _time(thread.updated_at), thread.cwd, words))

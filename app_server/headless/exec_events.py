@@ -1,9 +1,9 @@
 """The lines of `app-server exec --json`: events in the format of `codex exec --json`, which the SDKs of codex and many
 scripts read.
 
-A thread starts once, a turn starts and ends once, an item has one id from its start to its completion. Messages and
-reasoning are written when they are complete. Warnings are items of the type `error`; the turn goes on after them.
-`ExecEvents` converts notifications of the thread API and is pure; `EventReport` writes what it returns.
+A thread starts once, a turn starts and ends once, and an item has one id from its start to its completion. Messages and
+reasoning are written when they are complete. Warnings are items of the type `error`; the turn continues after them.
+`ExecEvents` converts notifications of the thread API and is pure; `EventReport` writes the events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STATUSES: Final = {
     "failed": "failed",
     "declined": "failed",
 }
-"""Statuses of items by those of the thread API. The SDKs know no declined item."""
+"""Statuses of items, by those of the thread API. The SDKs do not know declined items."""
 
 STARTED, UPDATED, COMPLETED = "item.started", "item.updated", "item.completed"
 
@@ -41,14 +41,14 @@ NO_USAGE: Final = TokenUsageBreakdown(**dict.fromkeys(TokenUsageBreakdown.__stru
 
 
 class ExecEvents:
-    """Events of one thread and its one turn."""
+    """Converts the events of one thread and its one turn."""
 
     def __init__(self) -> None:
         self._ids: dict[str, str] = {}
-        """Ids of items in these events, by those of the thread API."""
+        """Ids of items in these events, by their ids in the thread API."""
         self._count = 0
         self._plan: Json = None
-        """The to-do list of the turn; None if there is none."""
+        """The to-do list of the turn. None if there is none."""
 
     def started(self, thread_id: str) -> Json:
         return {"type": "thread.started", "thread_id": thread_id}
@@ -60,7 +60,9 @@ class ExecEvents:
         return {"type": "error", "message": message}
 
     def of(self, event: ServerEvent) -> Iterator[Json]:
-        """Yield the events for a notification; none for deltas and for what the format has no words for."""
+        """Yield the events for a notification. There are none for deltas and for notifications that the format does not
+        have.
+        """
         match event:
             case TurnStartedNotification():
                 yield {"type": "turn.started"}
@@ -78,7 +80,7 @@ class ExecEvents:
                 pass
 
     def ended(self, usage: TokenUsageBreakdown | None, failure: str | None) -> Iterator[Json]:
-        """Yield the end of the turn; `failure` says why it did not complete, None if it did."""
+        """Yield the end of the turn. `failure` is the reason why it did not complete; None if it completed."""
         if self._plan is not None:
             yield {"type": COMPLETED, "item": self._plan}
         if failure is not None:
@@ -107,7 +109,7 @@ class ExecEvents:
 
 
 def is_watched(item: wire.ThreadItem) -> bool:
-    """Return whether the start of an item is told; the others are told when they are complete."""
+    """Return whether the start of an item is reported. Other items are reported when they are complete."""
     return isinstance(
         item,
         wire.CommandExecutionThreadItem
@@ -118,7 +120,7 @@ def is_watched(item: wire.ThreadItem) -> bool:
 
 
 def fields_of(item: wire.ThreadItem) -> Json:
-    """Return the fields of an item but its id; None if the format has no such item, or nothing is in it."""
+    """Return the fields of an item without its id; None if the format has no such item, or if the item is empty."""
     match item:
         case wire.AgentMessageThreadItem():
             return {"type": "agent_message", "text": item.text}
@@ -176,7 +178,7 @@ def usage_fields(usage: TokenUsageBreakdown) -> Json:
 
 
 class EventReport:
-    """Writes the events. The thread's start is the first of them; warnings before it are written after it."""
+    """Writes the events. The thread's start is the first one; warnings that arrive before it are written after it."""
 
     def __init__(self, stdout: TextIO) -> None:
         self._stdout = stdout
@@ -201,7 +203,7 @@ class EventReport:
         self._write(self._events.error(why))
 
     def ended(self, result: TurnResult[None], problems: Sequence[str]) -> None:
-        """Write the end of the turn, which failed if there is a problem."""
+        """Write the end of the turn. The turn counts as failed if there is a problem."""
         reasons = [result.error.message] if result.error else []
         if not reasons and not problems and not result.completed:
             reasons = [f"the turn was {result.status}"]

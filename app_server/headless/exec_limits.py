@@ -1,6 +1,6 @@
-"""Limits of one `exec`: requests to the model, tokens, seconds. A request that would go over a limit is not sent.
+"""Limits of one `exec`: requests to the model, tokens, seconds. A request that would exceed a limit is not sent.
 
-The server is in the same process, and asks here before each request (`RequestGate`).
+The server is in the same process, and calls the gate of this module before each request (`RequestGate`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-"""Seconds before a request is sent again that a provider refused without saying when; each pause is twice the last."""
+"""Delays before a refused request is sent again if the provider names no time, in seconds. Each delay is twice the
+last.
+"""
 LONGEST_WAIT: Final = 120.0
-"""Seconds that a provider may ask for: as without limits, one that wants more fails the turn, which says so."""
+"""Maximum delay that a provider may ask for, in seconds. As without limits, a longer one fails the turn, and the error
+names it.
+"""
 
 
 class ExecLimits(Struct, frozen=True, kw_only=True):
-    """Limits from the command line; None: no limit."""
+    """Limits from the command line. None if there is no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -33,12 +37,12 @@ class ExecLimits(Struct, frozen=True, kw_only=True):
 
     @property
     def of_requests(self) -> bool:
-        """Return whether requests have to be asked for."""
+        """Whether requests have to pass the gate."""
         return self.requests is not None or self.tokens is not None
 
 
 class LimitGate:
-    """Lets requests pass until a limit is reached, and then ends the turn."""
+    """Lets requests pass until a limit is reached, and then interrupts the turn."""
 
     longest_pause = LONGEST_WAIT
 
@@ -47,16 +51,16 @@ class LimitGate:
         self._requests = self._tokens = 0
         self._pause = 0.0
         self.turn: TurnHandle | None = None
-        """The turn to end; known before a limit can be reached, which the first request never does."""
+        """Turn to interrupt. It is set before a limit can be reached, which the first request never does."""
         self.reached: str | None = None
-        """Which limit was reached, for a person."""
+        """Limit that was reached, as text for a person. None if none was reached."""
 
     @asynccontextmanager
     async def passing(self, request: GatedRequest) -> AsyncIterator[None]:
         self.reached = self._reached()
         if self.reached is not None and self.turn is not None:
             await self.turn.interrupt()
-            await anyio.sleep_forever()  # until the turn, of which this is a part, has ended
+            await anyio.sleep_forever()  # until the turn, which includes this request, has ended
         await anyio.sleep(self._pause)
         try:
             yield
@@ -64,7 +68,7 @@ class LimitGate:
             self._count(request)
 
     def timed_out(self) -> None:
-        """Note that the time is over."""
+        """Record that the time is over."""
         self.reached = f"--timeout: {self._limits.seconds:g} s have passed"
 
     def _count(self, request: GatedRequest) -> None:

@@ -1,5 +1,5 @@
-"""The command lines of `app-server exec`, `exec resume`, `exec fork` and `exec review`: their arguments, checked, and
-what of them the server gets.
+"""The command lines of `app-server exec`, `exec resume`, `exec fork` and `exec review`: their checked arguments, and
+the options that the server receives.
 """
 
 from __future__ import annotations
@@ -37,55 +37,55 @@ if TYPE_CHECKING:
 
 FROM_STDIN = "-"
 MOST_PIPED = 4 << 20
-"""Bytes; a server takes fewer characters in a turn than this can be."""
+"""Maximum size of piped input, in bytes. A server accepts fewer characters in a turn than this can be."""
 
 
 class ReportFormat(Enum):
-    """Format of what is printed."""
+    """Format of the output."""
 
     TEXT = "text"
-    """The final message on stdout, what happens on stderr."""
+    """The final message on stdout, progress on stderr."""
     EVENTS = "events"
     """Lines of JSON in the format of `codex exec --json`."""
     SDK_EVENTS = "sdk events"
-    """The same for an SDK of codex, whose caller holds the final message against its schema."""
+    """The same for an SDK of codex, whose caller validates the final message against its schema."""
     NOTIFICATIONS = "notifications"
     """Notifications of the thread API as lines of JSON."""
 
 
 class ThreadOrigin(Struct, frozen=True, kw_only=True):
-    """The thread that the turn belongs to: a new one, where no field says otherwise."""
+    """The thread to which the turn belongs: a new one, if no field says otherwise."""
 
     resume: str | None = None
-    """The id of a stored thread to go on with."""
+    """Id of a stored thread to continue. None if none is resumed."""
     fork: str | None = None
-    """The id of a stored thread to go on with in a copy."""
+    """Id of a stored thread to copy and continue. None if none is copied."""
     last: bool = False
-    """Whether the newest thread of the folder is meant, to be resumed, or to be copied if `copies`."""
+    """Whether to continue the newest thread of the folder; with `copies`, a copy of it."""
     copies: bool = False
     ephemeral: bool = False
-    """Whether nothing of it is stored."""
+    """Whether the thread is not stored."""
     source: str | None = None
-    """What a new thread is for; None if nothing was said about it."""
+    """Purpose of a new thread. None if it was not given."""
 
     @property
     def is_new(self) -> bool:
-        """Return whether a new thread is begun."""
+        """Whether a new thread is begun."""
         return self.resume is None and self.fork is None and not self.last
 
 
 class ExecOptions(Struct, frozen=True, kw_only=True):
     prompt: tuple[str | UserInput, ...]
-    """What is said; nothing where a review is asked for, or a thread is only copied."""
+    """Content of the prompt. Empty for a review, or if a thread is only copied."""
     cwd: Path
     launch: Launch
     """Settings of the command line for the server."""
     format: ReportFormat = ReportFormat.TEXT
     last_message: NamedOutput | None = None
-    """File for the final message; None if no one was named."""
+    """File for the final message. None if no file was named."""
     output_schema: OutputSchema | None = None
     review: ReviewTarget | None = None
-    """What a review is of; None if none is asked for."""
+    """Target of a review. None if no review was requested."""
     origin: ThreadOrigin = ThreadOrigin()
     limits: ExecLimits = ExecLimits()
     prices: Mapping[str, ModelPrice] = {}
@@ -100,8 +100,8 @@ class ExecOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def thread(self) -> OpenOptions:
-        """Return the settings of the thread. The sandbox is never that of a stored thread, which may have been one of
-        many questions: nobody is asked here. Where a request says null, the configuration counts.
+        """The settings of the thread. The sandbox is never that of a stored thread, which may have been an approval
+        with many questions: nobody is asked here. If a request says null, the configuration applies.
         """
         settings = OpenOptions(cwd=self.cwd, approval_policy=self.approval, config={"sandbox_mode": None})
         if self.sandbox is not None:
@@ -112,7 +112,7 @@ class ExecOptions(Struct, frozen=True, kw_only=True):
 
 
 def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> ExecOptions:
-    """Read what is asked for, checked as far as it can be before the server is started. Raises InvalidCommandLine."""
+    """Return the options, checked as far as possible before the server is started. Raises InvalidCommandLine."""
     given = vars(args)
     approval = given.get("ask_for_approval", "never")
     sandbox = _sandbox(given)
@@ -124,7 +124,7 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
         )
     try:
         launch = parse_launch({**given, "ask_for_approval": approval, "sandbox": sandbox}, os.environ)
-    except ValueError as error:  # a limit in the environment
+    except ValueError as error:  # an invalid limit in the environment
         raise InvalidCommandLine(str(error)) from None
     if launch.home.exists() and not launch.home.is_dir():
         raise InvalidCommandLine(
@@ -163,7 +163,7 @@ def _format(args: argparse.Namespace) -> ReportFormat:
 
 
 def _is_anywhere_right(args: argparse.Namespace) -> bool:
-    """Return whether a folder without a repository is right, too."""
+    """Return whether a folder without a repository is acceptable."""
     return bool(args.skip_git_repo_check or args.dangerously_bypass_approvals_and_sandbox)
 
 
@@ -177,7 +177,7 @@ def _sandbox(given: Mapping[str, Any]) -> SandboxWord | None:
 
 
 def _origin(args: argparse.Namespace) -> tuple[ThreadOrigin, Sequence[str]]:
-    """Return the thread that is meant, and the words of the prompt."""
+    """Return the origin of the thread, and the words of the prompt."""
     resume, fork, words = vars(args).get("resume"), vars(args).get("fork"), [*args.prompt]
     last, copies = vars(args).get("resume_last", False), args.command == "exec fork"
     if args.command in ("exec resume", "exec fork"):
@@ -201,7 +201,7 @@ def _origin(args: argparse.Namespace) -> tuple[ThreadOrigin, Sequence[str]]:
 
 
 def _thread_id(command: str, words: Sequence[str]) -> str:
-    """Return the id that the words begin with."""
+    """Return the thread id at the beginning of the words. Raises InvalidCommandLine."""
     if words and is_thread_id(words[0]):
         return words[0]
     got = f", got {words[0]!r}" if words else ""
@@ -214,7 +214,7 @@ def _thread_id(command: str, words: Sequence[str]) -> str:
 def _prompt(
     args: argparse.Namespace, words: Sequence[str], stdin: TextIO, stderr: TextIO
 ) -> tuple[str | UserInput, ...]:
-    """Return what is said; nothing where a thread is only to be copied."""
+    """Return the content of the prompt; nothing if a thread is only copied."""
     only_copies = args.command == "exec fork"
     if only_copies and not words and stdin.isatty():
         return ()
@@ -225,7 +225,7 @@ def _prompt(
 
 
 def _review(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> ReviewTarget:
-    """Return what the review is of. Standard input is read where `-` says so."""
+    """Return the target of the review. Standard input is read if `-` is given."""
     named: list[ReviewTarget] = [
         *([UncommittedChangesReviewTarget()] if args.uncommitted else []),
         *([BaseBranchReviewTarget(branch=args.base)] if args.base else []),
@@ -251,7 +251,9 @@ def _review(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> ReviewTa
 
 
 def _words(prompt: Sequence[str], stdin: TextIO, stderr: TextIO) -> str:
-    """Join the arguments with what is piped, which is a block of its own; return an empty text if there is nothing."""
+    """Return the arguments joined with the piped input, which is a block of its own. Return an empty text if there is
+    neither.
+    """
     words = " ".join(prompt[1:] if prompt[:1] == [FROM_STDIN] else prompt)
     if not is_utf8(words):
         raise InvalidCommandLine("the prompt is not UTF-8")

@@ -1,8 +1,9 @@
-"""What `app-server exec` prints: the final message alone on stdout and what happens on stderr, all notifications as
-lines of JSON, or events in the format of codex (`exec_events`).
+"""The output of `app-server exec`, in three formats.
 
-On a terminal the message is shown as it comes. A command has one line: it begins with the command and is ended with its
-exit status and its time, unless something else was printed meanwhile; then it is printed whole.
+It is the final message alone on stdout and progress on stderr; or all notifications as lines of JSON; or events in the
+format of codex (`exec_events`). On a terminal the message is shown as it arrives. A command has one line: it begins
+with the command, and its exit status and duration are added at the end. If other output was printed in between, the
+whole line is printed again.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from app_server_protocol.v2.thread_open import OpenedThread
 from app_server_protocol.v2.turn import TurnPlanUpdatedNotification
 
 OUTPUT_LINES = 10
-"""Of a command's output so many lines are shown; the model has all of them."""
+"""Maximum number of lines that are shown of a command's output; the model receives all of them."""
 
 
 class NotificationReport:
-    """`--notifications`: `{"method", "params"}`, as the thread API has them; their shapes are in schema/v2."""
+    """Report of `--notifications`: lines with `{"method", "params"}`, as in the thread API; their shapes are in
+    schema/v2.
+    """
 
     def __init__(self, stdout: TextIO) -> None:
         self._stdout = stdout
@@ -49,19 +52,19 @@ class NotificationReport:
             case Struct() if (method := method_of(type(event))) is not None:
                 self._write(method, event.to_value())
             case _:
-                pass  # deltas that were left out; the items are whole
+                pass  # dropped deltas; the items are complete
 
     def warning(self, text: str, event: ServerEvent) -> None:
         self.event(event)
 
     def not_opened(self, reason: str) -> None:
-        """Write nothing: warnings were written as they came."""
+        """Write nothing: warnings were written when they arrived."""
 
     def retrying(self, why: str) -> None:
         self._write("error", {"error": {"message": why}, "willRetry": True})
 
     def ended(self, result: TurnResult[None], problems: Sequence[str]) -> None:
-        """Write what was wrong beside the turn, whose `turn/completed` was the last line."""
+        """Write the problems outside of the turn, whose `turn/completed` was the last line."""
         for text in problems:
             self._write("error", {"error": {"message": text}, "willRetry": False})
 
@@ -74,7 +77,7 @@ class NotificationReport:
 
 
 class TextReport:
-    """Lines for people and for the logs of CI."""
+    """Report with lines for people and for the logs of CI."""
 
     def __init__(
         self, stdout: TextIO, stderr: TextIO, prices: Mapping[str, ModelPrice] | None = None
@@ -83,12 +86,12 @@ class TextReport:
         self._live = next((stream for stream in (stderr, stdout) if stream.isatty()), None)
         self._model = ""
         self._unfinished: str | None = None
-        """The id of the item whose line has no end yet."""
+        """Id of the item whose line is not ended yet. None if there is none."""
         self._message: wire.AgentMessageThreadItem | None = None
-        """The last message, of which is not known yet whether it is the final one."""
+        """The last message. It is not known yet whether it is the final one."""
         self._warnings = EarlyWarnings(lambda text: self._line(f"warning: {text}"))
         self._streamed: set[str] = set()
-        """The ids of messages that were shown as they came."""
+        """Ids of messages that were shown as they arrived."""
 
     def opened(self, thread: OpenedThread) -> None:
         self._warnings.release()
@@ -144,7 +147,7 @@ class TextReport:
             self._line(f"error: {text}")
 
     def copied(self, thread: OpenedThread) -> None:
-        """Print the id of a thread that was copied and in which nothing was said."""
+        """Print the id of a thread that was copied without a turn."""
         self._stdout.write(f"{thread.thread.id}\n")
         self._stdout.flush()
 
@@ -198,7 +201,7 @@ class TextReport:
         self._unfinished = item_id
 
     def _earlier_message(self) -> None:
-        """Print the message that was the last one so far, and is not the final one, unless it was shown as it came."""
+        """Print the last message so far, which is not the final one, unless it was shown as it arrived."""
         message, self._message = self._message, None
         if message is not None and message.id not in self._streamed:
             self._line(message.text.strip("\n"))
@@ -223,7 +226,7 @@ class TextReport:
 
 
 def _took(milliseconds: int | None) -> str:
-    """Write how long something took, as far as that is known."""
+    """Return the duration as text; empty if it is not known."""
     if milliseconds is None:
         return ""
     return f" in {milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f" in {milliseconds} ms"

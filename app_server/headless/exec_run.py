@@ -1,8 +1,8 @@
 """Runs `app-server exec`: one turn, its report, and the exit status.
 
-Nobody is there to be asked: the approval policy is `never` unless the command line names another one, and then every
-question is declined. The exit status is 0 only if the turn completed, and its message matches the schema; it is 3 where
-a limit of the command line ended the turn.
+No user is there to be asked: the approval policy is `never` unless the command line names another one, and then every
+question is declined. The exit status is 0 only if the turn completed and its message matches the schema; it is 3 if a
+limit of the command line ended the turn.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ if TYPE_CHECKING:
     from app_server.demo.workspace import DemoWorkspace
 
 LIMITED: Final = 3
-"""The exit status where a limit of the command line was reached."""
+"""Exit status if a limit of the command line was reached."""
 
 LEAVES_WITHIN: Final = 20.0
-"""Seconds after a signal for the turn to end and the server to store everything, each of which is bounded, too."""
+"""Timeout after a signal for the turn to end and the server to store everything, in seconds. Each of these has a bound
+of its own.
+"""
 
 
 def run_exec(args: argparse.Namespace) -> int:
@@ -69,7 +71,7 @@ def run_exec(args: argparse.Namespace) -> int:
 
 
 def report_of(options: ExecOptions, stdout: TextIO, stderr: TextIO) -> TurnReport:
-    """Return what prints in the format that was asked for."""
+    """Return the report for the requested format."""
     match options.format:
         case ReportFormat.EVENTS | ReportFormat.SDK_EVENTS:
             return EventReport(stdout)
@@ -80,7 +82,7 @@ def report_of(options: ExecOptions, stdout: TextIO, stderr: TextIO) -> TurnRepor
 
 
 def leave_soon(number: int) -> None:
-    """End the process if the end that a signal asked for does not come: the server is in it, too."""
+    """End the process if the orderly end after a signal takes too long. The server is in this process, too."""
     timer = threading.Timer(LEAVES_WITHIN, os._exit, (command_line.SIGNALLED + number,))
     timer.daemon = True
     timer.start()
@@ -103,8 +105,8 @@ async def reported_status(
     *,
     demo: bool = False,
 ) -> int:
-    """Run a whole turn, for a demo with a scripted model in a temporary folder, and return the exit status. Why there
-    was no turn is written to stderr.
+    """Run a whole turn and return the exit status. For a demo, the turn has a scripted model in a temporary folder. If
+    there was no turn, the reason is written to stderr.
     """
     try:
         if not demo:
@@ -123,8 +125,8 @@ async def reported_status(
 
 
 def _connector(options: ExecOptions, gate: LimitGate, environment: Mapping[str, str] | None) -> Connector:
-    """Return the server of this process; that of all clients where the user wants one, for a new thread that is
-    stored: what others have open has rights that were not given here.
+    """Return a connector to a server in this process. If the user wants a shared server, it is used for a new thread
+    that is stored: threads that others have open have rights that were not given here.
     """
     launch, limited = options.launch, options.limits.of_requests
     origin = options.origin
@@ -142,7 +144,9 @@ def _connector(options: ExecOptions, gate: LimitGate, environment: Mapping[str, 
 
 
 async def _run_turn(options: ExecOptions, report: TurnReport, environment: Mapping[str, str] | None) -> int:
-    """Raises AppServerError, and InvalidCommandLine for what only the thread's settings show to be wrong."""
+    """Run the turn of a thread and return the exit status. Raises AppServerError, and InvalidCommandLine for errors
+    that only the thread's settings show.
+    """
     gate = LimitGate(options.limits, report.retrying)
     async with AppServer.connect(_connector(options, gate, environment), on_warning=report.warning) as server:
         thread = await _thread(server, options)
@@ -161,11 +165,11 @@ async def _run_turn(options: ExecOptions, report: TurnReport, environment: Mappi
                 await _report_events(stream, report)
             if in_time.cancelled_caught:
                 gate.timed_out()
-                await _report_events(stream, report)  # what is left of them, to the end of the turn
+                await _report_events(stream, report)  # the remaining events, up to the end of the turn
             result = await stream.result()
         similar = await _similar_model(server, thread, result)
     mismatch = await _mismatch(options, result)
-    if mismatch is not None and options.format is ReportFormat.SDK_EVENTS:  # its caller decides
+    if mismatch is not None and options.format is ReportFormat.SDK_EVENTS:  # the caller of an SDK decides
         report.warning(mismatch, WarningNotification(thread_id=thread.id, message=mismatch))
         mismatch = None
     problems = [each for each in (gate.reached, similar, _unwritten(options, result), mismatch) if each]
@@ -176,14 +180,14 @@ async def _run_turn(options: ExecOptions, report: TurnReport, environment: Mappi
 
 
 def _turn_of(options: ExecOptions, thread: ThreadHandle) -> TurnStream:
-    """Return the turn that was asked for, which has not begun yet."""
+    """Return the requested turn, which has not begun yet."""
     if options.review is not None:
         return thread.review(options.review)
     return thread.stream(options.prompt, **options.turn)
 
 
 async def _similar_model(server: AppServer, thread: ThreadHandle, result: TurnResult[None]) -> str | None:
-    """Return which model may have been meant, where the provider does not know the one that was asked."""
+    """Return a suggestion of another model if the provider does not know the requested one; otherwise None."""
     model, provider = thread.opened.model, thread.opened.model_provider
     if result.error is None or model_unknown(provider, model).what not in result.error.message:
         return None
@@ -197,14 +201,16 @@ async def _report_events(stream: TurnStream, report: TurnReport) -> None:
 
 
 async def _mismatch(options: ExecOptions, result: TurnResult[None]) -> str | None:
-    """Return why the final message is not what the output schema asks for, None where it is or nothing was asked."""
+    """Return the reason why the final message does not match the output schema. None if it matches, or if there is no
+    schema.
+    """
     if options.output_schema is None or not result.completed:
         return None
     return await options.output_schema.mismatch(result.final_message or "")
 
 
 def _unwritten(options: ExecOptions, result: TurnResult[None]) -> str | None:
-    """Write the final message to its file; return why that failed."""
+    """Write the final message to its file. Return the reason if that failed; otherwise None."""
     if options.last_message is None:
         return None
     try:

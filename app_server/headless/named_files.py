@@ -1,4 +1,4 @@
-"""Files that the command line of `app-server exec` names: the one that gets the final message (`-o`), and prices."""
+"""Files that the command line of `app-server exec` names: the file for the final message (`-o`), and prices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app_server.named_files import NamedOutput, read_input
 
 
 def message_file(named: str) -> NamedOutput:
-    """Open the file that `-o` names. Raises InvalidCommandLine where it cannot be written."""
+    """Open the file that `-o` names. Raises InvalidCommandLine if it cannot be written."""
     try:
         return NamedOutput(Path(named))
     except OSError as error:
@@ -19,7 +19,7 @@ def message_file(named: str) -> NamedOutput:
 
 
 def read_prices(named: str | None, home: Path) -> Mapping[str, ModelPrice]:
-    """Read the prices from the file that is named, or else from that of the home, which need not be there. Raises
+    """Read the prices from the named file, or else from the file in the home, which may be missing. Raises
     InvalidCommandLine.
     """
     path = Path(named) if named is not None else home / PRICES_FILE

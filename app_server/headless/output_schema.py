@@ -1,4 +1,4 @@
-"""The schema of `--output-schema`: whether it is one, and whether the final message follows it."""
+"""The schema of `--output-schema`: checks that it is a JSON Schema, and validates the final message."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from app_server_protocol.structs import Json
 
 
 class OutputSchema:
-    """A JSON Schema."""
+    """A JSON Schema for the final message."""
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
         self.schema = schema
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read it from a file. Raises InvalidCommandLine."""
+        """Read the schema from a file. Raises InvalidCommandLine."""
         try:
             schema = json.loads(read_input(path))
         except OSError as error:
@@ -34,6 +34,6 @@ class OutputSchema:
         return cls(schema)
 
     async def mismatch(self, message: str) -> str | None:
-        """Return why the final message does not follow the schema, None if it does."""
+        """Return the reason why the final message does not match the schema; None if it matches."""
         problem = await schema_mismatch(self.schema, message)
         return None if problem is None else f"the final message {problem}"

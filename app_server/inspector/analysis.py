@@ -1,7 +1,8 @@
-"""What the page shows of each record: what it answers and how late, what it is about (its thread, turn and item, in the
-words of one API), and what is wrong with it. Pure. One `Analyzer` sees all records of a session in order.
+"""Facts about each record for the page: the request that it answers and its latency, its subject, and its violations.
 
-For the conversation API a thread is a conversation, for the Agent Client Protocol a session; a turn is a prompt there.
+The subject is the thread, turn and item, in the terms of one API: for the conversation API a thread is a conversation,
+for the Agent Client Protocol a session, and a turn is a prompt. Pure. One `Analyzer` sees all records of a session in
+order.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from app_server_protocol.structs import Json
 TURN_STARTS, TURN_ENDS = "turn starts", "turn ends"
 ITEM_STARTS, ITEM_ENDS, DELTA = "item starts", "item ends", "delta"
 WITHDRAWALS = ("serverRequest/resolved", "$/cancel_request")
-"""Notifications of the server that name a question of it, which is then over."""
+"""Notifications of the server that name one of its questions, which is then over."""
 ENDED_CALLS = ("completed", "failed")
 PIECES = {
     "agent_message_chunk": "message",
@@ -35,27 +36,30 @@ class Subject(Struct, frozen=True):
     turn: str = ""
     item: str = ""
     kind: str = ""
-    """Of the item."""
+    """Kind of the item."""
     phase: str = ""
-    """One of the words above, or nothing."""
+    """One of the phases above, or empty."""
 
 
 NONE = Subject()
 
 
 class Subjects:
-    """Subjects of one connection: answers are about what was asked, and updates of a session about its prompt."""
+    """Finds the subjects of one connection's messages. The subject of an answer is that of its request, and that of a
+    session's update is its prompt.
+    """
 
     def __init__(self) -> None:
         self._asked: dict[int, Subject] = {}
         self._prompts: dict[str, str] = {}
         self._turns: set[tuple[str, str]] = set()
-        """Threads with turns of theirs that took place on this connection."""
+        """Pairs of a thread and a turn that took place on this connection."""
 
     def of(self, wire: order.WireMessage) -> Subject:
-        """Return what a message is about.
+        """Return the subject of a message.
 
-        What is told of a fork's past, such as the tokens used, names a turn of its source: that is about the thread.
+        A message about a fork's past, such as its token usage, names a turn of the source thread. Its subject is the
+        thread.
         """
         subject = self._named(wire)
         place = subject.thread, subject.turn
@@ -109,7 +113,7 @@ class Subjects:
 
 
 def _of_thread(wire: order.WireMessage) -> Subject:
-    """Find thread, turn and item of a message of the thread API, or of a request of the conversation API."""
+    """Return thread, turn and item of a message of the thread API, or of a request of the conversation API."""
     params, method = wire.params, wire.method
     item = _object(params.get("item"))
     thread = _id_of(params, "thread") or params.get("threadId") or params.get("conversationId")
@@ -129,7 +133,7 @@ def _of_thread(wire: order.WireMessage) -> Subject:
 
 
 def _of_event(wire: order.WireMessage) -> Subject:
-    """Find thread, turn and item of an event of the conversation API; the operation's id stands for the turn."""
+    """Return thread, turn and item of an event of the conversation API; the operation's id stands for the turn."""
     event = _object(wire.params.get("msg"))
     kind = _text(event.get("type"))
     thread, turn = _text(wire.params.get("conversationId")), _text(wire.params.get("id"))
@@ -165,41 +169,43 @@ def _text(value: Json) -> str:
 
 
 class SessionEntry(Struct, frozen=True):
-    """A record with what was found out about it."""
+    """A record with the results of its analysis."""
 
     number: int
     record: Record
     kind: str = "text"
     """`request`, `answer`, `error`, `notification`, `text` or `event`."""
     method: str = ""
-    """Of an answer: that of its request."""
+    """Method of the message. An answer has that of its request."""
     request: int = -1
-    """The number of the entry that this answers; -1 if it is no answer, or to nothing known."""
+    """Number of the entry that this answers. -1 if it is no answer, or if its request is not known."""
     latency: float = -1
-    """Milliseconds from the request to this answer; -1 if it is none."""
+    """Time from the request to this answer, in milliseconds. -1 if it is no answer."""
     subject: Subject = NONE
     violations: tuple[order.Violation, ...] = ()
     failed: bool = False
-    """It says that something failed: an error, or a turn that ended with one."""
+    """Whether it reports a failure: an error, or a turn that ended with one."""
     withdraws: int = -1
-    """The number of the server's question that this ends without an answer of this client, or with one: another client
-    of a shared server was quicker, or the turn has ended.
+    """Number of the server's question that this withdraws. The question may have an answer of this client, or not,
+    because another client of a shared server was quicker, or the turn has ended. -1 if it withdraws none.
     """
 
     @property
     def asks(self) -> bool:
-        """Check for a question of the server, or its answer."""
+        """Whether it is a question of the server, or its answer."""
         return self.record.source is (Source.SERVER if self.kind == "request" else Source.CLIENT) and (
             self.kind in ("request", "answer", "error")
         )
 
     @property
     def violates(self) -> bool:
-        """Check for a broken rule; that a method is not known is none."""
+        """Whether it breaks a rule. An unknown method breaks none."""
         return any(rule != UNKNOWN_METHOD for rule, _ in self.violations)
 
     def row(self, longest: int) -> Json:
-        """Return the entry as the page gets it, with so many characters of it; what is empty is left out."""
+        """Return the entry in the form for the page, with at most `longest` characters of its text. Empty fields are
+        left out.
+        """
         record, subject = self.record, self.subject
         found = {
             "method": self.method,
@@ -233,7 +239,7 @@ class Analyzer:
         self._requests = order.Requests()
         self._open: dict[int, tuple[int, float]] = {}
         self._questions: dict[str, int] = {}
-        """Of the server, by their ids as JSON: the number of the entry."""
+        """Entry numbers of the server's open questions, by their ids as JSON."""
         self._shapes, self._subjects = Shapes(), Subjects()
         self._order = order.OrderChecker(
             (*order.RPC_RULES, *THREAD_RULES), (*order.RPC_RULES_OF_THE_END, *THREAD_RULES_OF_THE_END)
@@ -241,7 +247,7 @@ class Analyzer:
         self._client_left = False
 
     def entry(self, record: Record, message: Json) -> SessionEntry:
-        """Analyse a record. `message` is what it holds, or None."""
+        """Analyse a record. `message` is its JSON value, or None."""
         self._number += 1
         if record.form == "event":
             return self._event(record, message)
@@ -288,7 +294,9 @@ class Analyzer:
         return -1
 
     def _pair(self, wire: order.WireMessage, at: float) -> tuple[int, float]:
-        """Return the number of the request that this answers, and the milliseconds since; -1 twice if there is none."""
+        """Return the number of the request that this answers, and the milliseconds since it; -1 for both if there is
+        none.
+        """
         if wire.method and "id" in wire.message:
             self._open[wire.position] = (self._number, at)
         if wire.asked is None:
@@ -297,7 +305,7 @@ class Analyzer:
         return number, at - asked
 
     def _event(self, record: Record, event: Json) -> SessionEntry:
-        """Analyse an event; what is missing at the end is wrong if the client was still there."""
+        """Analyse an event. A message that is missing at the end is a violation if the client had not left."""
         name = event.get("event", "") if isinstance(event, dict) else ""
         self._client_left |= name == "ended" and event.get("source") == "client"
         missing = self._order.end() if name == "exited" and not self._client_left else ()

@@ -1,10 +1,10 @@
-"""`app-server inspect`: passes a server's stdio through, and shows or records what passes.
+"""`app-server inspect`: passes a server's stdio through, and shows or records the messages.
 
-Two processes. The one that the client started passes bytes and nothing else (`passthrough`). The other, the
-observer, gets a copy of every chunk through a pipe and does whatever takes time. Nothing of the server is imported
-here: any server that speaks JSON-RPC over stdio, one message per line, can be inspected.
+There are two processes. The one that the client started only passes bytes (`passthrough`). The other, the observer,
+gets a copy of every chunk through a pipe and does all slow work. No module of the server is imported here: any server
+that speaks JSON-RPC over stdio, one message per line, can be inspected.
 
-This module is the composition root of the inspector: only here the environment and the clock are read.
+This module is the composition root of the inspector: it alone reads the environment and the clock.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from app_server.standard_streams import complain
 NAME = "app-server inspect"
 
 UNREAD = 64 << 20
-"""Bytes that wait for the page at most; a recording keeps all."""
+"""Maximum size of data that waits for the page, in bytes; a recording keeps all."""
 PIPE_SIZE = 1 << 20
 PAGE_LEAVES_WITHIN = 1.0
-"""Seconds that the last messages have to reach the page; a recording has as long as it takes."""
+"""Timeout for the last messages to reach the page, in seconds; a recording has no timeout."""
 NOT_FOUND, NOT_EXECUTABLE, MISUSED = 127, 126, 2
 
 
 def run_inspector(args: argparse.Namespace) -> int:
-    """Run the inspector; return the exit status, that of the server where one is run."""
+    """Run the inspector. Return the exit status, which is that of the server if one is run."""
     if not args.server and not args.open:
         return _fail(MISUSED, "no server was named", "as in `app-server inspect -- SERVER ARG...`")
     needs_page = bool(args.page or args.open or not (args.record or args.replay))
@@ -52,12 +52,12 @@ def run_inspector(args: argparse.Namespace) -> int:
 
 
 def _saved(args: argparse.Namespace) -> int:
-    """Show or replay a saved session. What passes bytes loads none of it."""
+    """Show or replay a saved session. Its modules are not loaded for passing bytes."""
     path = Path(args.open or args.replay)
     try:
         if not args.open:
             return _replay(args, path)
-        page = importlib.import_module("app_server.inspector.page_server")  # needs an extra
+        page = importlib.import_module("app_server.inspector.page_server")  # this module needs an extra
         with contextlib.suppress(KeyboardInterrupt):
             page.view(path, args.server, os.environ, args.url_file or "")
     except NotASession as error:
@@ -69,7 +69,9 @@ def _saved(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace, path: Path) -> int:
-    """Return 0 if all went as recorded and no rule was broken, else 1 with what went wrong on stderr."""
+    """Return 0 if the replay matched the recording and broke no rule. Otherwise return 1, with the problems on
+    stderr.
+    """
     from app_server.inspector.session_replay import play_file  # noqa: PLC0415
 
     head = SessionHead(args.server, datetime.now().astimezone().isoformat(timespec="milliseconds"))
@@ -111,7 +113,7 @@ def _inspect(args: argparse.Namespace) -> int:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(reading,) if recording is None else (reading, recording, complete),
-        process_group=0,  # a session of its own would have as much of the processors as the server's
+        process_group=0,  # a session of its own would get as much of the processors as the server's
         env=os.environ,
     )
     os.close(reading)
@@ -134,7 +136,7 @@ def _inspect(args: argparse.Namespace) -> int:
     lost = bool(args.record) and tap.gone
     tap.close(None if args.record else PAGE_LEAVES_WITHIN)
     if args.record:
-        lost |= not os.read(completed, 1)  # the observer goes on for pages that are open
+        lost |= not os.read(completed, 1)  # the observer continues for pages that are open
     if lost:
         _fail(status, f"the recording {args.record} is not complete", "is there room on its disk?")
     return end_like(status)
@@ -145,5 +147,5 @@ def _cannot_write(path: str, error: OSError) -> int:
 
 
 def _fail(status: int, what: str, advice: str = "") -> int:
-    complain(NAME, what, advice)  # on stderr: the server's stdout stays as it is
+    complain(NAME, what, advice)  # on stderr, because the server's stdout must not be changed
     return status

@@ -1,5 +1,5 @@
-"""The lines of a list under one filter: each is an entry, or deltas that follow one another. Only their places are
-kept, so a list of hundreds of thousands is small, and any part of it is found at once.
+"""The lines of a list under one filter: each line is an entry, or consecutive deltas. Only positions are kept, so a
+list of hundreds of thousands of lines is small, and any part of it is found at once.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from app_server.inspector.store import EntryStore
 from app_server_protocol.structs import Json
 
 STEP = 4000
-"""Entries that are looked at before others get a turn."""
+"""Number of entries that are processed before other tasks run."""
 MOST_LINES = 200
-"""That are told at once."""
+"""Maximum number of lines in one answer to the page."""
 PIECES, CHARACTERS = 60, 8192
-"""Of a line's content: deltas that are told, and characters of each."""
+"""Limits of a line's content in an answer: the number of deltas, and the characters of each."""
 
 
 class MessageFilter(Struct, frozen=True):
-    """Which messages are looked at: each has to be all of this; what is empty lets all pass."""
+    """Conditions for messages. A message has to meet all of them; an empty condition is met by every message."""
 
     text: str = ""
-    """In the message, in whatever case."""
+    """Text that the message contains, in any case."""
     direction: str = ""
-    """`client` or `server`."""
+    """Sender: `client` or `server`."""
     method: str = ""
-    """A part of the method; of an answer, of that of its request."""
+    """Part of the method. An answer has the method of its request."""
     thread: str = ""
     turn: str = ""
     only: str = ""
-    """`violations`, `errors`, or `questions` (of the server, and their answers)."""
+    """Kind: `violations`, `errors`, or `questions` (of the server, and their answers)."""
     fold: bool = True
-    """Deltas of one item that follow one another are one line."""
+    """Whether consecutive deltas of one item are one line."""
 
     def passes(self, entry: SessionEntry) -> bool:
         source, subject = entry.record.source, entry.subject
         if source is Source.STDERR and not self.text:
-            return False  # the server's stderr has a view of its own
+            return False  # the page shows the server's stderr separately
         return (
             (not self.direction or source == self.direction)
             and (not self.method or self.method.lower() in entry.method.lower())
@@ -57,7 +57,7 @@ class MessageFilter(Struct, frozen=True):
 
 
 def folds(before: SessionEntry, entry: SessionEntry) -> bool:
-    """Check whether an entry goes into the line of the one before it."""
+    """Return whether an entry belongs to the line of the entry before it."""
     one, other = before.subject, entry.subject
     return (
         one.phase == other.phase == "delta"
@@ -78,17 +78,17 @@ class MessageLines:
         self._before: SessionEntry | None = None
         self._seen = store.first
         self.gone = 0
-        """Lines whose entries are not kept any more; the number of the first that is there."""
+        """Number of lines whose entries are not kept any more. It is also the number of the first existing line."""
         self.matches = 0
-        """Entries that pass the filter."""
+        """Number of entries that pass the filter."""
 
     @property
     def total(self) -> int:
-        """Count the lines, with those that are gone."""
+        """The number of lines, including those that are gone."""
         return self.gone + len(self._firsts)
 
     def update(self) -> bool:
-        """Take up what came, as far as it is done in a moment; return whether there is more."""
+        """Process new entries, up to `STEP` of them. Return whether there are more."""
         entries = self._store.from_number(self._seen, STEP)
         for entry in entries:
             if self._filter.passes(entry):
@@ -121,7 +121,7 @@ class MessageLines:
         return self._firsts, self._lasts, self._counts, self._sizes
 
     def _forget(self) -> None:
-        """Drop lines of which nothing is kept, many at once."""
+        """Drop lines without kept entries, many at once."""
         dropped = bisect_right(self._lasts, self._store.first - 1)
         if dropped > STEP or dropped == len(self._lasts):
             for column in self._columns():
@@ -130,7 +130,7 @@ class MessageLines:
             self._unfolded = {number for number in self._unfolded if number >= self._store.first}
 
     def place(self, number: int) -> int:
-        """Return which line shows an entry; -1: none does."""
+        """Return the number of the line that shows an entry; -1 if no line does."""
         at = bisect_right(self._firsts, number) - 1
         entry = self._store.entry(number)
         if at < 0 or number > self._lasts[at] or entry is None or not self._filter.passes(entry):
@@ -138,7 +138,9 @@ class MessageLines:
         return self.gone + at
 
     def toggle(self, line: int) -> int:
-        """Unfold a line of deltas, or fold the line with those around it; return the place of the first of them."""
+        """Unfold a line of deltas, or fold the line with its neighbours. Return the number of the first of these
+        lines.
+        """
         at = line - self.gone
         if not 0 <= at < len(self._firsts):
             return -1
@@ -171,7 +173,7 @@ class MessageLines:
             del column[start:end]
 
     def _members(self, at: int, most: int = 1 << 62) -> list[SessionEntry]:
-        """Return the entries of a line, at most so many."""
+        """Return the entries of a line, at most `most`."""
         found: list[SessionEntry] = []
         number, last = self._firsts[at], self._lasts[at]
         while number <= last and len(found) < most:
@@ -183,7 +185,7 @@ class MessageLines:
         return [entry for entry in found[:most] if entry.number <= last]
 
     def shown(self, start: int, count: int) -> list[Json]:
-        """Return some lines as the page gets them. Of one whose entries are not kept there is only its number."""
+        """Return some lines in the form for the page. A line whose entries are not kept has only its number."""
         first = max(start - self.gone, 0)
         return [self._line(at) for at in range(first, min(first + min(count, MOST_LINES), len(self._firsts)))]
 

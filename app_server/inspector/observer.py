@@ -1,6 +1,7 @@
-"""The other process of `inspect`: takes frames from a pipe, records them, and serves the page.
+"""The other process of `inspect`: reads frames from a pipe, records them, and serves the page.
 
-It ends when the pipe does and no page is open. It has a lower priority than the server and its client, and can wait.
+It ends when the pipe has ended and no page is open. It has a lower priority than the server and its client, because its
+work can wait.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ from app_server.inspector.store import EntryStore, Intake
 from app_server.standard_streams import complain
 
 NICE = 15
-"""Once it takes frames. A recording is awaited at the end, so that it loses nothing by it."""
+"""Niceness while it reads frames. The end of a recording is awaited, so the recording loses nothing by it."""
 READ_SIZE = 1 << 16
-"""Bytes that are analysed before others get a turn."""
+"""Maximum size of data that is analysed before other tasks run, in bytes."""
 COMPLETE = b"."
-"""Says that the recording has everything."""
+"""Message that the recording is complete."""
 PAUSE_SECONDS = 0.02
-"""After what came has been read: being woken for each message would take as long as the message."""
+"""Pause after the available frames have been read, in seconds: waking up for each message would take as long as the
+message.
+"""
 
 
 async def take_all(fd: int, intake: Intake) -> None:
-    """Take frames until the pipe ends, at the lower priority. Raises OSError where the recording cannot be written."""
+    """Read frames until the pipe ends, at the lower priority. Raises OSError if the recording cannot be written."""
     os.nice(NICE)
     decoder = FrameDecoder()
     os.set_blocking(fd, False)
@@ -46,8 +49,8 @@ async def take_all(fd: int, intake: Intake) -> None:
 async def observe(
     fd: int, store: EntryStore | None, recorder: Recorder | None, url_file: str, recorded: int | None
 ) -> None:
-    """Take all frames, and serve the page until nobody looks at it any more. `recorded` is a pipe that is told when
-    the recording is complete.
+    """Read all frames, and serve the page until no page is open. `recorded` is a pipe on which the completion of the
+    recording is reported.
     """
     intake = Intake(store, recorder)
 
@@ -55,14 +58,14 @@ async def observe(
         await take_all(fd, intake)
         if recorder is not None and recorded is not None:
             recorder.close()
-            with contextlib.suppress(BrokenPipeError):  # no server was started, so nobody waits
+            with contextlib.suppress(BrokenPipeError):  # no server was started, so no process waits
                 os.write(recorded, COMPLETE)
             os.close(recorded)
 
     if store is None:
         await take()
         return
-    # What serves the page is an extra.
+    # The modules that serve the page need an extra.
     page_api = importlib.import_module("app_server.inspector.page_api")
     page_server = importlib.import_module("app_server.inspector.page_server")
     sessions = page_api.ShownSessions(store, store.head.server, None)
@@ -77,7 +80,7 @@ async def observe(
 
 
 def _let_go_of_stderr() -> None:
-    """Leave the client's pipe: it may wait for its end, and a page may stay open for long."""
+    """Close the client's pipe: the client may wait for its end, and a page may stay open for long."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)

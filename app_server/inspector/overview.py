@@ -1,4 +1,4 @@
-"""What is known of a whole session, kept up with each entry and bounded: counts, turns, methods, requests. Pure."""
+"""Facts about a whole session, updated with each entry and bounded: counts, turns, methods, requests. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from app_server_protocol.structs import Json
 
 MOST_TURNS, MOST_METHODS, MOST_OPEN, MOST_PAIRS, MOST_LATENCIES = 1000, 400, 1000, 100_000, 1000
 TOLD_OPEN = 200
-"""Open requests that the page is told of."""
+"""Maximum number of open requests that are sent to the page."""
 CONTENT = 400
-"""Characters of a message that the page shows of it in a line."""
+"""Maximum length of a message's text in one line of the page, in characters."""
 PARTS = 120
 FIRST_WIDTH = 10.0
-"""Milliseconds."""
+"""Initial width of a part, in milliseconds."""
 
 
 class Histogram:
-    """Messages and bytes over time, in a bounded number of equal parts: joined in pairs as time goes on."""
+    """Messages and bytes over time, in a bounded number of equal parts. Parts are joined in pairs as time passes."""
 
     def __init__(self) -> None:
         self._width = FIRST_WIDTH
@@ -44,7 +44,7 @@ class Histogram:
         self._sizes[source][part] += size
 
     def shown(self) -> Json:
-        """Return the parts until the last one with a message."""
+        """Return the parts up to the last one with a message."""
         end = self._last + 1
         return {
             "width": self._width,
@@ -65,16 +65,16 @@ class Overview:
         self.messages = {"client": 0, "server": 0}
         self.sizes = {"client": 0, "server": 0}
         self.at = 0.0
-        """When the last that is known happened, in milliseconds since the session began."""
+        """Time of the last known event, in milliseconds since the session began."""
         self.violations: deque[int] = deque(maxlen=MOST_PAIRS)
-        """Numbers of entries; of a great many the newest."""
+        """Numbers of entries with violations. If there are very many, the newest are kept."""
         self.waiting: dict[int, SessionEntry] = {}
-        """Requests that nobody has answered, by their numbers."""
+        """Requests without an answer, by entry number."""
         self.stderr: deque[SessionEntry] = deque(maxlen=2000)
         self.stderr_lines = 0
         self.histogram = Histogram()
         self.slow: deque[tuple[float, float, str]] = deque(maxlen=MOST_LATENCIES)
-        """Of answers: when, after how long, from whom."""
+        """Facts about answers: time, latency, sender."""
         self._pairs: dict[int, int] = {}
         self._turns: dict[tuple[str, str], TurnTimes] = {}
         self._methods: dict[str, MethodFigures] = {}
@@ -136,16 +136,18 @@ class Overview:
         return self._turns[key]
 
     def turn(self, thread: str, turn: str) -> TurnTimes | None:
-        """Return a turn; without a name, the one that began last; without a thread, that of any."""
+        """Return a turn. Without a name, it is the last one that began; without a thread, that of any thread. None if
+        there is none.
+        """
         named = (each for each in reversed(self._turns.values()) if turn in ("", each.turn))
         return next((each for each in named if thread in ("", each.thread)), None)
 
     def partner(self, entry: SessionEntry) -> int:
-        """Return the number of the other side of a request or an answer; -1 if it is not known."""
+        """Return the entry number of the answer to a request, or of the request of an answer; -1 if it is not known."""
         return entry.request if entry.request >= 0 else self._pairs.get(entry.number, -1)
 
     def brief(self) -> dict[str, Json]:
-        """Return what the page is told whenever something comes."""
+        """Return the facts that are sent to the page whenever something changes."""
         return {
             "at": self.at,
             "messages": self.messages,
@@ -157,7 +159,7 @@ class Overview:
         }
 
     def choices(self) -> Json:
-        """Return what can be chosen in the filters."""
+        """Return the possible values of the filters."""
         turns: dict[str, list[str]] = {}
         for thread, turn in self._turns:
             turns.setdefault(thread, []).append(turn)

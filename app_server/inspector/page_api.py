@@ -1,7 +1,7 @@
-"""What the page asks of a session: lines of its list, one message, what is known of the whole, files and tests. And the
-sessions that pages show.
+"""The requests of the page about a session, and the sessions that pages show.
 
-The page holds what it shows and a little around it; everything else stays here, whatever its size.
+A page asks for lines of its list, one message, facts about the whole session, files and tests. The page keeps only what
+it shows and a little around it; everything else stays in this process, whatever its size.
 """
 
 from __future__ import annotations
@@ -28,28 +28,30 @@ from app_server.inspector.store import EntryStore
 from app_server_protocol.structs import Json
 
 PACE = 0.05
-"""Seconds between two events of a stream: what comes meanwhile goes together."""
+"""Minimum interval between two events of a stream, in seconds; changes within it are combined."""
 MOST_VIEWS = 32
 MOST_FILTER, LARGEST_SESSION = 1 << 16, 512 << 20
-"""Bytes."""
+"""Maximum sizes of a filter and of an opened session, in bytes."""
 MOST_DIGITS = 18
-"""Of a number in an address: Python refuses to read thousands."""
+"""Maximum number of digits of a number in an address: Python refuses to parse thousands."""
 WHOLE = 1 << 62
 MOST_OPENED = 16
-"""Sessions besides the first; the oldest makes room."""
+"""Maximum number of sessions besides the first; beyond it the oldest is removed."""
 RETURNS_WITHIN = 1.0
-"""Seconds that a page has to be loaded again, or to look at another list."""
+"""Time in which a page can be loaded again, or can open another list, in seconds."""
 PIECE = 500
-"""Records that are analysed before others get a turn."""
+"""Number of records that are analysed before other tasks run."""
 
 
 class ShownSessions:
-    """The sessions that pages show, by number: 0 is the one that passes through, others were opened or are replays."""
+    """The sessions that pages show, by number. 0 is the one that passes through; others were opened or are replays."""
 
     def __init__(
         self, first: EntryStore, command: Sequence[str], environment: Mapping[str, str] | None
     ) -> None:
-        """Show a session. `command` and `environment` are what a replay starts; without a command there are none."""
+        """Begin with one session. A replay starts `command` with `environment`; without a command there are no
+        replays.
+        """
         self._stores = {0: first}
         self._command, self._environment = command, environment
         self._last = 0
@@ -57,7 +59,7 @@ class ShownSessions:
         self._left = anyio.Event()
         self._came = anyio.Event()
         self.over = False
-        """Nobody is served any more."""
+        """Whether pages are not served any more."""
 
     @property
     def can_replay(self) -> bool:
@@ -65,7 +67,7 @@ class ShownSessions:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """Count a page that is open."""
+        """Count an open page."""
         self._followers += 1
         self._came.set()
         try:
@@ -78,7 +80,9 @@ class ShownSessions:
                 self._left = anyio.Event()
 
     async def until_nobody_follows(self) -> None:
-        """Wait until no page is open, nor opened again within a moment. Return at once if none was ever open."""
+        """Wait until no page is open, nor opened again within `RETURNS_WITHIN`. Return at once if none was ever
+        open.
+        """
         if not self._came.is_set():
             return
         while True:
@@ -90,26 +94,26 @@ class ShownSessions:
             return
 
     def end(self) -> None:
-        """Let the streams to pages end."""
+        """End the streams to pages."""
         self.over = True
         for store in self._stores.values():
             store.wake()
 
     def store(self, number: int | None) -> EntryStore:
-        """Raises PageRefusal."""
+        """Return the session with a number. Raises PageRefusal."""
         if number not in self._stores:
             raise PageRefusal(404, "there is no such session")
         return self._stores[number]
 
     def open(self, text: str, name: str, group: TaskGroup) -> int:
-        """Open a session that a file describes; return its number. Raises NotASession."""
+        """Open a session from the text of a file; return its number. Raises NotASession."""
         head, records = read_session(text)
         store = EntryStore(head, name)
         group.start_soon(fill, store, records, name="open a session")
         return self._add(store)
 
     def replay(self, recorded: EntryStore, group: TaskGroup) -> int:
-        """Begin a replay; its number. Raises PageRefusal where there is nothing to be played, or no server."""
+        """Begin a replay; return its number. Raises PageRefusal if there is nothing to play, or no server."""
         steps = steps_of(entry.record for entry in recorded.all())
         if not self._command:
             raise PageRefusal(
@@ -130,7 +134,7 @@ class ShownSessions:
 
 
 async def fill(store: EntryStore, records: Sequence[Record]) -> None:
-    """Analyse the records of a file, letting others run meanwhile."""
+    """Analyse the records of a file, and let other tasks run in between."""
     analyzer = Analyzer()
     for start in range(0, len(records), PIECE):
         store.add([analyzer.entry(record, record.value()) for record in records[start : start + PIECE]])
@@ -139,7 +143,7 @@ async def fill(store: EntryStore, records: Sequence[Record]) -> None:
 
 
 class PageRefusal(Exception):
-    """A request of the page cannot be answered: the status, and why."""
+    """A request of the page cannot be answered. It has the HTTP status, and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -147,22 +151,24 @@ class PageRefusal(Exception):
 
 
 Handler: TypeAlias = Callable[[Request, EntryStore], Json | Response]
-"""Returns what is sent as JSON, or a response of another kind. Raises PageRefusal."""
+"""Function that answers a request. It returns a value to be sent as JSON, or a response of another kind. It raises
+PageRefusal.
+"""
 
 
 def answered(value: Json, status: int = 200) -> Response:
-    """Answer with JSON in ASCII: what was no Unicode stays what it was."""
+    """Return a response with JSON in ASCII, so that text which is not valid Unicode is preserved."""
     return Response(json.dumps(value, separators=(",", ":")), status, media_type="application/json")
 
 
 def number(request: Request, name: str) -> int | None:
-    """Return a number of the address; None for what is none."""
+    """Return a number from the address; None if the value is no number."""
     text = str(request.path_params.get(name) or request.query_params.get(name, ""))
     return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def needed(request: Request, name: str) -> int:
-    """Raises PageRefusal."""
+    """Return a number from the address. Raises PageRefusal if there is none."""
     found = number(request, name)
     if found is None:
         raise PageRefusal(400, f"`{name}` must be a number of at most {MOST_DIGITS} digits")
@@ -170,7 +176,7 @@ def needed(request: Request, name: str) -> int:
 
 
 async def body_of(request: Request, most: int, what: str) -> bytes:
-    """Raises PageRefusal for one of more than so many bytes."""
+    """Return the body of a request. Raises PageRefusal if it has more than `most` bytes."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -180,8 +186,8 @@ async def body_of(request: Request, most: int, what: str) -> bytes:
 
 
 class ListApi:
-    """Lists of messages, and the stream that says how they grow. The list that was not used for the longest time makes
-    room.
+    """Lists of messages, and the stream of their changes. If there are too many lists, the least recently used one is
+    removed.
     """
 
     def __init__(self, sessions: ShownSessions) -> None:
@@ -190,7 +196,7 @@ class ListApi:
         self._last = 0
 
     def open(self, store: EntryStore, filter: bytes) -> Json:
-        """Open a list under a filter in JSON. Raises PageRefusal."""
+        """Open a list with a filter in JSON. Raises PageRefusal."""
         try:
             lines = MessageLines(store, msgspec.json.decode(filter, type=MessageFilter))
         except msgspec.MsgspecError as error:
@@ -202,7 +208,7 @@ class ListApi:
         return {"view": self._last}
 
     def _list(self, request: Request, store: EntryStore) -> MessageLines:
-        """Raises PageRefusal."""
+        """Return the list that the request names. Raises PageRefusal."""
         view = number(request, "view")
         of, lines = self._lists.get(view, (None, None))
         if lines is None or of is not store:
@@ -218,7 +224,7 @@ class ListApi:
         return {"first": lines.gone, "total": lines.total, "lines": lines.shown(start, count)}
 
     def place(self, request: Request, store: EntryStore) -> Json:
-        """Say which line shows an entry."""
+        """Return the number of the line that shows an entry."""
         return {"line": self._list(request, store).place(needed(request, "entry"))}
 
     def toggle(self, request: Request, store: EntryStore) -> Json:
@@ -226,7 +232,7 @@ class ListApi:
         return {"line": lines.toggle(needed(request, "line")), "total": lines.total}
 
     def events(self, request: Request, store: EntryStore) -> Response:
-        """Stream what is known of a session and a list whenever it changes, until the page or the inspector leaves."""
+        """Stream the facts about a session and a list whenever they change, until the page or the inspector leaves."""
         told = self._events(store, self._list(request, store))
         return StreamingResponse(told, media_type="text/event-stream")
 
@@ -256,7 +262,7 @@ class ListApi:
 
 
 def stderr(request: Request, store: EntryStore) -> Json:
-    """Return the newest lines of the server's stderr, after the entry with a number."""
+    """Return the newest lines of the server's stderr, from the entry number `after` on."""
     after = number(request, "after") or 0
     found = [entry for entry in store.overview.stderr if entry.number >= after]
     return [[entry.number, entry.record.at, entry.record.text[:4000]] for entry in found]
@@ -269,7 +275,9 @@ def turn(request: Request, store: EntryStore) -> Json:
 
 
 def violation(request: Request, store: EntryStore) -> Json:
-    """Say which entry is the next with a violation, after one or (`back`) before it; round and round."""
+    """Return the number of the next entry with a violation, after one or (`back`) before it. The search wraps
+    around.
+    """
     found, after = store.overview.violations, number(request, "after")
     if not found:
         return {"n": -1}
@@ -279,7 +287,7 @@ def violation(request: Request, store: EntryStore) -> Json:
 
 
 def entry(request: Request, store: EntryStore) -> Json:
-    """Return the whole of a message, with its other side."""
+    """Return a whole message, with the entry of its request or answer."""
     place = number(request, "entry")
     found = None if place is None else store.entry(place)
     if found is None:
@@ -330,4 +338,4 @@ OF_SESSIONS: dict[str, Handler] = {
     "file": file,
     "test": test,
 }
-"""What is only read, by its place below that of its session."""
+"""Handlers of requests that only read, by their path below that of the session."""

@@ -1,8 +1,8 @@
-"""The page's server: who is let in, the files of the page, and where what it asks is answered. It listens on a loopback
-port for as long as a session, or a person with a file, needs it.
+"""The page's HTTP server: its access control, the files of the page, and the routes of its requests. It listens on a
+loopback port as long as a session, or a person with a file, needs it.
 
-Everything is below `/TOKEN/`, so what the page loads has the token by itself, and there is no cookie that another page
-could use. A name that was made to point at this machine does not pass for `Host`, nor another page for `Origin`.
+Everything is below `/TOKEN/`, so that all requests of the page contain the token, and there is no cookie that another
+page could use. A host name that was made to point to this machine is refused by `Host`, and another page by `Origin`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every response."""
+"""Headers of every response."""
 
 
 class Guard(Struct, frozen=True):
@@ -59,7 +59,7 @@ class Guard(Struct, frozen=True):
         return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
 
     def refusal(self, path: str, headers: Mapping[str, str]) -> str | None:
-        """Return why a request is refused, None if it is not. Names of headers are in lower case."""
+        """Return the reason why a request is refused; None if it is allowed. Names of headers are in lower case."""
         if headers.get("host") not in self.hosts:
             return "this page is served to 127.0.0.1 and localhost only"
         origin = headers.get("origin")
@@ -76,11 +76,11 @@ class Guard(Struct, frozen=True):
 _HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 BUNDLE = Path(__file__).with_name("page")
 GRACE = 10
-"""Seconds that pages have to take the end of a session; one that reads gets it at once."""
+"""Timeout for pages to receive the end of a session, in seconds; a page that reads gets it at once."""
 
 
 class Guarded:
-    """Refuses requests that the guard refuses, and gives every response its headers."""
+    """Refuses requests that the guard refuses, and adds the headers to every response."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app, self._guard = app, guard
@@ -102,10 +102,10 @@ class Guarded:
 
 
 def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp:
-    """Build the application; replays run in `group`."""
+    """Return the application. Replays run in `group`."""
 
     def at(place: str, handler: page_api.Handler, *methods: str) -> Route:
-        """Make a route to what a session has at a place below its own."""
+        """Return a route for a path below that of a session."""
 
         async def handle(request: Request) -> Response:
             found = handler(request, sessions.store(page_api.number(request, "session")))
@@ -152,10 +152,10 @@ def _refused(_: Request, error: Exception) -> Response:
 
 
 async def serve_page(sessions: ShownSessions, url_file: str, until: Callable[[], Awaitable[None]]) -> None:
-    """Serve until `until` returns. The address goes to stderr, and to a file that only the user may read."""
+    """Serve until `until` returns. The address is written to stderr, and to a file that only the user may read."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen()  # before the address is known
+        listener.listen()  # before the address is announced
         guard = Guard(secrets.token_urlsafe(24), listener.getsockname()[1])
         async with anyio.create_task_group() as group:
             async with anyio.create_task_group() as replays:
@@ -183,7 +183,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to others: who presses Ctrl-C waits for no page."""
+        """Leave signals to the program: Ctrl-C must not wait for pages."""
         yield
 
 

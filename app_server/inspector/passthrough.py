@@ -1,11 +1,12 @@
-"""Runs a server and passes its stdio through, byte for byte: half lines, huge lines and whatever is no JSON.
+"""Runs a server and passes its stdio through, byte for byte: partial lines, huge lines and data that is no JSON.
 
-Each direction is a thread that reads, hands a copy to the tap, and writes. A copy comes before the bytes go on, so that
-the observer sees a request before its answer. The ends of the streams, signals and the exit status are passed on too.
+Each direction is a thread that reads, hands a copy to the tap, and writes. The copy is handed over before the bytes are
+written, so that the observer sees a request before its answer. The ends of the streams, signals and the exit status are
+passed on too.
 
-The tap hands copies to the observer without ever waiting for it. A frame is written at once if the pipe takes it. What
-it does not take waits in a backlog (in memory with a bound for a page, in a file without one for a recording), which a
-thread empties; what the backlog does not take is counted, and the count is recorded as a gap.
+The tap hands copies to the observer without ever waiting for it. A frame is written at once if the pipe accepts it. The
+rest waits in a backlog (in memory with a bound for a page, in a file without one for a recording), which a thread
+drains. Frames that the backlog does not accept are counted, and the count is recorded as a gap.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from app_server.inspector.session_records import Source, encode_frame
 from app_server.transport.claim import write_all
 
 READ_SIZE = PIECE = 1 << 16
-"""Bytes per read, which is what a pipe holds; and that the tap hands out at once."""
+"""Size of one read, which is what a pipe holds, and of one write of the tap, in bytes."""
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGWINCH")
-"""Signals that a terminal sends to the server too, as it is in the same process group."""
+"""Names of signals that a terminal also sends to the server, because the server is in the same process group."""
 
 GATHER_SECONDS = 0.001
-"""Output that comes faster than this is passed in pieces of so long: a read, a copy and a write for each message would
-take as much of the processors as some servers do for it.
+"""Gathering interval of fast output, in seconds: a read, a copy and a write for each message would take as much of the
+processors as some servers need for the message.
 """
 
 GRACE = 2.0
-"""Seconds to wait for the end of the server's output after its exit: a child of it may hold the pipe open."""
+"""Timeout for the end of the server's output after its exit, in seconds: a child of it may hold the pipe open."""
 
 
 def pass_through(command: Sequence[str], environment: Mapping[str, str], tap: Tap) -> int:
-    """Run the server; return its code as `subprocess` has it, negative if a signal ended it. Raises OSError if it
+    """Run the server. Return its code in the form of `subprocess`, negative if a signal ended it. Raises OSError if it
     cannot be started.
     """
     pending: list[int] = []
@@ -68,7 +69,7 @@ def pass_through(command: Sequence[str], environment: Mapping[str, str], tap: Ta
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,
-        close_fds=False,  # what the client lets its server inherit; nothing of ours is inheritable
+        close_fds=False,  # the server inherits what its client passes on; none of ours is inheritable
         env=environment,
     )
     started.append(server)
@@ -95,10 +96,10 @@ def pass_through(command: Sequence[str], environment: Mapping[str, str], tap: Ta
 
 
 def end_like(status: int) -> int:
-    """Return the exit status for a return code; if a signal ended the server, end this process by it, too."""
+    """Return the exit status for a return code. If a signal ended the server, end this process by the same signal."""
     if status >= 0:
         return status
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the server has left its own, where that is wanted
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the server has left its own, if core files are enabled
     if -status != signal.SIGKILL:
         signal.signal(-status, signal.SIG_DFL)
     os.kill(os.getpid(), -status)
@@ -109,7 +110,7 @@ def _pass_input(to: IO[bytes], tap: Tap) -> None:
     while data := _read(0):
         tap.put(Source.CLIENT, data)
         if not write_all(to.fileno(), data):
-            _replace(0)  # the server reads no more: the client's next write fails, as it would without us
+            _replace(0)  # the server has stopped reading, so the client's next write must fail
             break
     tap.put(Source.CLIENT, b"")
     to.close()
@@ -141,7 +142,7 @@ def _read(fd: int) -> bytes:
 
 
 def _replace(fd: int) -> None:
-    """Close our end of the client's pipe, and keep its number taken."""
+    """Close this process's end of the client's pipe, and keep its descriptor number in use."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, fd)
     os.close(null)
@@ -164,7 +165,7 @@ def _in_foreground() -> bool:
 
 
 class BoundedBacklog:
-    """Frames that wait, in memory; what does not fit is dropped."""
+    """Waiting frames, in memory. Frames that do not fit are dropped."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -175,7 +176,9 @@ class BoundedBacklog:
         return bool(self._frames)
 
     def add(self, frame: bytes, *, begun: bool) -> bool:
-        """Keep a frame, or the rest of one that is `begun`; return False if it was dropped, which no begun frame is."""
+        """Add a frame, or the rest of one that is `begun`. Return False if it was dropped; a begun frame is never
+        dropped.
+        """
         if not begun and self._size + len(frame) > self._limit:
             return False
         self._frames.append(frame)
@@ -183,11 +186,11 @@ class BoundedBacklog:
         return True
 
     def first(self) -> bytes:
-        """Return the bytes to be written next."""
+        """Return the next bytes to write."""
         return self._frames[0]
 
     def taken(self, size: int) -> None:
-        """Forget so many bytes, which were written."""
+        """Remove this number of bytes, which were written."""
         frame = self._frames.popleft()
         if size < len(frame):
             self._frames.appendleft(frame[size:])
@@ -195,7 +198,7 @@ class BoundedBacklog:
 
 
 class FileBacklog:
-    """Frames that wait, all of them, in a file without a name."""
+    """Waiting frames, all of them, in a file without a name."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  open as long as this process
@@ -232,14 +235,16 @@ Backlog: TypeAlias = BoundedBacklog | FileBacklog
 
 class Tap:
     def __init__(self, fd: int, backlog: Backlog, clock: Callable[[], int]) -> None:
-        """Write to `fd`, a pipe to the observer, closed at the end; `clock` gives nanoseconds since the start."""
+        """Write to `fd`, a pipe to the observer, which is closed at the end. `clock` returns nanoseconds since the
+        start.
+        """
         os.set_blocking(fd, False)
         self._fd = fd
         self._backlog = backlog
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting = threading.Event()
-        self._dropped = [0, 0]  # frames and bytes since the last gap that was recorded
+        self._dropped = [0, 0]  # numbers of frames and bytes since the last gap that was recorded
         self.gone = self._closing = False
         """Whether the observer has left."""
         self._flusher = threading.Thread(target=self._flush, name="tap", daemon=True)
@@ -252,11 +257,11 @@ class Tap:
                 self._dropped[1] += len(data)
 
     def event(self, event: str, **details: str | int) -> None:
-        """Record something about the connection."""
+        """Record an event about the connection."""
         self.put(Source.INSPECTOR, json.dumps({"event": event, **details}).encode())
 
     def close(self, within: float | None) -> None:
-        """Hand over what waits, for at most so many seconds, or for as long as it takes."""
+        """Write the waiting frames, within this number of seconds, or without a timeout if it is None."""
         with self._lock:
             if gap := self._gap():
                 self._backlog.add(gap, begun=True)
@@ -268,7 +273,7 @@ class Tap:
             os.close(self._fd)
 
     def _gap(self) -> bytes:
-        """Return what was dropped since the last frame, as a frame; it goes with the next one."""
+        """Return a frame about the frames that were dropped since the last one. It is written before the next frame."""
         frames, size = self._dropped
         if not frames:
             return b""
@@ -276,7 +281,7 @@ class Tap:
         return encode_frame(Source.INSPECTOR, self._clock(), gap)
 
     def _write(self, frame: bytes) -> bool:
-        """Write or keep a frame; return False if it was dropped, and the gap before it is still to be recorded."""
+        """Write or keep a frame. Return False if it was dropped; then the gap before it still has to be recorded."""
         sent = 0
         if not self._backlog:
             sent = self._try_write(frame)
@@ -285,7 +290,7 @@ class Tap:
                 return True
         kept = self._backlog.add(frame[sent:], begun=sent > 0)
         if sent and not kept:
-            self.gone = True  # half a frame cannot be followed by anything
+            self.gone = True  # no frame can follow half a frame
         if kept:
             self._dropped = [0, 0]
         self._waiting.set()
@@ -301,7 +306,7 @@ class Tap:
             return 0
 
     def _flush(self) -> None:
-        """Run as a thread until the end."""
+        """Drain the backlog until the end. It runs as a thread."""
         while True:
             self._waiting.wait()
             poll = select.poll()
@@ -315,7 +320,7 @@ class Tap:
                     self._waiting.clear()
 
     def _flush_some(self) -> bool:
-        """Write what the pipe takes; return whether something still waits."""
+        """Write as much as the pipe accepts. Return whether frames still wait."""
         with self._lock:
             while self._backlog and not self.gone:
                 first = self._backlog.first()

@@ -1,8 +1,9 @@
-"""A session as steps that can be played again, and as a test: what the client sends, and what it has to have received
-before; also of one message, with what is expected, ids and times left open. Pure.
+"""A session as steps that can be played again, and as a test. Pure.
 
-A step waits for answers, for requests of the server, and for turns that start or end; how a message is cut into deltas,
-and how many items a turn has, is the model's affair.
+The steps are the messages that the client sends, and the messages that it has to receive before each. A test of one
+message also has its expected content, with ids and times left open. A step waits for answers, for requests of the
+server, and for turns that start or end. The model decides how a message is cut into deltas, and how many items a turn
+has, so steps do not count these.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from app_server.inspector.session_records import Record, SessionHead, Source
 from app_server_protocol.structs import Json
 
 Key = tuple[str, str]
-"""What is waited for: a kind, and which of it. `answer` and an id as JSON; `request` and a method; `turn starts`, `turn
-ends`, `item starts` and `delta` with nothing.
+"""Kind of an awaited message, and its detail. `answer` has an id as JSON, `request` a method; `turn starts`, `turn
+ends`, `item starts` and `delta` have an empty detail.
 """
 MILESTONES = (TURN_STARTS, TURN_ENDS)
 WITHIN_TURNS = (ITEM_STARTS, DELTA)
@@ -38,27 +39,29 @@ WITHIN_TURNS = (ITEM_STARTS, DELTA)
 
 class Send(Struct, frozen=True):
     message: Json
-    """Of the client; a string is a line that is no JSON."""
+    """Message of the client. A string is a line that is no JSON."""
     to: tuple[str, int] | None = None
-    """For an answer: the method of the request, and its place among those of that method, from 1."""
+    """For an answer: the method of the request, and its number among the requests of that method, counted from 1. None
+    for any other message.
+    """
 
 
 class Receive(Struct, frozen=True):
-    """Wait until so many have come since the beginning."""
+    """A step that waits until a number of messages of a kind have arrived since the beginning."""
 
     kind: str
     which: str = ""
     count: int = 1
     sample: Json = None
-    """The message as it was recorded, to learn which ids took the place of its ids."""
+    """Recorded message, from which the player learns which ids replace the recorded ids. None if there is none."""
     expected: Json = None
-    """What the message has to be. `<thread1>` stands for one id, the same wherever it is written, and `<any time>` for
-    whatever comes.
+    """Expected content of the message. `<thread1>` stands for one id, which is the same in all places, and `<any time>`
+    for any value.
     """
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Return which of all messages is awaited."""
+        """The kind, detail and number of the awaited message."""
         return self.kind, self.which, self.count
 
 
@@ -66,7 +69,7 @@ Step = Send | Receive
 
 
 def key_of(wire: WireMessage, subject: Subject) -> Key | None:
-    """Return what a message of the server counts as."""
+    """Return the key of a message of the server, by which it is counted. None if it is not counted."""
     if wire.method and "id" in wire.message:
         return "request", wire.method
     if not wire.method:
@@ -75,22 +78,22 @@ def key_of(wire: WireMessage, subject: Subject) -> Key | None:
 
 
 def key_of_any(message: Mapping[str, Json]) -> Key:
-    """Return what a message of the server counts as that no step waits for by itself."""
+    """Return the key of a message of the server that no step awaits by itself."""
     method = message.get("method")
     return ("told", method) if isinstance(method, str) else ("answer", json.dumps(message.get("id")))
 
 
 class Counted:
-    """The messages of one connection, counted."""
+    """Counts the messages of one connection."""
 
     def __init__(self) -> None:
         self._requests, self._subjects = Requests(), Subjects()
         self.counts: Counter[Key] = Counter()
         self.requests: dict[Json, tuple[str, int]] = {}
-        """Of the server, by their ids as JSON: method, and place among those of that method."""
+        """Method and number among those of that method of the server's requests, by their ids as JSON."""
 
     def see(self, sent: bool, message: dict[str, Json]) -> Key | None:
-        """Count a message; return what one of the server counts as, None for what the client sends."""
+        """Count a message. Return the key of a message of the server; None for a message of the client."""
         wire = self._requests.match(sent, message)
         subject = self._subjects.of(wire)
         key = None if sent else key_of(wire, subject)
@@ -99,14 +102,14 @@ class Counted:
             if key[0] == "request":
                 self.requests[json.dumps(message["id"])] = key[1], self.counts[key]
             if subject.phase == TURN_ENDS and key[0] == "answer":
-                self.counts[TURN_ENDS, ""] += 1  # a prompt of a session, whose answer is its end
+                self.counts[TURN_ENDS, ""] += 1  # the answer to a prompt of a session is the end of its turn
         elif not sent:
             self.counts[key_of_any(message)] += 1
         return key
 
 
 def steps_of(records: Iterable[Record]) -> list[Step]:
-    """List what the client did in a session, and what each of its messages waited for."""
+    """Return the client's messages in a session as steps, with the messages for which each has to wait."""
     steps: list[Step] = []
     counted = Counted()
     waiting: list[Receive] = []
@@ -133,13 +136,13 @@ def steps_of(records: Iterable[Record]) -> list[Step]:
 
 
 class Names:
-    """Which ids of another run stand for those of the recorded one."""
+    """The ids of another run that correspond to the recorded ids."""
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
 
     def learn(self, recorded: Json, now: Json) -> None:
-        """Walk both messages at once; texts that differ in the same place stand for one another."""
+        """Walk both messages at once. Texts that differ in the same place correspond to each other."""
         match recorded, now:
             case (str(), str()) if recorded != now:
                 self._found[recorded] = now
@@ -186,7 +189,7 @@ def test_the_session_goes_as_it_was_recorded() -> None:
 
 
 def as_test(head: SessionHead, steps: Sequence[Step]) -> str:
-    """Write the session as a test module."""
+    """Return the session as the text of a test module."""
     began = f" on {head.began}" if head.began else ""
     lines = "".join(f"    {_written(step)},\n" for step in steps)
     return HEAD.format(
@@ -212,7 +215,7 @@ def _literal(value: Json) -> str:
 
 
 def _ids_only(value: Json, name: str = "") -> Json:
-    """Keep what a client may repeat of a message: its ids, and paths."""
+    """Return the parts of a message that a client may repeat: its ids, and paths."""
     match value:
         case dict():
             kept = {key: _ids_only(inner, key) for key, inner in value.items()}
@@ -238,7 +241,7 @@ IDS = re.compile(r"^(.*?)_?(Id|id)$")
 
 
 def test_of(head: SessionHead, entries: Sequence[SessionEntry], number: int) -> str:
-    """Write a test of the message with that number, which is among the entries. Raises ValueError where nothing can be
+    """Return a test of the message with that number, which is among the entries. Raises ValueError if it cannot be
     tested.
     """
     until = [entry for entry in entries if entry.number <= number]
@@ -260,7 +263,7 @@ def test_of(head: SessionHead, entries: Sequence[SessionEntry], number: int) -> 
 
 
 def _place(entries: Sequence[SessionEntry]) -> tuple[Key, int]:
-    """Return what the last entry counts as, and its place among those."""
+    """Return the key of the last entry, and its number among those with the same key."""
     counted = Counted()
     key: Key | None = None
     for entry in entries:
@@ -272,7 +275,7 @@ def _place(entries: Sequence[SessionEntry]) -> tuple[Key, int]:
 
 
 def opened(message: Json) -> Json:
-    """Return a message with what differs from run to run left open."""
+    """Return a message with placeholders for all values that differ from run to run."""
     roles: dict[str, str] = {}
     counts: dict[str, int] = {}
 
@@ -304,7 +307,7 @@ def opened(message: Json) -> Json:
 
 
 def differences(expected: Json, found: Json) -> list[str]:
-    """List what is not as expected, each with its place in the message."""
+    """Return the differences from the expected message, each with its place in the message."""
     return [*_differences(expected, found, "message", {})]
 
 

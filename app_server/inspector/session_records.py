@@ -1,6 +1,8 @@
-"""What is kept of a session: what passed, when and from whom, with its secrets masked; also as a file, which is JSON
-Lines, a head and then one record a line. And how the process that passes bytes sends them to the observer: in frames of
-a source, a time and data. Pure, but for the files that it writes.
+"""The records of a session: each message with its time and source, and with its secrets masked.
+
+A session file is JSON Lines, a head and then one record per line. The module also has the frames in which the process
+that passes bytes sends data to the observer: each has a source, a time and data. Pure, except for the files that it
+writes.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from app_server_protocol.json_limits import may_nest_too_deeply, nested_too_deep
 from app_server_protocol.structs import Json
 
 MAX_SESSION_BYTES = 1 << 32
-"""Of a file that is read; all of it is kept in memory."""
+"""Maximum size of a file that is read, in bytes; all of it is kept in memory."""
 
 _HEAD = struct.Struct("!BQQ")
 
@@ -32,21 +34,21 @@ class Source(StrEnum):
     CLIENT = "client"
     SERVER = "server"
     STDERR = "stderr"
-    """Of the server."""
+    """The server's stderr."""
     INSPECTOR = "inspector"
-    """An event about the connection itself; its data is a JSON object."""
+    """The inspector: an event about the connection itself, whose data is a JSON object."""
 
 
 SOURCES = tuple(Source)
-"""By the number that they have in the head of a frame."""
+"""Sources by their number in the head of a frame."""
 
 
 class Frame(Struct, frozen=True):
     source: Source
     at: int
-    """Nanoseconds since the inspector started."""
+    """Time in nanoseconds since the inspector started."""
     data: bytes
-    """Empty: the source has ended."""
+    """Data. Empty if the source has ended."""
 
 
 def encode_frame(source: Source, at: int, data: bytes) -> bytes:
@@ -54,7 +56,7 @@ def encode_frame(source: Source, at: int, data: bytes) -> bytes:
 
 
 class FrameDecoder:
-    """Takes frames out of a stream of bytes."""
+    """Parses frames from a stream of bytes."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -77,27 +79,29 @@ class FrameDecoder:
 class Record(Struct, frozen=True):
     source: Source
     at: float
-    """Milliseconds since the session began."""
+    """Time in milliseconds since the session began."""
     size: int
-    """Bytes on the wire, without the line end."""
+    """Size on the wire, in bytes, without the line end."""
     form: str
-    """`message` (JSON), `text` (of no JSON, or the server's stderr), `base64` (of no text), or `event`."""
+    """Form of the text: `message` (JSON), `text` (not JSON, or the server's stderr), `base64` (not text), or
+    `event`.
+    """
     text: str
-    """What passed, or as JSON what happened."""
+    """Content of the message, or the event as JSON."""
     unfinished: bool = False
-    """The stream ended without an end of this line."""
+    """Whether the stream ended without a line end after this line."""
 
     def value(self) -> Json:
-        """Return the message or event, None for what is no JSON."""
+        """Return the message or event; None for a record that is no JSON."""
         return json.loads(self.text) if self.form in ("message", "event") else None
 
 
 class NotASession(ValueError):
-    """A file that is no session; the text says where and why."""
+    """A file is not a session. The text says where and why."""
 
 
 def record_of(source: Source, at: float, line: bytes, *, unfinished: bool = False) -> tuple[Record, Json]:
-    """Make the record of a line, with the masked message that it holds, if any."""
+    """Return the record of a line, and its masked message, if there is one."""
     size = len(line)
     try:
         text = line.decode("utf-8")
@@ -124,7 +128,7 @@ def compact(value: Json) -> str:
 
 
 def to_line(record: Record) -> str:
-    """Write a line of a session file. JSON is taken over as it was spelled."""
+    """Return a line of a session file. JSON is written as it was spelled."""
     value = (
         record.text if record.form in ("message", "event") else json.dumps(record.text, ensure_ascii=False)
     )
@@ -134,7 +138,7 @@ def to_line(record: Record) -> str:
 
 
 def from_line(number: int, line: str) -> Record:
-    """Raises NotASession."""
+    """Parse a line of a session file. Raises NotASession."""
     try:
         given = decoded(line)
         source, at = Source(given["from"]), float(given["at"])
@@ -161,7 +165,7 @@ def from_line(number: int, line: str) -> Record:
 
 
 def decoded(text: str) -> Json:
-    """Return the JSON value of a text. Raises ValueError, also for one that is nested too deeply."""
+    """Return the JSON value of a text. Raises ValueError, also for a value that is nested too deeply."""
     try:
         value = _DECODER.decode(text)
     except RecursionError:
@@ -184,9 +188,9 @@ VERSION = 1
 
 class SessionHead(Struct, frozen=True):
     server: Sequence[str]
-    """The command."""
+    """Command that started the server."""
     began: str
-    """Date and time, ISO 8601."""
+    """Date and time of the begin, ISO 8601."""
 
     def shown_server(self) -> list[str]:
         """Return the command with its secrets masked."""
@@ -204,17 +208,17 @@ class SessionHead(Struct, frozen=True):
 
 
 def session_lines(head: SessionHead, records: Iterable[Record]) -> Iterator[str]:
-    """Write the lines of a file, with their ends."""
+    """Yield the lines of a file, with their line ends."""
     yield head.to_line() + "\n"
     for record in records:
         yield to_line(record) + "\n"
 
 
 def read_session(text: str) -> tuple[SessionHead, list[Record]]:
-    """Raises NotASession. A last line that was cut off counts as not there."""
+    """Parse a session file. A last line that was cut off is ignored. Raises NotASession."""
     first, *rest = text.split("\n")
     head = _head(first)
-    whole = rest[:-1]  # what follows the last line end is empty, or was cut off
+    whole = rest[:-1]  # the part after the last line end is empty, or was cut off
     return head, [from_line(number, line) for number, line in enumerate(whole, 2) if line.strip()]
 
 
@@ -249,13 +253,13 @@ class Recorder:
     """Writes records to a file."""
 
     def __init__(self, fd: int, head: SessionHead) -> None:
-        """Take over the descriptor. Raises OSError."""
+        """Take ownership of the descriptor, and write the head. Raises OSError."""
         self._file = os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
         self._file.write(head.to_line() + "\n")
         self._file.flush()
 
     def write(self, records: Iterable[Record]) -> None:
-        """Raises OSError."""
+        """Write records. Raises OSError."""
         self._file.writelines(to_line(record) + "\n" for record in records)
         self._file.flush()
 

@@ -1,4 +1,4 @@
-"""Plays steps against a server that it starts, as its client."""
+"""Plays steps as a client of a server that it starts."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from app_server.transport.framing import LineDecoder
 from app_server_protocol.structs import Json
 
 PATIENCE = 30.0
-"""Seconds that a step is waited for."""
+"""Timeout of the wait for one step, in seconds."""
 LEAVES_WITHIN = 10.0
 
 
 def play(server: Sequence[str], steps: Sequence[Step]) -> list[str]:
-    """Return what went wrong: what never came, and which rules were broken. For tests that were exported."""
+    """Return the problems: messages that never came, and broken rules. Exported tests call it."""
     store = EntryStore(SessionHead(server, ""))
     anyio.run(replay, server, None, steps, store)
     return problems_of(store.all())
 
 
 def play_file(path: Path, server: Sequence[str], recorder: Recorder | None) -> list[str]:
-    """Play the client of a session file; what went wrong. Raises OSError, or NotASession."""
+    """Play the client of a session file and return the problems. Raises OSError, or NotASession."""
     head, records = read_session(read_input(path, most=MAX_SESSION_BYTES).decode("utf-8", "replace"))
     store = EntryStore(SessionHead(server, head.began))
     anyio.run(replay, server, None, steps_of(records), store)
@@ -73,7 +73,7 @@ async def replay(
     steps: Sequence[Step],
     store: EntryStore,
 ) -> None:
-    """Fill the store with what passes. Nothing is raised: what goes wrong is an entry."""
+    """Play the steps, and fill the store with all messages. It raises nothing: problems are entries."""
     intake = Intake(store)
     begin = time.monotonic_ns()
 
@@ -109,7 +109,7 @@ async def replay(
 
 
 class _Player:
-    """The client."""
+    """The client of a replay."""
 
     def __init__(
         self, process: Process, take: Callable[[Source, bytes], None], steps: Sequence[Step]
@@ -160,7 +160,7 @@ class _Player:
         self._arrived = anyio.Event()
 
     async def play(self) -> str:
-        """Play the steps; return what went wrong, or nothing."""
+        """Play the steps. Return the problem, or an empty text."""
         for step in self._steps:
             match step:
                 case Receive():

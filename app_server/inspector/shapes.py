@@ -1,6 +1,6 @@
-"""Holds messages against the models of the protocol: the parameters, results and events of the three APIs. Pure.
+"""Validates messages against the models of the protocol: the parameters, results and events of the three APIs. Pure.
 
-A method that no API has is no violation: another server may have more of them.
+An unknown method is no violation: another server may have more methods.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ WITHOUT_MODEL = (
     "session/update",
     "thread/compacted",
 )
-"""Notifications that have no model here: those that only other servers send, and those that are not published."""
+"""Notifications without a model here: those that only other servers send, and those that are not published."""
 
 
 class Shapes:
-    """Shapes of one connection. Which protocol is spoken shows in the client's first request."""
+    """Shapes of one connection. The client's first request shows which protocol is used."""
 
     def __init__(self) -> None:
         self._methods = _Methods(v1.table(), v2.table())
@@ -66,7 +66,9 @@ class Shapes:
 
 
 class _Methods:
-    """The rows of several tables; where two have a method, the later counts, but for `initialize`."""
+    """The rows of several tables. If two tables have a method, the later one takes precedence, except for
+    `initialize`.
+    """
 
     def __init__(self, *tables: Table) -> None:
         def merged(name: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""From frames to what is kept: lines are put together per source, then recorded and held as entries for the page.
+"""From frames to entries: lines are assembled per source, then recorded, and kept as entries for the page.
 
 The entries are bounded: the oldest are dropped and counted.
 """
@@ -20,19 +20,19 @@ from app_server_protocol.structs import Json
 MOST_ENTRIES = 250_000
 MOST_BYTES = 512 << 20
 NEAR = 300
-"""Entries that are found one by one; for more, the way to the first is gone once."""
+"""Maximum number of entries that are read by index. For more, the way to the first one is taken only once."""
 
 
 class EntryStore:
-    """Has one writer, and any number of readers that each follow at their own pace."""
+    """The entries of a session. It has one writer, and any number of readers that each read at their own pace."""
 
     def __init__(self, head: SessionHead, name: str = "live", *, most: int = MOST_ENTRIES) -> None:
         self.head, self.name = head, name
         self.ended = False
         self.first = 0
-        """The number of the first entry that is kept: so many are not kept any more."""
+        """Number of the first kept entry. It is also the number of the entries that are not kept any more."""
         self.changed = anyio.Event()
-        """Set when an entry comes, or the end; then there is another for the next one."""
+        """Event that is set when an entry arrives, or at the end. It is then replaced by a new event."""
         self.overview = Overview()
         self._entries: deque[SessionEntry] = deque()
         self._size, self._most = 0, most
@@ -48,17 +48,17 @@ class EntryStore:
         self.wake()
 
     def end(self) -> None:
-        """Note that nothing more comes."""
+        """Mark the end: no more entries follow."""
         self.ended = True
         self.wake()
 
     def wake(self) -> None:
-        """Let everybody look who waits for a change."""
+        """Wake up all readers that wait for a change."""
         self.changed.set()
         self.changed = anyio.Event()
 
     def from_number(self, number: int, most: int) -> list[SessionEntry]:
-        """Return the next entries from a number on, at most so many."""
+        """Return the next entries from a number on, at most `most`."""
         here = max(number, self.first) - self.first
         if most < NEAR:
             return [self._entries[at] for at in range(here, min(here + most, len(self._entries)))]
@@ -79,7 +79,7 @@ NO_LIMIT = 1 << 62
 
 
 class StreamReader:
-    """Gives each line that frames complete, with the message that it holds, if any."""
+    """Yields each line that frames complete, with its message, if there is one."""
 
     def __init__(self) -> None:
         self._decoders = {
@@ -107,14 +107,14 @@ class StreamReader:
 
 
 class Intake:
-    """Intake of one session. Without a store nothing is analysed."""
+    """The processing of one session's frames. Without a store, nothing is analysed."""
 
     def __init__(self, store: EntryStore | None, recorder: Recorder | None = None) -> None:
         self._store, self._recorder = store, recorder
         self._reader, self._analyzer = StreamReader(), Analyzer()
 
     def take(self, frames: Iterable[Frame]) -> None:
-        """Raises OSError where the recording cannot be written."""
+        """Process frames. Raises OSError if the recording cannot be written."""
         pairs = [pair for frame in frames for pair in self._reader.feed(frame)]
         if self._recorder is not None:
             self._recorder.write(record for record, _ in pairs)

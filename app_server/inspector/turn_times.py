@@ -1,7 +1,7 @@
-"""Where the time of a turn goes: its items as bars, its questions as gaps, and each moment as one of four things. Pure.
+"""The use of a turn's time: its items as bars, its questions as gaps, and each moment as one of four categories. Pure.
 
-A moment belongs to an open question if there is one, else to a tool that runs, else to the model that writes; else it
-is a wait: nothing is open, so the model has not begun to answer, or the server is at work. Times are milliseconds since
+A moment belongs to an open question if there is one, else to a running tool, else to the writing model. Otherwise it is
+a wait: nothing is open, so the model has not begun to answer, or the server is working. Times are milliseconds since
 the turn began.
 """
 
@@ -22,10 +22,10 @@ OF_THE_MODEL = {
 }
 OF_THE_USER = {"usermessage", "user message"}
 MOST_RUNS, MOST_BARS, MOST_PIECES = 500, 400, 600
-"""Bounds of what is kept of an item, and told of a turn."""
+"""Limits: runs that are kept of an item, bars and pieces of a turn that are sent to the page."""
 
 Span = tuple[str, float, float]
-"""What, from when, until when."""
+"""Category, start and end."""
 
 
 class Bar(Struct):
@@ -33,16 +33,16 @@ class Bar(Struct):
 
     id: str
     number: int
-    """Of its first entry."""
+    """Number of its first entry."""
     start: float
     last: float
     kind: str = ""
     begun: bool = False
-    """The server said that it starts; of others each run of pieces counts for itself."""
+    """Whether the server announced its start. Of other items each run of deltas counts by itself."""
     end: float | None = None
     deltas: int = 0
     runs: list[list[float]] = []
-    """From the first to the last of deltas that follow one another."""
+    """Start and end of each run of consecutive deltas."""
 
     @property
     def what(self) -> str:
@@ -53,7 +53,7 @@ class Bar(Struct):
 
 
 class TurnQuestion(Struct):
-    """A request of the server that the turn waits for."""
+    """A request of the server for which the turn waits."""
 
     number: int
     method: str
@@ -63,7 +63,7 @@ class TurnQuestion(Struct):
 
 
 class TurnTimes:
-    """Sees the entries of one turn as they come."""
+    """The times of one turn, from its entries in order."""
 
     def __init__(self, first: SessionEntry) -> None:
         self.thread, self.turn = first.subject.thread, first.subject.turn
@@ -85,7 +85,7 @@ class TurnTimes:
             self._item(entry, at)
 
     def over(self, question: int, at: float) -> None:
-        """Note that a question is not open any more."""
+        """Record that a question is not open any more."""
         if question in self._questions:
             self._questions[question].end = at
 
@@ -110,7 +110,7 @@ class TurnTimes:
         self._last = bar.id
 
     def shown(self, now: float) -> Json:
-        """Return the turn as the page gets it; `now` is when the last that is known happened."""
+        """Return the turn in the form for the page. `now` is the time of the last known event."""
         length = max((now if self.ended is None else self.ended) - self.began, 0.001)
         pieces = spent(self._spans(length), length)
         totals = dict.fromkeys((MODEL, TOOL, QUESTION, WAIT), 0.0)
@@ -177,7 +177,7 @@ class TurnTimes:
 
 
 def spent(spans: Iterable[Span], length: float) -> list[Span]:
-    """Cut the time from 0 to `length` into pieces, each of one thing; neighbours differ."""
+    """Cut the time from 0 to `length` into pieces of one category each. Neighbours have different categories."""
     edges = [(0.0, "", 0), (length, "", 0)]
     for what, start, end in spans:
         start, end = (min(max(at, 0.0), length) for at in (start, end))

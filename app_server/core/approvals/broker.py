@@ -1,7 +1,7 @@
-"""What waits for the user: requests for approval, by call id, and questions, by a key that both sides know.
+"""Pending requests to the user: approval requests by call id, and questions by a key that both sides know.
 
 A request is registered before its event is emitted, so that no answer can arrive too early. The first answer counts. A
-request is removed when its turn ends, a question when its asker gives it up; a later answer has no effect.
+request is removed when its turn ends, a question when its caller gives up; a later answer has no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app_server_protocol.policy import ReviewDecision
 
 
 class ApprovalAnswer(Struct, frozen=True):
-    """The user's decision, and what it allows beside the request."""
+    """The user's decision, and what it allows in addition to the request."""
 
     decision: ReviewDecision
     also: KeepRule | AllowFiles | None = None
@@ -39,7 +39,7 @@ class PendingAnswers(Generic[Key, Answer]):
         return len(self._open)
 
     async def ask(self, key: Key, emit: Callable[[], None]) -> Answer:
-        """Emit the question and wait for its answer. No two questions are open under one key."""
+        """Emit the question and wait for its answer. At most one question may be open under a key."""
         assert key not in self._open
         answered = self._open[key] = anyio.Event()
         try:
@@ -51,7 +51,7 @@ class PendingAnswers(Generic[Key, Answer]):
             self._answers.pop(key, None)
 
     def resolve(self, key: Key, answer: Answer) -> bool:
-        """Answer a question; return False if nobody waits for it any more."""
+        """Answer a question. Return False if no caller waits for it any more."""
         answered = self._open.get(key)
         if answered is None or answered.is_set():
             return False
@@ -66,7 +66,7 @@ class ApprovalBroker:
     def __init__(self) -> None:
         self._pending = PendingAnswers[str, ApprovalAnswer]()
         self._turns: dict[str, str] = {}
-        """The turn of each open request."""
+        """Turn id of each open request, by call id."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -75,7 +75,7 @@ class ApprovalBroker:
         self, call_id: str, turn_id: str, emit_request: Callable[[], None]
     ) -> ApprovalAnswer:
         """Emit the request and wait for the decision. A second request with an open call id is denied, because a
-        decision names nothing but the call id.
+        decision contains only the call id.
         """
         if call_id in self._turns:
             return DENIAL
@@ -86,13 +86,15 @@ class ApprovalBroker:
             del self._turns[call_id]
 
     def is_open(self, id: str) -> bool:
-        """Tell whether `resolve` would find a request under this id."""
+        """Return whether `resolve` would find a request under this id."""
         return self._request_of(id) is not None
 
     def resolve(
         self, id: str, decision: ReviewDecision, *, also: KeepRule | AllowFiles | None = None
     ) -> bool:
-        """Decide by call id, or by turn id if that turn has exactly one open request. The first decision counts."""
+        """Decide the request with this call id, or the only open request of the turn with this id. The first decision
+        counts. Return whether it took effect.
+        """
         call_id = self._request_of(id)
         return call_id is not None and self._pending.resolve(call_id, ApprovalAnswer(decision, also))
 

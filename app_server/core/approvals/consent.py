@@ -1,7 +1,7 @@
 """The scope of an approval: the command, patch or tool, its directory, its rights and the policy of the turn. Pure.
 
 A request and its approval are the same value. `Consent.covers` is the only rule by which an earlier approval decides a
-later request. `ApprovalMemory` keeps those for the rest of the session; they grant nothing by themselves: code that
+later request. `ApprovalMemory` keeps approvals for the rest of the session. They grant nothing by themselves: code that
 needs no approval does not look them up.
 """
 
@@ -18,19 +18,19 @@ class Rights(Struct, frozen=True):
     """Rights of a run, in a form that can be compared."""
 
     confined: bool = True
-    """False: it runs without a sandbox, and the other fields have no meaning."""
+    """Whether it runs in a sandbox. If not, the other fields have no meaning."""
     roots: frozenset[str] = frozenset()
     """Writable directories, as real paths."""
     network: bool = False
     foreign_files: bool = False
-    """In the roots, the superuser may also write files of other users."""
+    """Whether the superuser may also write files of other users in the roots."""
     visible: frozenset[str] | None = None
-    """The only places that may be read; None: all."""
+    """The only paths that may be read. None if all may be read."""
     hidden: frozenset[str] = frozenset()
-    """Places and patterns that may not be read."""
+    """Paths and patterns that may not be read."""
 
     def within(self, other: Rights) -> bool:
-        """Tell whether `other` includes all of these rights."""
+        """Return whether `other` includes all of these rights."""
         if not self.confined or not other.confined:
             return not other.confined
         return (
@@ -76,18 +76,18 @@ class CommandSubject(Struct, frozen=True):
 
     argv: tuple[str, ...]
     folder: str
-    """The real path of its working directory."""
+    """Real path of its working directory."""
     escalated: bool = False
-    """The model asked to run it outside of the sandbox."""
+    """Whether the model asked to run it outside of the sandbox."""
 
 
 class PatchSubject(Struct, frozen=True):
     """A patch."""
 
     text: str | None
-    """None: any patch that writes to none but these places. Only approvals have that."""
+    """Text of the patch. None stands for any patch that writes only to these paths; only approvals have that."""
     places: tuple[str, ...]
-    """The real paths that it writes to."""
+    """Real paths to which it writes."""
 
     def includes(self, other: PatchSubject) -> bool:
         return self == other or (self.text is None and set(other.places) <= set(self.places))
@@ -99,7 +99,7 @@ class InputSubject(Struct, frozen=True):
     text: str
     terminal: int
     call_id: str
-    """The call that opened the terminal."""
+    """Id of the call that opened the terminal."""
 
 
 class McpCallSubject(Struct, frozen=True):
@@ -108,25 +108,25 @@ class McpCallSubject(Struct, frozen=True):
     server: str
     tool: str
     digest: str
-    """Of the tool's description and schema."""
+    """Digest of the tool's description and schema."""
     annotations: bytes
-    """The server's hints about the tool, as JSON."""
+    """Hints of the server about the tool, as JSON."""
 
 
 Subject = CommandSubject | PatchSubject | InputSubject | McpCallSubject
 
 
 class Consent(Struct, frozen=True):
-    """An approval request, and the approval."""
+    """An approval request, or the approval of it."""
 
     subject: Subject
     run: Rights
-    """The rights of the run."""
+    """Rights of the run."""
     policy: Rights
-    """The rights that the policy of the turn grants without approval."""
+    """Rights that the policy of the turn grants without approval."""
 
     def covers(self, request: Consent) -> bool:
-        """Tell whether this approval, given for the session, decides `request` as well.
+        """Return whether this approval, given for the session, decides `request` as well.
 
         It does if the subject is included, the run has no more rights than the approved one, and the policy is not
         stricter than it was: a user who tightens the policy withdraws what he approved under the wider one.
@@ -138,7 +138,7 @@ class Consent(Struct, frozen=True):
         )
 
     def for_its_files(self) -> Consent:
-        """Return the approval of a patch as that of every patch to the same files."""
+        """Return this approval of a patch, widened to every patch of the same files."""
         assert isinstance(self.subject, PatchSubject)
         return replace(self, subject=replace(self.subject, text=None))
 

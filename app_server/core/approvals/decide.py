@@ -1,6 +1,6 @@
-"""Whether a command runs, needs approval, or is rejected. Pure.
+"""The decision whether a command runs, needs approval, or is rejected. Pure.
 
-A command that is known to only read runs under every policy, unless a rule of the user restricts it; each policy
+A command that is known to only read runs under every policy, unless a rule of the user restricts it. Each policy
 decides about the others. A rule that allows a command makes questions about it unnecessary, and grants nothing.
 """
 
@@ -33,7 +33,7 @@ POLICY_NAMES = {
     AskForApproval.ON_REQUEST: "OnRequest",
     AskForApproval.NEVER: "Never",
 }
-"""As codex 0.58 spells them in texts for the model."""
+"""Names of the approval policies in texts for the model, as codex 0.58 spells them."""
 
 
 class InputVerdict(Enum):
@@ -43,13 +43,13 @@ class InputVerdict(Enum):
 
 
 class CommandRequest(Struct, frozen=True):
-    """The facts about a command that the decision depends on."""
+    """The facts about a command on which the decision depends."""
 
     argv: Sequence[str]
     escalated: bool = False
-    """The model asks to run outside of the sandbox."""
+    """Whether the model asks to run it outside of the sandbox."""
     restriction: PrefixRule | None = None
-    """The user's rule that asks about it or forbids it."""
+    """Rule of the user that asks about the command or forbids it. None if there is no such rule."""
 
 
 def policy_rejection(
@@ -60,7 +60,7 @@ def policy_rejection(
 ) -> str | None:
     """Return the text for the model if the policy or a rule rejects the command outright; otherwise None.
 
-    `kinds` are those of questions that may be asked; None: all.
+    `kinds` are the kinds of questions that may be asked; None if all kinds may be asked.
     """
     if (refused := _rule_rejection(request, approval, kinds)) is not None:
         return refused
@@ -103,12 +103,12 @@ def must_ask(
     git_is_plain: Callable[[], bool] | None = None,
     allowed: Callable[[Sequence[str]], bool] = lambda words: False,
 ) -> bool:
-    """Tell whether a command is asked about. If not, it runs without approval in the sandbox of the policy. `allowed`
-    are commands for which a rule says so.
+    """Return whether a command needs approval. If not, it runs in the sandbox of the policy. `allowed` returns whether
+    a rule allows a command.
 
-    `trusts` checks that a program's name resolves to a file that nobody could have planted. `git_is_plain` is called
-    only if the decision depends on the repository of the working directory; without it, no git command counts as
-    reading only.
+    `trusts` checks that a program's name resolves to a file that no command and no repository could have put there.
+    `git_is_plain` is called only if the decision depends on the repository of the working directory; without it, no git
+    command counts as reading only.
     """
     if request.restriction is not None:
         return True
@@ -118,12 +118,12 @@ def must_ask(
         case AskForApproval.ON_REQUEST:
             if leaves_sandbox(request, sandbox):
                 return True
-            # A sandbox leaves the user's own work in its roots to the command.
+            # A sandbox does not protect the user's own work in its roots from the command.
             if not _IS_DANGEROUS.get()(request.argv):
                 return False
             return not _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, allowed=allowed)
         case AskForApproval.UNTRUSTED:
-            # Without a sandbox, another command could change the repository between our check and git's own.
+            # Without a sandbox, another command could change the repository between this check and git's own.
             plain = None if isinstance(sandbox, DangerFullAccess) else git_is_plain
             return not _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed)
         case _:
@@ -131,7 +131,7 @@ def must_ask(
 
 
 def leaves_sandbox(request: CommandRequest, sandbox: SandboxPolicy) -> bool:
-    """Tell whether the model asks for more than the policy gives: under full access there is no sandbox to leave."""
+    """Return whether the model asks for more rights than the policy grants: under full access there is no sandbox."""
     return request.escalated and not isinstance(sandbox, DangerFullAccess)
 
 
@@ -142,7 +142,8 @@ def decide_input(
     policy: Rights,
     kinds: QuestionKinds | None = None,
 ) -> InputVerdict:
-    """Tell whether `text` may be typed into a terminal with the rights `terminal`, under a policy that grants `policy`.
+    """Return whether `text` may be typed into a terminal with the rights `terminal`, under a policy that grants
+    `policy`.
 
     The rules are those of a command. The reader need not be a shell, so no input counts as reading only.
     """
@@ -163,5 +164,5 @@ def decide_input(
 
 
 def may_ask_after_denial(approval: AskForApproval) -> bool:
-    """Tell whether the user may be asked to run a command without the sandbox after the sandbox denied it."""
+    """Return whether the user may be asked to run a command without the sandbox after the sandbox denied it."""
     return approval in (AskForApproval.ON_FAILURE, AskForApproval.UNTRUSTED)

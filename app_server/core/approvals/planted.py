@@ -1,8 +1,8 @@
-"""Whether a command that looks harmless is so on this disk. Reads the disk.
+"""Checks on this disk whether a command that looks harmless is harmless. Reads the disk.
 
 A harmless name proves nothing if the PATH searches the workspace first, as the PATH of an activated virtual environment
-does: `ProgramSearch` trusts only what no command and no repository can have planted. A git command that only reads may
-still execute what the repository configures, unless `git_is_plain`.
+does. So `ProgramSearch` trusts only files that no command and no repository can have put there. A git command that only
+reads may still execute programs that the repository configures, unless `git_is_plain`.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ STARTUP_FILES = (
 """Files in the user's home that a shell may run before its script."""
 
 MOST_FOLDERS = 256
-"""Entries of a PATH. A longer one is not searched, and its programs are not trusted."""
+"""Maximum number of entries of a PATH. A longer one is not searched, and its programs are not trusted."""
 
 
 class ProgramSearch(Struct, frozen=True):
     """Resolves program names as one command will."""
 
     environment: Mapping[str, str]
-    """The environment of the command."""
+    """Environment of the command."""
     exposed: tuple[str, ...]
     """Real directories in which commands or a repository may have created files."""
 
     def trusts(self, program: str) -> bool:
-        """Tell whether nobody can have planted a program. `program` is a bare name or an absolute path. A name that is
-        not on the PATH is trusted: it runs nothing.
+        """Return whether no command and no repository can have put a program there. `program` is a bare name or an
+        absolute path. A name that is not on the PATH is trusted: it runs nothing.
         """
         if os.path.basename(program) in SHELLS and not self._trusts_startup():
             return False
@@ -79,13 +79,13 @@ class ProgramSearch(Struct, frozen=True):
         return not self._is_exposed(path) and not _anybody_may_replace(path)
 
     def _is_exposed(self, path: str) -> bool:
-        """Tell whether its path, or the target of its links, lies in an exposed directory."""
+        """Return whether its path, or the target of its links, lies in an exposed directory."""
         return any(within(place, folder) for place in _places(path) for folder in self.exposed)
 
 
 def _anybody_may_replace(path: str) -> bool:
-    """Tell whether the file or a directory above it is writable for everybody. A directory with the sticky bit, such as
-    /tmp, is not: there `exposed` decides.
+    """Return whether every user may write the file or a directory above it. A directory with the sticky bit, such as
+    /tmp, does not count: there `exposed` decides.
     """
     for place in _places(path):
         while True:
@@ -106,8 +106,8 @@ def _places(path: str) -> set[str]:
 
 
 def exposed_folders(cwd: str, writable: Iterable[str]) -> tuple[str, ...]:
-    """Return the working directory, the repositories that contain it, and the writable directories, as real paths;
-    `writable` are real paths already. `/` is left out: no program could be trusted otherwise.
+    """Return the working directory, the repositories that contain it, and the writable directories, as real paths.
+    `writable` are real paths already. `/` is left out: otherwise no program could be trusted.
     """
     folder = real_path(cwd)
     found = {folder, *writable}
@@ -120,7 +120,9 @@ def exposed_folders(cwd: str, writable: Iterable[str]) -> tuple[str, ...]:
 
 
 MAX_GIT_FILE_BYTES = 32 * 1024 * 1024
-"""Of one file below `.git`. A very large repository has a larger index and counts as not plain."""
+"""Maximum size of one file below `.git`, in bytes. A very large repository has a larger index and counts as not
+plain.
+"""
 
 
 def git_is_plain(cwd: str) -> bool:
@@ -128,7 +130,7 @@ def git_is_plain(cwd: str) -> bool:
     try:
         for root in (folder, *folder.parents):
             if os.path.lexists(root / "HEAD"):
-                # git would treat the folder itself as a bare repository with its own configuration.
+                # For git the folder itself would be a bare repository with its own configuration.
                 return False
             git = root / ".git"
             if os.path.lexists(git):
@@ -136,7 +138,7 @@ def git_is_plain(cwd: str) -> bool:
                     return _IS_PLAIN.get()(partial(_read, opened))
     except (
         OSError
-    ):  # also where `.git` is no folder, or a path that should be a regular file is something else
+    ):  # also if `.git` is no folder, or if a path that should be a regular file is of another kind
         pass
     return False
 

@@ -1,11 +1,11 @@
-"""Rules about commands by their first words: allow, prompt, forbidden; and which one an approval may propose. Pure.
+"""Rules about commands by their first words: allow, prompt, forbidden; and the rule that an approval may propose. Pure.
 
-A rule decides questions and nothing else: what it allows runs in the sandbox of its turn, as it would after a yes.
-`allows` accepts only what is certain; `restriction` finds what a command line shows, also behind control flow, wrappers
-and nested shells. Where rules disagree, the strictest counts.
+A rule decides whether the user is asked, and nothing else: a command that it allows runs in the sandbox of its turn, as
+after an approval. `allows` accepts only what is certain. `restriction` finds every command that a command line shows,
+including commands behind control flow, wrappers and nested shells. If rules disagree, the strictest counts.
 
-A rule outlasts the thread and covers whatever words follow. So one is proposed only for programs that cannot run
-others, and never for what destroys. A user who wants more writes it into the rules file.
+A rule outlasts the thread and covers all words that follow. So one is proposed only for programs that cannot run other
+programs, and never for destructive commands. A user who wants more writes it into the rules file.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from app_server.core.shell.safe_commands import is_known_safe
 from app_server.core.shell.script import script_of, split_script
 
 UNCLEAR = PrefixRule((("",),), RuleDecision.PROMPT, "it is too long to be inspected")
-"""Stands for the rules of a command line that cannot be searched for them."""
+"""Rule that stands for the rules of a command line that is too long to be searched."""
 
 
 class PrefixRules:
-    """All rules that hold in one conversation."""
+    """All rules of one conversation."""
 
     def __init__(self, rules: Iterable[PrefixRule] = ()) -> None:
         self._allowing: list[PrefixRule] = []
@@ -37,15 +37,16 @@ class PrefixRules:
         (self._allowing if rule.decision is RuleDecision.ALLOW else self._restricting).append(rule)
 
     def allows(self, words: Sequence[str]) -> bool:
-        """Tell whether this one command, without a shell around it, needs no approval.
+        """Return whether this one command, without a shell around it, needs no approval.
 
-        A rule covers a command that destroys only where it says so itself: who allowed `rm` did not mean `rm -rf`.
+        A rule covers a destructive command only if its own words are destructive: a user who allowed `rm` did not mean
+        `rm -rf`.
         """
         found = [rule for rule in self._allowing if rule.matches(words)]
         return bool(found) and (not is_dangerous(words) or any(map(_says_danger, found)))
 
     def restriction(self, argv: Sequence[str]) -> PrefixRule | None:
-        """Return the strictest rule that asks about, or forbids, anything in this command line."""
+        """Return the strictest rule that asks about, or forbids, any command in this command line."""
         if not self._restricting:
             return None
         found: PrefixRule | None = None
@@ -65,7 +66,7 @@ class PrefixRules:
 
     def proposal(self, argv: Sequence[str], trusts: Callable[[str], bool]) -> tuple[str, ...] | None:
         """Return the words of the one command in `argv` that needs the approval, if a rule with them would make this
-        approval unnecessary and may be proposed; otherwise None. `trusts` as in `is_known_safe`.
+        approval unnecessary and may be proposed; otherwise None. `trusts` is that of `is_known_safe`.
         """
         script = script_of(argv)
         commands = (tuple(argv),) if script is None else split_script(script) or ()
@@ -84,13 +85,13 @@ class PrefixRules:
 
 
 def _says_danger(rule: PrefixRule) -> bool:
-    """Tell whether the rule itself names what is destroyed, so that its author has seen it."""
+    """Return whether the rule itself names a destructive command, so that its author has seen it."""
     return is_dangerous(tuple(fitting[0] for fitting in rule.pattern))
 
 
 def _fits(rule: PrefixRule, words: Sequence[str]) -> bool:
-    """Tell whether a rule is about a command. A path to the program, and a pattern that fits its name, are the program.
-    Options before a command of git do not change which one it is.
+    """Return whether a rule is about a command. A path to the program, or a pattern that fits its name, counts as the
+    program. Options before a command of git do not change which command it is.
     """
     name, rest = program_name(words[0]), words[1:]
     return (
@@ -104,8 +105,8 @@ CLOSED_PROGRAMS = word_set(
     "touch mkdir rmdir cp mv ln chmod chown chgrp mkfifo mktemp tee sync "
     "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd base64 base32 iconv sleep"
 )
-"""Programs that start no other program, whatever their arguments say. Those that only read are not asked about; where
-they are, as for secrets, it is better to be asked each time.
+"""Programs that start no other program, whatever their arguments are. Programs that only read need no approval; for
+those that do, as for reading secrets, it is better to ask each time.
 """
 
 MAX_WORDS = 32

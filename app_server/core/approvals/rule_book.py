@@ -1,8 +1,8 @@
-"""The rules that hold in one conversation, and the files of the home that they come from: `rules/*.rules`.
+"""The rules of one conversation, and the files of the home from which they come: `rules/*.rules`.
 
-The files are read when a conversation is opened; `default.rules` is extended by what the user answers to an approval.
-No link is followed, and what others could have written is not used: whoever writes these files decides what runs
-without a question. Servers of one home may read and extend them at the same time.
+The files are read when a conversation is opened. `default.rules` is extended by the user's answers to approvals. No
+link is followed, and no file is used that another user could have written: anyone who can write these files decides
+what runs without approval. Servers of one home may read and extend the files at the same time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RulesUnusable(Exception):
 class FoundRules(Struct, frozen=True):
     rules: tuple[rules_text.PrefixRule, ...] = ()
     problems: tuple[str, ...] = ()
-    """What does not hold and why, in sentences for the user."""
+    """Sentences for the user about rules that are not in effect, and why."""
 
 
 def read_rules(home: Path) -> FoundRules:
@@ -67,8 +67,8 @@ def read_rules(home: Path) -> FoundRules:
 
 
 def append_rule(home: Path, words: Sequence[str]) -> None:
-    """Adds a rule that allows commands which begin with `words`. Raises OSError or RulesUnusable; then the file is as
-    it was.
+    """Append a rule that allows commands that begin with `words`. Raises OSError or RulesUnusable; then the file is
+    unchanged.
     """
     with _folder(home, create=True) as folder:
         fd = os.open(DEFAULT, os.O_RDWR | os.O_CREAT | os.O_APPEND | _FILE_FLAGS, 0o600, dir_fd=folder)
@@ -160,11 +160,11 @@ def _text(content: bytes) -> str:
     try:
         return text_of_bytes(content)
     except UnicodeDecodeError:
-        return "\0"  # which no parser accepts
+        return "\0"  # a text that no parser accepts
 
 
 def _lock(fd: int) -> None:
-    """Lock it against other servers. A lock that is never released delays the rule and does not prevent it."""
+    """Lock the file against other servers. A lock that is never released delays the rule and does not prevent it."""
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -188,11 +188,11 @@ log = logging.getLogger(__name__)
 _RULES: Lazy[type[PrefixRules]] = Lazy(
     lambda: import_module("app_server.core.approvals.prefix_rules").PrefixRules
 )
-"""Reads commands as shells do, so it is loaded with the first that a rule may concern."""
+"""The class reads commands as shells do. Its module is loaded with the first command that a rule may concern."""
 
 
 class RuleBook:
-    """Rules, and where new ones are stored; without a home they last as long as the conversation."""
+    """The rules, and the storage of new ones. Without a home, new rules last as long as the conversation."""
 
     def __init__(self, home: Path | None = None) -> None:
         self._home = home
@@ -200,19 +200,19 @@ class RuleBook:
         self._found = list(found.rules)
         self._rules: PrefixRules | None = None
         self.problems = found.problems
-        """What the user should know about the files, in sentences."""
+        """Sentences for the user about problems of the files."""
 
     def restriction(self, argv: Sequence[str]) -> rules_text.PrefixRule | None:
-        """Return the strictest rule that asks about, or forbids, anything in this command line."""
+        """Return the strictest rule that asks about, or forbids, any command in this command line."""
         restricts = any(rule.decision is not rules_text.RuleDecision.ALLOW for rule in self._found)
         return self._applied().restriction(argv) if restricts else None
 
     def allows(self, words: Sequence[str]) -> bool:
-        """Tell whether this one command, without a shell around it, needs no approval."""
+        """Return whether this one command, without a shell around it, needs no approval."""
         return bool(self._found) and self._applied().allows(words)
 
     def proposal(self, argv: Sequence[str], trusts: Callable[[str], bool]) -> tuple[str, ...] | None:
-        """Return the rule that an approval of this command may propose."""
+        """Return the words of the rule that an approval of this command may propose. None if there is none."""
         return self._applied().proposal(argv, trusts)
 
     def _applied(self) -> PrefixRules:
@@ -221,8 +221,8 @@ class RuleBook:
         return self._rules
 
     async def keep(self, words: Sequence[str]) -> str | None:
-        """Allow commands that begin with `words`, here and in conversations that are opened later. Return why the
-        latter cannot be, if it cannot.
+        """Allow commands that begin with `words`, in this conversation and in those that are opened later. Return the
+        reason if the rule cannot be stored for the latter; otherwise None.
         """
         rule = rules_text.rule_for(words)
         self._applied().add(rule)

@@ -1,7 +1,7 @@
 """Rules about commands, and their text: calls of `prefix_rule`, in the syntax that Python and Starlark share. Pure.
 
-A file with anything else in it is damaged. Its allowing rules do not hold then, because what follows may have been
-meant to limit them; rules that ask or forbid hold wherever they can be read.
+A file with anything else in it is damaged. Its allowing rules are not in effect then, because the unreadable part may
+have been meant to limit them. Rules that ask or forbid are in effect if they can be read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 
 class RuleDecision(IntEnum):
-    """From the mildest to the strictest."""
+    """Decision of a rule, ordered from the mildest to the strictest."""
 
     ALLOW = 0
     PROMPT = 1
@@ -26,16 +26,16 @@ class RuleDecision(IntEnum):
 
 
 class PrefixRule(Struct, frozen=True):
-    """Applies to commands that begin with these words."""
+    """A rule for commands that begin with certain words."""
 
     pattern: tuple[tuple[str, ...], ...]
-    """For each position the words that fit; never empty."""
+    """Words that match, for each position; never empty."""
     decision: RuleDecision = RuleDecision.ALLOW
     justification: str | None = None
-    """The user's reason, which the model is sent."""
+    """Reason of the user, which the model receives. None if there is none."""
 
     def matches(self, words: Sequence[str]) -> bool:
-        """Tell whether a command with these words begins with the pattern."""
+        """Return whether a command with these words begins with the pattern."""
         return len(words) >= len(self.pattern) and all(
             word in fitting for word, fitting in zip(words, self.pattern, strict=False)
         )
@@ -44,7 +44,7 @@ class PrefixRule(Struct, frozen=True):
 DECISIONS = {decision.name.lower(): decision for decision in RuleDecision}
 ARGUMENTS = frozenset({"pattern", "decision", "justification", "match", "not_match"})
 OTHER_CALLS = frozenset({"network_rule", "host_executable"})
-"""Rules of other kinds, which belong to features that this server lacks."""
+"""Names of calls for other kinds of rules, which belong to features that this server lacks."""
 
 MOST_RULES = 4_096
 _START = re.compile(r"^prefix_rule\s*\(", re.MULTILINE)
@@ -55,7 +55,7 @@ class RulesText(Struct, frozen=True):
 
     rules: tuple[PrefixRule, ...]
     damage: str | None = None
-    """The first thing that could not be read, and where: `line 3: …`."""
+    """First statement that could not be read, and where: `line 3: …`. None if the file is not damaged."""
 
 
 class _Damage(Exception):
@@ -71,12 +71,12 @@ def parse_rules(text: str) -> RulesText:
 
 
 def rule_for(words: Sequence[str]) -> PrefixRule:
-    """Make the rule that allows commands which begin with these words."""
+    """Return the rule that allows commands that begin with these words."""
     return PrefixRule(tuple((word,) for word in words))
 
 
 def rule_line(words: Sequence[str]) -> str:
-    """Return the statement that allows commands which begin with these words."""
+    """Return the statement that allows commands that begin with these words."""
     listed = ", ".join(json.dumps(word, ensure_ascii=False) for word in words)
     return f'prefix_rule(pattern=[{listed}], decision="allow")\n'
 
@@ -94,7 +94,7 @@ def _readable(text: str) -> list[PrefixRule]:
 
 
 def _without_rest(statement: str) -> str:
-    """Cut behind the last line that may end a call."""
+    """Cut the text after the last line that may end a call."""
     end = statement.rfind(")")
     return statement[: end + 1]
 
@@ -120,7 +120,7 @@ def _parse(text: str) -> list[PrefixRule]:
 
 
 def _statement(statement: ast.stmt) -> PrefixRule | None:
-    """Read a statement; None for a rule of another kind. Raises ValueError."""
+    """Return the rule of a statement; None for a rule of another kind. Raises ValueError."""
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Name(id="prefix_rule"), args=[], keywords=keywords)):
             return _rule({str(each.arg): ast.literal_eval(each.value) for each in keywords})

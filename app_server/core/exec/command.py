@@ -3,10 +3,15 @@
 Expected outcomes are data: an exit code, a time-out, a likely denial. `LaunchError` and `SandboxUnavailable`
 (core.errors) mean that no command ran at all.
 
-The environment comes from the server's and the user's policy: inherit; remove secrets by name, URLs with a password
-and the user's exclusions; add the variables that the user sets; keep only what `include_only` allows; add the markers
-of a confined command. A variable that the user sets by name is never removed. Only a command that runs because it is
-known to read gets no variable by which its programs would execute something else.
+The environment is computed from the server's environment and the user's policy, in these steps:
+1. Inherit variables.
+2. Remove secrets by name, URLs with a password, and the user's exclusions.
+3. Add the variables that the user sets.
+4. Keep only the variables that `include_only` allows.
+5. Add the markers of a confined command.
+
+A variable that the user sets by name is never removed by step 2. A command that runs without approval, because it is
+known to read only, gets no variable by which its programs would execute something else.
 """
 
 from __future__ import annotations
@@ -23,14 +28,14 @@ from app_server_protocol.events.commands import ExecOutputStream
 from app_server_protocol.structs import Discreet
 
 TIMEOUT_EXIT_CODE = 124
-"""The exit code of a command that exceeded its time limit, as with timeout(1)."""
+"""Exit code of a command that exceeded its time limit, as with timeout(1)."""
 
 SIGNAL_EXIT_BASE = 128
-"""Plus n, the exit code of a command that signal n ended, as in shells."""
+"""Base of the exit code of a command that was ended by a signal: the base plus the signal's number, as in shells."""
 
 
 OnOutput = Callable[[ExecOutputStream, bytes], None]
-"""Receives output as it arrives, in the order of the reads. It must not block."""
+"""Callback that receives output as it arrives, in the order of the reads. It must not block."""
 
 
 class CommandSpec(Discreet, frozen=True, kw_only=True):
@@ -38,12 +43,12 @@ class CommandSpec(Discreet, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     cwd: str
     exact_cwd: bool = False
-    """`cwd` is a real path; nothing runs if a part of it has become a link."""
+    """Whether `cwd` is a real path; then nothing runs if a part of it has become a link."""
     env: Mapping[str, str]
     timeout_ms: int | None = None
-    """None: no limit."""
+    """Time limit in milliseconds. None if there is no limit."""
     sandbox: SandboxPlan | None = None
-    """None: no sandbox (danger-full-access, or an approved escalation)."""
+    """Sandbox plan. None if there is no sandbox (danger-full-access, or an approved escalation)."""
 
 
 class ExecResult(Struct, frozen=True, kw_only=True):
@@ -51,11 +56,11 @@ class ExecResult(Struct, frozen=True, kw_only=True):
     stdout: bytes
     stderr: bytes
     aggregated: bytes
-    """Both streams in order of arrival, with its own limit."""
+    """Output of both streams in order of arrival, with its own limit."""
     duration_s: float
     timed_out: bool = False
     denied: bool = False
-    """The sandbox is the likely reason of the failure."""
+    """Whether the sandbox is the likely reason of the failure."""
 
 
 KEYWORDS = (
@@ -69,11 +74,11 @@ KEYWORDS = (
 )
 
 BAD_SYSTEM_CALL = 128 + 31
-"""Killed by the system call filter."""
+"""Exit code of a command that the system call filter killed."""
 
 
 def looks_denied(exit_code: int, stdout: bytes, stderr: bytes) -> bool:
-    """Tell whether a failure's output has a tell-tale word, or that the filter ended."""
+    """Return whether a failed command's output has a word that suggests a denial, or the filter killed the command."""
     if exit_code == 0:
         return False
     told = any(word in text for text in (stderr.lower(), stdout.lower()) for word in KEYWORDS)
@@ -81,19 +86,21 @@ def looks_denied(exit_code: int, stdout: bytes, stderr: bytes) -> bool:
 
 
 CORE_NAMES = frozenset({"HOME", "LOGNAME", "PATH", "SHELL", "USER", "USERNAME", "TMPDIR", "TEMP", "TMP"})
-"""The variables of `inherit = "core"`."""
+"""Names of the variables of `inherit = "core"`."""
 
 SECRET_PATTERNS = ("*KEY*", "*SECRET*", "*TOKEN*", "*PASSWORD*", "*PASSWD*")
 SETTINGS_OF_GIT = ("GIT_CONFIG_COUNT", "GIT_CONFIG_VALUE_*", "GIT_CONFIG_PARAMETERS")
-"""May hold the headers of a login; git takes none of them without the others. Removed, as the patterns above, unless
-the policy says `ignore_default_excludes`.
+"""Variables that may hold the headers of a login; git accepts none of them without the others. They are removed, as the
+patterns above, unless the policy says `ignore_default_excludes`.
 """
 
 URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-"""In a value, such as the URL of a proxy or a database. Removed like the patterns above."""
+"""Pattern of a URL with a password in a value, such as the URL of a proxy or a database. Such variables are removed
+like those with the patterns above.
+"""
 
 SERVER_SECRETS = frozenset({"OPENAI_API_KEY", "CODEX_API_KEY"})
-"""The server's own credentials: always removed."""
+"""Names of the server's own credentials, which are always removed."""
 
 HIJACKING_PATTERNS = (
     "LD_*", "DYLD_*", "BASH_ENV", "ENV", "BASH_FUNC_*", "PROMPT_COMMAND", "NODE_OPTIONS", "PERL5OPT",
@@ -101,12 +108,14 @@ HIJACKING_PATTERNS = (
     "GIT_INDEX_FILE", "GIT_CONFIG*", "GIT_EXEC_PATH", "GIT_SSH*", "GIT_ASKPASS", "GIT_EXTERNAL_DIFF",
     "GIT_PROXY_COMMAND",
 )  # fmt: skip
-"""Variables that make a program load or execute something that its command line does not show. Builds need many of
-them; the judgement that a command only reads holds without them.
+"""Patterns of variables that make a program load or execute something that its command line does not show. Builds need
+many of them. The judgement that a command only reads is valid only without them.
 """
 
 LOCAL_SERVICES = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS"})
-"""Addresses of services that act for the user; a confined command cannot reach them."""
+"""Names of variables with addresses of services that act for the user. A confined command cannot reach these
+services.
+"""
 
 NETWORK_MARKER = "CODEX_SANDBOX_NETWORK_DISABLED"
 
@@ -122,7 +131,7 @@ def command_environment(
     """Return the variables for one command.
 
     `withheld` names the variables with credentials of configured providers. `plan` is None for full access.
-    `known_to_read`: it runs unasked because its command line shows that it only reads.
+    `known_to_read` says that the command runs without approval because its command line shows that it only reads.
     """
     kept = _inherited(policy.inherit, server)
     defaults = () if policy.ignore_default_excludes else (*SECRET_PATTERNS, *SETTINGS_OF_GIT)
@@ -159,8 +168,8 @@ def _inherited(inherit: EnvInherit, server: Mapping[str, str]) -> Mapping[str, s
 
 @lru_cache(maxsize=32)
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Match names against patterns: `*` and `?` are wildcards, case is ignored. Cached, because each command asks for
-    the same few names.
+    """Return a function that matches names against patterns: `*` and `?` are wildcards, case is ignored. It is cached,
+    because each command asks for the same few names.
     """
     texts = (re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in patterns)
     compiled = re.compile("|".join(texts) or r"(?!)", re.IGNORECASE | re.DOTALL)

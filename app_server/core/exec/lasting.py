@@ -1,8 +1,9 @@
-"""Processes that outlive the call that started them: a command on its own terminal, and a program that serves this
-server over its stdin and stdout, such as an MCP server, with the user's rights.
+"""Processes that outlive the call that started them.
 
-The output of a terminal is read as it arrives, even without a reader, and only head and tail are kept. So the command
-never blocks on the server. The launcher kills each with all its descendants at the latest when this server ends.
+There are two kinds: a command on its own terminal, and a program that serves this server over its stdin and stdout,
+such as an MCP server, with the user's rights. The output of a terminal is read as it arrives, even if no caller reads
+it, and only head and tail are kept. So the command never blocks on the server. The launcher kills each process with all
+its descendants at the latest when this server ends.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ log = logging.getLogger(__name__)
 
 TERMINAL_READ = 1 << 16
 SESSION_CAP = 128 * 1024
-"""Bytes of unread output that are kept, head and tail."""
+"""Maximum size of unread output that is kept, head and tail, in bytes."""
 
 
 class PtySession:
-    """One running command on a terminal. `serve` must run in a task for as long as the session is wanted."""
+    """One running command on a terminal. `serve` must run in a task for the lifetime of the session."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
         self.on_output: Callable[[bytes], None] | None = None
-        """Is called with output as it arrives, whether or not somebody reads it. It must not block or raise."""
+        """Callback for output as it arrives, whether or not `read` is called. It must not block or raise."""
         self.on_end: Callable[[], None] | None = None
-        """Is called when the command has ended, after all its output."""
+        """Callback for the end of the command, after all its output."""
         self._unread = HeadTail(SESSION_CAP)
         self._ended = False
         self._changed = anyio.Event()
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code; None while the command runs."""
+        """The exit code. None while the command runs."""
         return None if self.process.report is None else self.process.report.exit_code
 
     def check(self) -> None:
@@ -75,8 +76,8 @@ class PtySession:
                 await self.process.stdin.write(data)
 
     async def read(self, seconds: float) -> bytes:
-        """Return the output since the last read, as soon as there is any; empty if the time is up or the command has
-        ended.
+        """Return the output since the last read, as soon as there is any. Return nothing if the time is up or the
+        command has ended.
         """
         with anyio.move_on_after(seconds):
             while not self._unread.total and not self._ended:
@@ -111,17 +112,17 @@ class PtySession:
 
 
 START_SECONDS = 10.0
-"""How long the launcher may take to start it on a busy machine."""
+"""Timeout of the launcher's start of a program, in seconds; it is long enough for a busy machine."""
 
 
 class PipeReceiveStream(ByteReceiveStream):
-    """The reading end of a pipe, which it owns and closes once."""
+    """The reading end of a pipe. The stream owns it and closes it once."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     async def receive(self, max_bytes: int = READ_SIZE) -> bytes:
-        """Return what there is, as soon as there is any."""
+        """Return the available output, as soon as there is any."""
         await anyio.lowlevel.checkpoint()
         while True:
             if self._number < 0:
@@ -152,7 +153,7 @@ class PipeSendStream(ByteSendStream):
         self._writer = writer
 
     async def send(self, item: bytes) -> None:
-        """Return once the program has read it, or the system keeps it."""
+        """Return once the program has read the bytes, or the system buffers them."""
         await anyio.lowlevel.checkpoint()
         try:
             await self._writer.write(item)
@@ -164,7 +165,7 @@ class PipeSendStream(ByteSendStream):
 
 
 class ServiceProcess:
-    """One running program."""
+    """One running program with its three streams."""
 
     def __init__(self, process: Process) -> None:
         assert process.stdin is not None
@@ -174,15 +175,15 @@ class ServiceProcess:
         self.stderr = PipeReceiveStream(process.take_over(ExecOutputStream.STDERR))
 
     async def wait(self) -> None:
-        """Wait until it and its descendants have ended. Other processes may still hold its streams open."""
+        """Wait until the program and its descendants have ended. Other processes may still hold its streams open."""
         await self._process.wait()
 
     def terminate(self) -> None:
-        """Send SIGTERM to its process group."""
+        """Send SIGTERM to the program's process group."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """Kill its whole tree."""
+        """Kill the program's whole process tree."""
         self._process.kill()
 
     async def close(self) -> None:

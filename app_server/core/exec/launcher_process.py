@@ -32,11 +32,13 @@ LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """The only variables that the launcher inherits: some interpreters need them to find their own library."""
 
 END_SECONDS = 4.0
-"""A launcher takes up to two seconds to end after its server; after this time it is killed."""
+"""Timeout of the launcher's end, in seconds; then it is killed. A launcher takes up to two seconds to end after its
+server.
+"""
 
 
 class LauncherProcess:
-    """Not running until the first request or `start`."""
+    """The launcher's process. It does not run before the first request or `start`."""
 
     def __init__(self, python: str, environment: Mapping[str, str]) -> None:
         self._python = python
@@ -44,12 +46,12 @@ class LauncherProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._partially_sent = False
-        """Whether the last request was sent only in part."""
-        # Fast: without contention a command is sent without a checkpoint before.
+        """Whether only a part of the last request was sent."""
+        # The lock is fast: without contention a command is sent without a checkpoint before.
         self._sending = anyio.Lock(fast_acquire=True)
 
     def start(self) -> socket.socket:
-        """Return the socket of the launcher, which is started if it does not run."""
+        """Return the socket of the launcher. Start the launcher if it does not run."""
         if self._socket is not None and self._process is not None and self._process.poll() is None:
             return self._socket
         self._drop()
@@ -79,7 +81,7 @@ class LauncherProcess:
         return ours
 
     async def submit(self, request: wire.Value, descriptors: list[int]) -> None:
-        """Send one request, to a second launcher if the first has died. Raises OSError if the system is short of
+        """Send one request. If the launcher has died, send it to a second one. Raises OSError if the system is short of
         resources for the request.
         """
         data = wire.pack(request)
@@ -114,14 +116,14 @@ class LauncherProcess:
                 self._partially_sent = bool(rest)
 
     def _drop_if_partially_sent(self) -> None:
-        """Drop the launcher after a partial request: it would misread the next one. Otherwise it is kept, because its
-        commands would end with it.
+        """Drop the launcher after a partial request, because it would misread the next one. Otherwise keep it, because
+        its commands would end with it.
         """
         if self._partially_sent:
             self._drop()
 
     def _drop(self) -> None:
-        """Close the socket of the launcher; it then ends itself and its commands."""
+        """Close the socket of the launcher. The launcher then ends itself and its commands."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -129,7 +131,7 @@ class LauncherProcess:
             self._process.poll()
 
     async def close(self) -> None:
-        """End the launcher and everything that it started, within a bound."""
+        """End the launcher and all processes that it started, within a bound."""
         self._drop()
         process, self._process = self._process, None
         if process is None:
@@ -144,7 +146,7 @@ class LauncherProcess:
 
 
 class Confinement(Struct, frozen=True):
-    """Confinement that this machine supports, by the result of the probe."""
+    """Layers of confinement that this machine supports, by the result of the probe."""
 
     namespaces: bool
     landlock: dict[str, int] | None
@@ -206,5 +208,7 @@ def _encode(text: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _variable(text: str) -> bytes:
-    """Encode a name or value of an environment. Cached, because each command has nearly the same environment."""
+    """Return an encoded name or value of an environment. It is cached, because each command has nearly the same
+    environment.
+    """
     return _encode(text)

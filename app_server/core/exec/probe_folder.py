@@ -1,8 +1,9 @@
 """The folder in which a probe of the sandbox tries to write.
 
-It is in the server's home, where no confined command writes: in a folder for temporary files, a command of another
-server could exchange it, and so decide what the probe finds. The probe is told which folder it has to find at the path.
-Elsewhere a folder is made only where the home cannot be written to, and to try again what a probe could do.
+It is in the server's home, where no confined command writes. In a folder for temporary files, a command of another
+server could exchange it and so decide the result of the probe. The probe receives the identity of the folder that it
+has to find at the path. A folder is made outside of the home only in two cases: the home cannot be written to, or a
+probe that could do something forbidden is repeated.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from app_server.places.private_folders import private_folder
 KIND = "sandbox-probe"
 
 ELSEWHERE = ("/var/tmp", None)
-"""Folders outside of the home, in this order; None: the one for temporary files."""
+"""Parent folders outside of the home, in this order. None stands for the folder for temporary files."""
 
 
 class ProbeFolder(Struct, frozen=True):
-    """A folder that was just made."""
+    """A folder that was just made for a probe."""
 
     path: str
     identity: str
-    """Its device and inode, as the probe writes them."""
+    """Device and inode of the folder, in the format that the probe computes."""
 
 
 @contextlib.contextmanager
 def probe_folder(home: str, *, in_home: bool = True) -> Iterator[ProbeFolder]:
-    """Make a folder for the block. Raises OSError where none can be made anywhere."""
+    """Make a folder for the block. Raises OSError if no folder can be made anywhere."""
     with contextlib.ExitStack() as folders:
         path = None
         if in_home:
-            with contextlib.suppress(OSError):  # it may be read-only
+            with contextlib.suppress(OSError):  # the home may be read-only
                 path = folders.enter_context(private_folder(home, KIND))
         if path is None:
             path = _elsewhere()
@@ -54,5 +55,5 @@ def _elsewhere() -> str:
 
 
 def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):  # a command has moved it: what is there now is not ours
+    with contextlib.suppress(OSError):  # a command has moved it: the folder there now is another one
         os.rmdir(path)

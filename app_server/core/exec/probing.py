@@ -1,11 +1,10 @@
-"""Confines commands as this machine can: finds the Landlock rights of the kernel, and by a probe, which runs through
-the launcher, the layers that hold.
+"""Finds the confinement that this machine supports: the Landlock rights of the kernel, and the layers that hold.
 
-The level is not derived from kernel versions and settings. Instead the probe runs under each level and tries what must
-fail. The server uses the first level under which everything that matters does fail.
+The level is not derived from kernel versions and settings. Instead a probe runs through the launcher under each level
+and tries forbidden actions. The server uses the first level under which all indispensable ones fail.
 
-Only here the `landlock` package is imported: it names the rights and knows since when each exists. What it lacks is
-added: TCP rights (ABI 4) and scopes for signals and abstract sockets (ABI 6).
+This module alone imports the `landlock` package, which has the rights and the kernel version of each. The module adds
+what the package lacks: TCP rights (ABI 4) and scopes for signals and abstract sockets (ABI 6).
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ TCP_BIND_CONNECT = 0b11
 SCOPE_ABI = 6
 SCOPE_ABSTRACT_AND_SIGNALS = 0b11
 SIZES = {1: 8, 4: 16, 6: 24}
-"""Bytes of the attributes that each ABI understands."""
+"""Size of the attributes that each ABI understands, in bytes, by ABI."""
 
 
 def landlock_abi() -> int:
-    """Return the kernel's Landlock version; 0 where there is none."""
+    """Return the kernel's Landlock version; 0 if it has none."""
     try:
         landlock = _LANDLOCK.get()
     except ImportError:  # another system
         return 0
-    ctypes.set_errno(0)  # the package takes an old error of this thread for its own
+    ctypes.set_errno(0)  # the package would mistake an old error of this thread for its own
     try:
         return int(landlock.landlock_abi_version())
     except landlock.LandlockError:
@@ -60,9 +59,11 @@ def landlock_abi() -> int:
 
 @cache
 def landlock_rights(*, network: bool, version: int, reading: bool = False) -> dict[str, int] | None:
-    """Return what is handled, what roots, /dev and visible places are granted; None where the kernel has no Landlock.
+    """Return the rights that are handled, and those that are granted to roots, /dev and visible paths. None if the
+    kernel has no Landlock.
 
-    Reading and executing are handled with `reading` only; otherwise everything may be read. Devices are never made.
+    Reading and executing are handled with `reading` only; otherwise everything may be read. The right to make devices
+    is never granted.
     """
     if version < 1:
         return None
@@ -116,9 +117,10 @@ attempt('signal', lambda: os.kill(other, 0))
 attempt('see', lambda: os.stat('/proc/%d' % other))
 print('done')
 """
-"""Tries each forbidden action once and prints those that succeeded, if possible without a lasting effect. It exits
-without `done` if an action fails for a shortage, or if the folder is another one than the server made, since that
-proves nothing. A home with many entries is shown empty: then the nearest folder above is tried.
+"""Script of the probe. It tries each forbidden action once and prints those that succeeded, if possible without a
+lasting effect. It exits without `done` if an action fails for a shortage, or if the folder is not the one that the
+server made, since such a run proves nothing. A home with many entries is shown empty; then the script tries the nearest
+folder above.
 """
 
 REFUSALS = frozenset(
@@ -132,7 +134,7 @@ missing. Any other error proves nothing about the machine.
 """
 
 INDISPENSABLE = frozenset({"write", "network", "datagram"})
-"""A probe that can do one of these is not confined at all."""
+"""Actions that must fail: a probe that can do one of them is not confined at all."""
 
 GAPS = {
     "metadata": "mode, owner, times and attributes of files outside the workspace can be changed",
@@ -146,9 +148,9 @@ GAPS = {
 def layers(
     namespaces: tuple[str, str], landlock: tuple[str, str] | None, landlock_abi: int
 ) -> tuple[SandboxLayer, ...]:
-    """Return the layers by two probes, each as its output and the reason if the kernel refused to confine it: in
-    namespaces without Landlock, and with Landlock without namespaces (None: the kernel has no Landlock). Both have
-    seccomp.
+    """Return the layers by the results of two probes. Each result is the output, and the reason if the kernel refused
+    to confine the probe. The first probe ran in namespaces without Landlock, the second with Landlock without
+    namespaces (None if the kernel has no Landlock). Both have seccomp.
     """
     alone, refused = namespaces
     problem = refused or judge_full(alone)
@@ -165,29 +167,31 @@ def layers(
 
 
 def completed(output: str) -> bool:
-    """Tell whether the probe tried everything; otherwise its output proves nothing."""
+    """Return whether the probe tried everything; otherwise its output proves nothing."""
     return "done" in output.split()
 
 
 def is_refusal(code: int | None, *, limits: Sequence[str]) -> bool:
-    """Tell whether a failure to confine is a property of the machine. `limits` are the kernel's limits of namespaces
+    """Return whether a failure to confine is a property of the machine. `limits` are the kernel's limits of namespaces
     per user: a limit of 0 gives the same error as an exhausted one.
     """
     return code in REFUSALS or (code == errno.ENOSPC and "0" in limits)
 
 
 def judge_full(output: str) -> str | None:
-    """Judge a probe in namespaces: None if it could do nothing, otherwise the reason to reject this level."""
+    """Judge a probe in namespaces. Return the reason to reject this level; None if every action failed."""
     return _could(output, INDISPENSABLE | GAPS.keys())
 
 
 def judge_degraded(output: str) -> str | None:
-    """Judge a probe without namespaces: None if it could do nothing indispensable."""
+    """Judge a probe without namespaces. Return the reason to reject this level; None if every indispensable action
+    failed.
+    """
     return _could(output, INDISPENSABLE)
 
 
 def gaps(output: str) -> tuple[str, ...]:
-    """Return what the degraded level does not cover, from the probe's output and by design."""
+    """Return descriptions of the gaps of the degraded level, by the probe's output and by design."""
     could = set(output.split())
     always = {"metadata", "fences", "secrets"}
     return tuple(text for name, text in GAPS.items() if name in could | always)
@@ -207,11 +211,11 @@ PROBE_MILLISECONDS = 5000
 NAMESPACES = ("user", "mnt", "pid", "ipc", "uts", "net")
 
 RECHECK_SECONDS = 60.0
-"""How often a machine without the full sandbox is probed again: an administrator may have enabled it."""
+"""Interval between probes of a machine without the full sandbox, in seconds: an administrator may have enabled it."""
 
 
 class MachineSandbox:
-    """The sandbox of this machine, which is probed before the first command that it is to confine."""
+    """The sandbox of this machine. It is probed before the first command that has to be confined."""
 
     def __init__(self, launcher: LauncherProcess, python: str, home: str, platform: str) -> None:
         self._launcher, self._python, self._home, self._platform = launcher, python, home, platform
@@ -220,8 +224,8 @@ class MachineSandbox:
         self._probing = anyio.Lock(fast_acquire=True)
 
     async def state(self) -> SandboxState:
-        """Return how this machine can confine commands, found by running a probe. A full result is final; a lower one
-        is probed again from time to time. Raises SandboxShortage.
+        """Return the confinement that this machine supports, found by a probe. A full result is final. A lower one is
+        probed again after `RECHECK_SECONDS`. Raises SandboxShortage.
         """
         async with self._probing:
             if self._state is None:
@@ -233,14 +237,14 @@ class MachineSandbox:
             return self._state
 
     async def layers(self) -> tuple[SandboxLayer, ...]:
-        """Return which layers hold, each tried alone, beside `state`. Raises SandboxShortage."""
+        """Return the layers that hold, each tried alone, in addition to `state`. Raises SandboxShortage."""
         if self._platform == "linux":
             return await find_layers(self._launcher, self._python, self._home)
         state = await self.state()
         return (SandboxLayer("sandbox-exec", None if state.level == "full" else state.reason),)
 
     async def confine(self, spec: CommandSpec) -> tuple[CommandSpec, Confinement | None]:
-        """Return a command as the launcher gets it, and how it is confined there. Raises SandboxUnavailable."""
+        """Return a command in the form for the launcher, and its confinement there. Raises SandboxUnavailable."""
         if spec.sandbox is None:
             return spec, None
         plan, view = spec.sandbox, spec.sandbox.view
@@ -261,7 +265,9 @@ class MachineSandbox:
         return spec, Confinement(namespaces=state.level == "full", landlock=rights)
 
     async def _probe_again(self) -> None:
-        """Replace the first result by a full one only: clients were warned about the gaps of exactly that one."""
+        """Probe again, and replace the first result only by a full one: clients were warned about exactly the gaps of
+        the first.
+        """
         with contextlib.suppress(SandboxUnavailable, LaunchError):
             state = await self._find_state()
             if state.level == "full":
@@ -291,7 +297,8 @@ async def find_state(launcher: LauncherProcess, python: str, home: str) -> Sandb
         if refused:
             return await _without_namespaces(prober, refused, version)
     if could is not None:
-        # The kernel has confined it, which is no reason for a weaker sandbox: a command may have led the probe astray.
+        # The kernel has confined the probe, which is no reason for a weaker sandbox: a command may have misled the
+        # probe.
         log.warning("the sandbox is tried again elsewhere: %s", could)
         with _prober(launcher, python, home, in_home=False) as prober:
             output, refused = await prober.run_probe(full)
@@ -302,8 +309,8 @@ async def find_state(launcher: LauncherProcess, python: str, home: str) -> Sandb
 
 
 async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tuple[SandboxLayer, ...]:
-    """Try each layer without the other, for people who look for the reason of a weaker sandbox. Raises
-    SandboxShortage.
+    """Return the layers, each tried without the other. It is for people who look for the reason of a weaker sandbox.
+    Raises SandboxShortage.
     """
     version = landlock_abi()
     rights = landlock_rights(network=False, version=version)
@@ -317,7 +324,7 @@ async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tupl
 
 @contextlib.contextmanager
 def _prober(launcher: LauncherProcess, python: str, home: str, *, in_home: bool = True) -> Iterator[_Prober]:
-    """Give a prober, in a folder of its own. Raises SandboxShortage where none can be made."""
+    """Yield a prober with a folder of its own. Raises SandboxShortage if no folder can be made."""
     home = os.path.realpath(home)
     try:
         with probe_folder(home, in_home=in_home) as folder:
@@ -343,7 +350,7 @@ async def _without_namespaces(prober: _Prober, refused: str, version: int) -> Sa
 
 
 class _Prober(Struct, frozen=True):
-    """Runs the probe: a command that tries what must fail."""
+    """The runner of the probe, a command that tries forbidden actions."""
 
     launcher: LauncherProcess
     python: str
@@ -351,7 +358,7 @@ class _Prober(Struct, frozen=True):
     folder: ProbeFolder
 
     async def run_probe(self, confinement: Confinement) -> tuple[str, str]:
-        """Run the probe; return its output, and the reason if the kernel refused to confine it."""
+        """Run the probe. Return its output, and the reason if the kernel refused to confine it."""
         short = " ".join(errno.errorcode[code] for code in SHORTAGES)
         argv = (
             *(self.python, "-I", "-S", "-c", SCRIPT),
@@ -381,7 +388,7 @@ def _shortage(reason: str) -> SandboxShortage:
 
 
 def _limits() -> list[str]:
-    """Read the kernel's limits of namespaces per user, for the kinds that commands need."""
+    """Return the kernel's limits of namespaces per user, for the kinds that commands need."""
     found = []
     for kind in NAMESPACES:
         with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
 """The handle of a process that the launcher has started: its outputs, its input, the size of its terminal, its report.
 
-Whoever starts one reads its outputs with `forward`, or takes them over, and calls `release` in the end. `run_to_end`
-keeps the output of a command, `hand_on` gives it to somebody who may be slow: where the receiver waits, the command
-does, and its time limit goes on. `terminal` is a command that outlives a call, `service` a program that serves this
-server.
+A caller that starts a process reads its outputs with `forward`, or takes them over, and calls `release` in the end.
+`run_to_end` keeps the output of a command. `hand_on` passes it to a receiver that may be slow: while the receiver
+waits, the command waits too, and its time limit continues. `lasting` has terminals that outlive a call, and programs
+that serve this server.
 """
 
 from __future__ import annotations
@@ -40,29 +40,33 @@ from app_server.core.exec.streams import (
 from app_server_protocol.events.commands import ExecOutputStream
 
 KILL_SECONDS = 3.0
-"""How long the launcher may take to report a kill; its own bound for the tree is two seconds."""
+"""Timeout of the launcher's report of a kill, in seconds. The launcher's own bound for ending the tree is two
+seconds.
+"""
 
 DRAIN_SECONDS = 0.5
-"""How long outputs are waited for after the end, if a process that was left behind holds them open."""
+"""Timeout for outputs after the end, in seconds, if a process that was left behind holds them open."""
 
 LAST_READS = 64
-"""Reads after the end: more than the system keeps, and a bound for what a process that was left behind writes."""
+"""Maximum number of reads after the end. It is more than the system buffers, and limits the output of a process that
+was left behind.
+"""
 
 PIECE = 32 * 1024
-"""Bytes that are read at once."""
+"""Maximum size of one read, in bytes."""
 
 
 TerminalSize = tuple[int, int]
-"""Rows and columns of a terminal."""
+"""Size of a terminal: rows and columns."""
 
 USUAL_SIZE: TerminalSize = (24, 80)
 
 TakeOutput = Callable[[ExecOutputStream, bytes], Awaitable[None]]
-"""Receives output in the order of the reads; nothing more is read until it returns."""
+"""Callback that receives output in the order of the reads. Nothing more is read until it returns."""
 
 
 class Process:
-    """A process with its descendants, as the launcher's supervisor keeps them together."""
+    """A process with its descendants, which the launcher's supervisor keeps together."""
 
     def __init__(
         self,
@@ -72,10 +76,12 @@ class Process:
         terminal: int | None,
         selector: selectors.DefaultSelector,
     ) -> None:
-        """`outputs` by descriptor. `terminal`: the descriptor among them that is one. It owns all of them."""
+        """Take ownership of all descriptors. `outputs` are by descriptor. `terminal` is the one of them that is a
+        terminal.
+        """
         self.stdin = stdin
         self.report: Report | None = None
-        """None until the process and its descendants have ended."""
+        """The report. None until the process and its descendants have ended."""
         self._channel, self._outputs, self._terminal, self._selector = channel, outputs, terminal, selector
         self._reader = ReportReader(channel)
         for number in (channel.fileno(), *outputs):
@@ -83,34 +89,34 @@ class Process:
 
     @property
     def root(self) -> CommandRoot | None:
-        """Return where its tree of processes begins, as far as that is known."""
+        """The root of the process tree. None if it is not known."""
         return self._reader.root
 
     def kill(self) -> None:
-        """Let the supervisor kill the whole tree; it still sends a report."""
+        """Let the supervisor kill the whole tree. The supervisor still sends a report."""
         with contextlib.suppress(OSError):  # it has ended
             self._channel.shutdown(socket.SHUT_WR)
 
     def terminate(self) -> None:
-        """Send SIGTERM to its process group."""
+        """Send SIGTERM to the process group."""
         with contextlib.suppress(OSError):  # it has ended, or was killed already
             self._channel.send(bytes([signal.SIGTERM]))
 
     def resize(self, size: TerminalSize) -> None:
-        """Set the size of its terminal; without effect where it has none, or none any more."""
+        """Set the size of the terminal. It has no effect if the process has no terminal, or none any more."""
         if self._terminal in self._outputs:
             _set_size(self._terminal, size)
 
     def take_over(self, stream: ExecOutputStream) -> int:
-        """Give away the descriptor of an output: the caller reads and closes it."""
+        """Return the descriptor of an output and release ownership: the caller reads and closes it."""
         number = next(number for number, name in self._outputs.items() if name is stream)
         self._selector.unregister(number)
         del self._outputs[number]
         return number
 
     async def forward(self, take: TakeOutput, piece: int = PIECE, drain: float = DRAIN_SECONDS) -> None:
-        """Hand on outputs until it has ended and they have, or something that it left behind holds them open for longer
-        than `drain` seconds. A cancelled call can be repeated.
+        """Pass on outputs until the process and its outputs have ended. If a process that was left behind holds the
+        outputs open, stop after `drain` seconds. A cancelled call can be repeated.
         """
         while self.report is None:
             await anyio.wait_readable(self._selector.fileno())
@@ -129,20 +135,20 @@ class Process:
                 drain -= anyio.current_time() - began
 
     async def wait(self) -> None:
-        """Wait for the report without reading outputs, where nothing else waits for it."""
+        """Wait for the report without reading outputs. No other task may wait for it."""
         while self.report is None:
             await anyio.wait_readable(self._channel)
             self.report = self._reader.read_report()
 
     async def end(self) -> None:
-        """Kill it if it runs, and wait for its end within a bound, even if the caller is cancelled."""
+        """Kill the process if it runs, and wait for its end within a bound, even if the caller is cancelled."""
         if self.report is None:
             self.kill()
             with anyio.move_on_after(KILL_SECONDS, shield=True):
                 await self.wait()
 
     async def wait_started(self, seconds: float) -> None:
-        """Wait until it runs the program; it may have ended since. Raises LaunchError."""
+        """Wait until the program runs; it may have ended since. Raises LaunchError."""
         with anyio.move_on_after(seconds):
             while not self._reader.started and self.report is None:
                 await anyio.wait_readable(self._channel)
@@ -154,7 +160,7 @@ class Process:
         raise LaunchError(execution_error(self.report.code), self.report.code)
 
     def finished(self) -> Report:
-        """Return the report, one of a killed process where it gave none. Raises LaunchError or SandboxUnavailable if
+        """Return the report, or that of a killed process if there is none. Raises LaunchError or SandboxUnavailable if
         nothing ran.
         """
         report = self.report or KILLED
@@ -162,7 +168,7 @@ class Process:
         return report
 
     def release(self) -> None:
-        """Close all descriptors; what runs is killed."""
+        """Close all descriptors. A running command is killed."""
         self._selector.close()
         self._channel.close()
         while self._outputs:
@@ -183,7 +189,7 @@ class Process:
                     await take(stream, chunk)
 
     def _read(self, number: int, piece: int) -> bytes:
-        """Read what there is now; empty at the end of an output, which is closed then."""
+        """Read the available output. Return nothing at the end of an output, which is closed then."""
         try:
             chunk = os.read(number, piece)
         except BlockingIOError:
@@ -216,9 +222,9 @@ async def start(
     size: TerminalSize | None = None,
     background: bool = False,
 ) -> Process:
-    """Start `spec`, with input if `stdin`, or on a terminal of that size. Raises LaunchError.
+    """Start `spec`, with input if `stdin`, or on a terminal of the given size. Raises LaunchError.
 
-    `background`: processes may outlive it where it is not confined.
+    With `background`, processes may outlive the command if it is not confined.
     """
     message = build(spec, confinement, terminal=size is not None, background=background)
     with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
@@ -235,13 +241,13 @@ async def start(
 
 
 class _Ends(Struct, frozen=True):
-    """Both ends of a process's streams, before it starts."""
+    """The two ends of a process's streams, before it starts."""
 
     outputs: dict[int, ExecOutputStream]
     stdin: StdinWriter | None
     terminal: int | None
     remote: list[int]
-    """What the process gets."""
+    """Descriptors that the process receives."""
 
 
 def _on_pipes(kept: ExitStack, handed_on: ExitStack, stdin: bool) -> _Ends:
@@ -287,8 +293,8 @@ async def run_to_end(
     on_output: command.OnOutput,
     cap: int = STREAM_CAP,
 ) -> command.ExecResult:
-    """Run `spec`, confined if it has a plan; keep `cap` bytes of each stream. Raises LaunchError or SandboxUnavailable
-    if it cannot be executed.
+    """Run `spec`, confined if it has a plan, and keep `cap` bytes of each stream. Raises LaunchError or
+    SandboxUnavailable if it cannot be executed.
     """
     captured, aggregated = {stream: HeadTail(cap) for stream in ExecOutputStream}, HeadTail(cap)
 
@@ -319,7 +325,9 @@ async def run_to_end(
 
 
 async def _forward_in_time(process: Process, take: TakeOutput, timeout_ms: int | None) -> bool:
-    """Read until the end; kill the tree at the time limit or on cancellation. Return True after a time-out."""
+    """Read until the end. Kill the tree at the time limit or on cancellation. Return whether the time limit was
+    reached.
+    """
     try:
         with anyio.move_on_after(None if timeout_ms is None else timeout_ms / 1000):
             await process.forward(take, READ_SIZE)
@@ -333,7 +341,7 @@ async def _forward_in_time(process: Process, take: TakeOutput, timeout_ms: int |
 
 
 async def hand_on(process: Process, take: TakeOutput, timeout_ms: int | None) -> int:
-    """Hand on all output of a process, which ends in any case; return its exit code. Raises LaunchError or
+    """Pass on all output of a process, end the process in any case, and return its exit code. Raises LaunchError or
     SandboxUnavailable if it did not run.
     """
     timed_out = False

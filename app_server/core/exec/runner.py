@@ -1,6 +1,7 @@
-"""Runs commands: owns the launcher, makes sandbox plans, keeps what runs.
+"""Runs commands: owns the launcher, makes sandbox plans, tracks running commands.
 
-The composition root owns it as a context manager. It reads neither the process environment nor the working directory.
+The composition root owns the runner as a context manager. The runner reads neither the process environment nor the
+working directory.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ log = logging.getLogger(__name__)
 class CommandRunner:
     """Runs commands for all conversations of one server.
 
-    `python` runs the launcher; commands may read the server's `home`, but for its secrets; `environment` is that of the
-    launcher; `output_cap` bytes are kept of each stream of a command. No command changes what is in the `kept` folders.
+    `python` runs the launcher. Commands may read the server's `home`, except for its secrets. `environment` is that of
+    the launcher. `output_cap` bytes are kept of each stream of a command. No command can change the contents of the
+    `kept` folders.
     """
 
     def __init__(
@@ -48,17 +50,17 @@ class CommandRunner:
         kept: KeptFolders = NOTHING_KEPT,
         known: Callable[[], KnownFolders] = KnownFolders,
     ) -> None:
-        """`known` looks where shared servers and batches of the home have their folders; it is called for each plan."""
+        """`known` returns the folders of shared servers and batches of the home; it is called for each plan."""
         self.python, self.home, self.output_cap = python, home, output_cap
         self._kept, self._known = kept, known
         self.roots = ServerRoots()
-        """The writable roots of all conversations of this server."""
+        """Writable roots of all conversations of this server."""
         self._launcher = LauncherProcess(python, environment)
         self.sandbox = MachineSandbox(self._launcher, python, home, sys.platform)
         self._programs = Programs(python, home)
         self._login_shells = LoginShells(home)
         self._running: list[CommandSpec | None] = []
-        """The commands that run. None: it only shows how a login shell begins."""
+        """Specs of the running commands. None stands for a run that only records the start of a login shell."""
         self._tasks = anyio.create_task_group()
 
     async def __aenter__(self) -> Self:
@@ -75,26 +77,27 @@ class CommandRunner:
             await self._tasks.__aexit__(kind, error, trace)
 
     def environment_for_commands(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment that policies filter: that of a client, with our programs on its PATH."""
+        """Return the environment that policies filter: that of a client, with the server's programs on its PATH."""
         return self._programs.added_to(environment)
 
     @property
     def busy(self) -> bool:
-        """Whether a command runs, of any conversation."""
+        """Whether a command of any conversation runs."""
         return bool(self._running)
 
     @property
     def running(self) -> int:
-        """The number of commands that run, of all conversations."""
+        """The number of running commands of all conversations."""
         return len(self._running)
 
     def runs_in(self, folder: str) -> bool:
-        """Tell whether a command runs, of any conversation, that works in the folder at this real path or around it, or
-        may write in it."""
+        """Return whether a command of any conversation runs that works in the folder at this real path or in a folder
+        around it, or may write in it.
+        """
         return any(spec is not None and _concerns(spec, folder) for spec in self._running)
 
     def warm_up(self) -> None:
-        """Start the launcher ahead of the first command; this takes about two milliseconds."""
+        """Start the launcher before the first command; the start takes about two milliseconds."""
         self._launcher.start()
 
     def plan(
@@ -105,9 +108,9 @@ class CommandRunner:
         *,
         tmpdir: str | None = None,
     ) -> SandboxPlan | None:
-        """Make the plan for a policy whose first writable root is `cwd`; None for full access. Reads the disk.
+        """Return the plan for a policy whose first writable root is `cwd`; None for full access. Reads the disk.
 
-        `roots` are those of the conversation; without one, names are resolved now. `tmpdir` is the $TMPDIR of the
+        `roots` are those of the conversation; without them, names are resolved now. `tmpdir` is the $TMPDIR of the
         client for whom the command is run.
         """
         plan = make_plan(policy, self._facts(policy, cwd, roots, tmpdir))
@@ -123,8 +126,8 @@ class CommandRunner:
         *,
         tmpdir: str | None = None,
     ) -> SandboxPlan | None:
-        """Make the plan for a command that the user allowed to run without the sandbox: None, unless the policy hides
-        files, which no approval changes. Reads the disk.
+        """Return the plan for a command that the user allowed to run without the sandbox. It is None unless the policy
+        hides files, because no approval reveals those. Reads the disk.
         """
         return make_approved_plan(policy, self._facts(policy, cwd, roots, tmpdir))
 
@@ -149,7 +152,7 @@ class CommandRunner:
             return await self._run(begun, on_output)
 
     async def open_session(self, spec: CommandSpec, size: TerminalSize = USUAL_SIZE) -> PtySession:
-        """Start a command on its own terminal; the caller closes the session. `timeout_ms` is ignored."""
+        """Start a command on its own terminal. The caller closes the session. `timeout_ms` is ignored."""
         begun, confinement = await self.sandbox.confine(await self._begun_early(spec))
         session = PtySession(await start(self._launcher, begun, confinement, size=size, background=True))
         self._tasks.start_soon(self._serve_session, session, begun, name="terminal session")
@@ -158,8 +161,8 @@ class CommandRunner:
     async def open_streamed(
         self, spec: CommandSpec, *, stdin: bool = False, terminal: TerminalSize | None = None
     ) -> Process:
-        """Start a command whose output is taken piece by piece; the caller calls `hand_on`. When it has ended nothing
-        of it is left, also without a sandbox. `timeout_ms` is ignored.
+        """Start a command whose output is taken piece by piece. The caller calls `hand_on`. When the command has ended,
+        none of its processes is left, even without a sandbox. `timeout_ms` is ignored.
         """
         spec, confinement = await self.sandbox.confine(spec)
         return await start(self._launcher, spec, confinement, stdin=stdin, size=terminal)
@@ -183,7 +186,7 @@ class CommandRunner:
             self._running.remove(spec)
 
     async def _begun_early(self, spec: CommandSpec) -> CommandSpec:
-        """Return the command without its profile, where what that leaves is known."""
+        """Return the command without its profile, if the profile's effect is known."""
         if self._login_shells.used(spec):
             self._tasks.start_soon(self._record_login_shell, spec, name="login shell")
         else:

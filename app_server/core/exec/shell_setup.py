@@ -1,13 +1,12 @@
-"""What the shells of commands find in the server's home, where no confined command may write.
+"""Files for the shells of commands in the server's home, where no confined command may write.
 
-Programs that we add to the PATH: `apply_patch`, which models call from scripts. They are small shell scripts in a
-folder whose name is a hash of them, so that servers of different versions can share a home.
+Programs that the server adds to the PATH: `apply_patch`, which models call from scripts. They are small shell scripts
+in a folder whose name is a hash of them, so that servers of different versions can share a home.
 
-Login shells whose start is taken over from an earlier one: a model runs each command with `bash -lc`, and a user's
-profile often takes longer than the command. The environment, functions and options that the profile leaves are
-recorded by a run of their own, in the same sandbox, once the same shell is used a second time. From then on the script
-runs in a plain shell that begins with what was recorded. Where anything about that is doubtful, the login shell runs as
-it was asked for.
+Recorded starts of login shells: a model runs each command with `bash -lc`, and a user's profile often takes longer than
+the command. Once the same shell is used a second time, a separate run in the same sandbox records the environment,
+functions and options that the profile sets. From then on the script runs in a plain shell that begins with the
+recording. In any doubt, the login shell runs as the model requested.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from app_server_protocol.structs import replace
 
 
 def install_file(place: str, content: bytes, mode: int) -> None:
-    """Writes the file unless it is there with that content and mode. Raises OSError."""
+    """Write the file unless it exists with that content and mode. Raises OSError."""
     if not _holds(place, content, mode):
         write_file_atomically(Path(place), content, mode)
 
@@ -49,7 +48,7 @@ def _holds(place: str, content: bytes, mode: int) -> bool:
         return False
     with open(fd, "rb", closefd=True) as file:
         facts = os.fstat(fd)
-        # One of another user, left from when the folder was open to all, could still be changed by them.
+        # A file of another user, left from when the folder was open to all, could still be changed by them.
         is_ours = facts.st_uid == os.geteuid() and facts.st_nlink == 1
         right = is_ours and stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) == mode
         return right and file.read(len(content) + 1) == content
@@ -61,7 +60,7 @@ NAMES = ("apply_patch", "applypatch")
 
 
 class Programs(Struct, eq=False):
-    """The folder, which is created for the first command."""
+    """The folder of the programs, which is created for the first command."""
 
     python: str
     home: str
@@ -69,8 +68,8 @@ class Programs(Struct, eq=False):
     _failed: bool = False
 
     def added_to(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment with our programs first on its PATH. An environment without a PATH is returned as it
-        is: the shell's default applies then.
+        """Return the environment with the server's programs first on its PATH. An environment without a PATH is
+        returned unchanged, because the shell's default applies then.
         """
         path = environment.get("PATH")
         folder = self._ready() if path else None
@@ -107,8 +106,8 @@ def _name_of(content: bytes) -> str:
 
 @lru_cache(maxsize=8)
 def program_folders(python: str, home: str) -> tuple[str, ...]:
-    """Return the real folders that commands and programs of ours need besides the system's: the interpreter with its
-    library, our packages, and what is in the home for shells.
+    """Return the real folders that commands and the server's programs need besides the system's: the interpreter with
+    its library, the server's packages, and the files for shells in the home.
     """
     interpreter = os.path.dirname(os.path.dirname(os.path.realpath(python)))
     for_shells = (
@@ -119,7 +118,7 @@ def program_folders(python: str, home: str) -> tuple[str, ...]:
 
 
 def script(python: str) -> str:
-    """Return the text of each program."""
+    """Return the text of each of the programs."""
     return f'#!/bin/sh\nexec {shlex.join(apply_patch_command(python))} "$@"\n'
 
 
@@ -128,19 +127,21 @@ def _runs(place: str) -> bool:
 
 
 FRESH_SECONDS = 300.0
-"""After this time, the profile is read again: the user may have changed it."""
+"""Lifetime of a recording, in seconds. Then the profile is read again: the user may have changed it."""
 
 RECORD_MS = 10_000
 MAX_BYTES = 128 * 1024
-"""Of a recorded start. Larger ones take as long to restore as to run."""
+"""Maximum size of a recorded start, in bytes. Restoring a larger one takes as long as running the profile."""
 
 WAIT_SECONDS = 2.0
-"""So long does a command wait for a recording that goes on, which is no longer than its own profile would take."""
+"""Timeout of a command's wait for a recording in progress, in seconds. It is no longer than the command's own profile
+would take.
+"""
 
 MAX_KEPT = 32
 
 NOT_TAKEN_OVER = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "BASH_ENV"})
-"""Variables that each shell sets for itself."""
+"""Names of variables that each shell sets for itself."""
 
 RECORD = r"""
 printf '\n%s\n' MARK; env -0 || exit; printf '\n%s\n' MARK; declare -f
@@ -155,7 +156,9 @@ done 2>/dev/null
 shopt -p | while read -r __line; do case $__line in *login_shell*|*restricted_shell*) ;; *) echo "$__line" ;; esac; done
 trap -p; alias -p; set +o; printf 'umask %s\n' "$(umask)"; printf '\n%s\n' MARK
 """
-"""Writes the exported variables, then a script that restores the rest. MARK is a random word."""
+"""Script that writes the exported variables, then a script that restores the rest. MARK is replaced by a random
+word.
+"""
 
 LOGIN_SHELLS = "login-shells"
 
@@ -163,32 +166,32 @@ Key = tuple[str, str, object, frozenset[tuple[str, str]]]
 
 
 class Start(Struct, frozen=True):
-    """Environment and script with which a login shell begins."""
+    """The state with which a login shell begins: its environment, and a script."""
 
     env: Mapping[str, str]
     script: str
-    """A file that restores functions, options and variables that are not exported."""
+    """Path of a file that restores functions, options and variables that are not exported."""
 
 
 class Known(Struct):
-    """Knowledge of one kind of login shell."""
+    """Known facts about one kind of login shell."""
 
     at: float
     start: Start | None = None
     recording: anyio.Event | None = None
-    """Set at the end of the recording; None before it."""
+    """Event that is set at the end of the recording. None if no recording has begun."""
 
 
 class LoginShells(Struct, eq=False):
-    """The recorded starts of one server."""
+    """The recorded starts of login shells of one server."""
 
     home: str
     clock: Callable[[], float] = anyio.current_time
     _known: dict[Key, Known] = msgspec.field(default_factory=dict)
-    """The one that was noted last at the end."""
+    """Known login shells; the one that was recorded last is at the end."""
 
     def taken_over(self, spec: CommandSpec) -> CommandSpec:
-        """Return the command as it is to be run: as it is, or without the profile."""
+        """Return the command to run: unchanged, or without the profile."""
         key, known = self._find(spec)
         if key is None or known is None or known.start is None:
             return spec
@@ -198,12 +201,12 @@ class LoginShells(Struct, eq=False):
         shell = shutil.which(spec.argv[0], path=spec.env.get("PATH", os.defpath))
         if shell is None:
             return spec
-        # The file restores the name, which error messages begin with.
+        # The file restores the shell's name, with which error messages begin.
         env = {**known.start.env, "BASH_ENV": known.start.script}
         return replace(spec, argv=(shell, "-c", spec.argv[2]), env=env)
 
     def used(self, spec: CommandSpec) -> bool:
-        """Takes note of a command; True if the start of its shell is to be recorded now."""
+        """Record the use of a command's shell. Return whether the start of its shell is to be recorded now."""
         key, known = self._find(spec)
         if key is None:
             return False
@@ -219,14 +222,14 @@ class LoginShells(Struct, eq=False):
         return False
 
     async def recorded(self, spec: CommandSpec) -> None:
-        """Waits while the start of this shell is being recorded."""
+        """Wait while the start of this shell is being recorded."""
         _, known = self._find(spec)
         if known is not None and known.recording is not None and not known.recording.is_set():
             with anyio.move_on_after(WAIT_SECONDS):
                 await known.recording.wait()
 
     async def record(self, spec: CommandSpec, run: Callable[[CommandSpec], Awaitable[ExecResult]]) -> None:
-        """Runs the shell for what its profile leaves. `run` may raise what it likes: nothing is known then."""
+        """Run the shell to record the effect of its profile. If `run` raises any exception, nothing is recorded."""
         _, known = self._find(spec)
         if known is None:
             return
@@ -262,7 +265,7 @@ class LoginShells(Struct, eq=False):
 
 
 def _key(spec: CommandSpec) -> Key | None:
-    """Return a key that is equal for commands whose login shells begin the same; None for a command of another kind."""
+    """Return a key that is equal for commands whose login shells begin in the same way; None for any other command."""
     if len(spec.argv) != 3 or spec.argv[1] != "-lc" or os.path.basename(spec.argv[0]) != "bash":
         return None
     if "BASH_ENV" in spec.env or ("/" in spec.argv[0] and not os.path.isabs(spec.argv[0])):

@@ -1,8 +1,8 @@
-"""What passes between the server and a running command: its input, what is kept of its output, the launcher's report on
-it; and what its processes use, from /proc. Where a system has no such files, nothing is known.
+"""Data between the server and a running command: input, kept output, the launcher's report, and resource usage.
 
-Writes wait until the command reads, in their order; what waits is bounded. They end when the command does. Of the
-output head and tail are kept; one line replaces the middle and gives its size.
+Writes wait until the command reads, in their order; the amount of waiting data is bounded. They end when the command
+does. Head and tail of the output are kept; one line replaces the middle and gives its size. Resource usage is read from
+/proc, and is not known on a system that has no such files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from app_server.core.launcher import descendants, wire
 
 READ_SIZE = 1 << 18
 F_SETPIPE_SZ = 1031
-"""Linux: makes pipes as large as one read, so that large output arrives in few pieces."""
+"""Command of fcntl(2) on Linux that makes pipes as large as one read, so that large output arrives in few pieces."""
 
 
 def enlarge(number: int) -> None:
@@ -47,11 +47,13 @@ def enlarge(number: int) -> None:
 
 
 MAX_WAITING = 32 << 20
-"""Bytes that wait for one command to read them."""
+"""Maximum size of the data that waits for one command to read it, in bytes."""
 NOTICE_SECONDS = 0.1
-"""How soon a write that waits notices the end of the command: a terminal does not signal it."""
+"""Interval at which a waiting write checks for the end of the command, in seconds: a terminal does not signal it."""
 END_OF_INPUT = b"\x04"
-"""What a person types at a terminal: at the beginning of a line the end of input, else the end of what was typed."""
+"""Character that a person types at a terminal to end input. At the beginning of a line it ends the input, elsewhere the
+text that was typed.
+"""
 
 
 class StdinWriter(Struct):
@@ -68,7 +70,7 @@ class StdinWriter(Struct):
         os.set_blocking(self.number, False)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Return once the command has read it, or the system keeps it. `last` closes the input behind it. Raises
+        """Return once the command has read the data, or the system buffers it. `last` closes the input after it. Raises
         InputClosed, InputFull.
         """
         if self._waiting + len(data) > MAX_WAITING:
@@ -86,9 +88,9 @@ class StdinWriter(Struct):
                 self.abandon()
 
     def abandon(self) -> None:
-        """Close the input: what waits is lost."""
+        """Close the input. Waiting data is lost."""
         self._closed = True
-        if not self._writing.locked():  # else who writes does it, as soon as that is noticed
+        if not self._writing.locked():  # otherwise the writing task does it, as soon as it notices
             number, self.number = self.number, -1
             if number >= 0:
                 os.close(number)
@@ -105,14 +107,16 @@ class StdinWriter(Struct):
             except BlockingIOError:
                 with anyio.move_on_after(NOTICE_SECONDS):
                     await anyio.wait_writable(self.number)
-            except OSError as error:  # nobody has the other end open
+            except OSError as error:  # no process has the other end open
                 raise InputClosed from error
         if data:
             self._line_begins = data.endswith((b"\n", b"\r", END_OF_INPUT))
 
 
 STREAM_CAP = 1 << 20
-"""Bytes kept of each stream, and of both together: half from the start, half from the end."""
+"""Maximum size of kept output of each stream, and of both together, in bytes: half from the start, half from the
+end.
+"""
 
 
 class HeadTail:
@@ -153,38 +157,38 @@ class HeadTail:
 
 class ProcessUsage(Struct, frozen=True):
     pid: int
-    """The command's own process."""
+    """Pid of the command's own process."""
     cpu_seconds: float
-    """Of all its processes, and of those that they waited for."""
+    """CPU time of all its processes, and of those that they waited for, in seconds."""
     rss_kb: int
     age_seconds: float
-    """Since the command's own process began."""
+    """Time since the command's own process began, in seconds."""
 
 
 class CommandRoot(Struct, frozen=True):
-    """Beginning of a command's tree of processes."""
+    """The root of a command's process tree."""
 
     pid: int
     is_supervisor: bool
-    """Of a process that is none of the command's own, but has all of them below it."""
+    """Whether it is a supervisor: a process that is not one of the command's own, but has all of them below it."""
 
 
 class _Process(Struct, frozen=True):
     cpu_seconds: float
     rss_kb: int
     begin_seconds: float
-    """Since the system started."""
+    """Begin of the process, in seconds since the system started."""
 
 
 def usage_of(root: CommandRoot, table: dict[int, int]) -> ProcessUsage | None:
-    """Sum up what a tree of processes uses. `table`: the parent of every process, as `descendants.listed` has it.
-    Blocks.
+    """Return the total resource usage of a process tree. `table` has the parent of every process, as returned by
+    `descendants.listed`. Blocks.
     """
     own, below = root.pid, descendants.below(root.pid, table)
     found = {pid: each for pid in (own, *below) if (each := _read(pid))}
     if root.is_supervisor:
         found.pop(own, None)
-        # Its first child is the command; later ones are orphans of it.
+        # The supervisor's first child is the command; later ones are orphans of the command.
         children = [pid for pid in found if table.get(pid) == root.pid]
         own = min(children, key=lambda pid: found[pid].begin_seconds, default=own)
     uptime = _uptime()
@@ -222,14 +226,14 @@ def _uptime() -> float | None:
 
 class Report(Struct, frozen=True):
     kind: Literal["exit", "failed", "unavailable"]
-    """The command ran; it could not be executed; its sandbox could not be built."""
+    """Outcome: the command ran; it could not be executed; its sandbox could not be built."""
     code: int
-    """The exit status, negative for a signal; or an errno."""
+    """Exit status, negative for a signal; or an errno."""
     detail: str | bool = ""
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code as shells have it."""
+        """The exit code as shells report it."""
         return self.code if self.code >= 0 else SIGNAL_EXIT_BASE - self.code
 
     def check(self) -> None:
@@ -242,10 +246,10 @@ class Report(Struct, frozen=True):
 
 
 KILLED = Report("exit", -signal.SIGKILL)
-"""Used if the supervisor was killed after it had started the command."""
+"""The report that is used if the supervisor was killed after it had started the command."""
 
 NEVER_STARTED = Report("failed", errno.ECHILD)
-"""Used if the supervisor was killed before it had started the command."""
+"""The report that is used if the supervisor was killed before it had started the command."""
 
 
 SENDER_SPACE = socket.CMSG_SPACE(12)
@@ -269,16 +273,16 @@ class ReportReader:
         self._channel = channel
         self._unparsed = bytearray()
         self._leader: int | None = None
-        """The command's pid once it has started; 0 inside namespaces, where no process outlives the supervisor."""
+        """Pid of the command once it has started; 0 inside namespaces, where no process outlives the supervisor."""
         self._report: Report | None = None
         self._sender: int | None = None
-        """The pid of the supervisor, where the channel names senders."""
-        if sys.platform == "linux":  # messages that arrive come with the pid of their sender
+        """Pid of the supervisor. None if the channel does not name senders."""
+        if sys.platform == "linux":  # messages then arrive with the pid of their sender
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     @property
     def root(self) -> CommandRoot | None:
-        """Return where the processes of a command that has started begin, as far as that is known."""
+        """The root of the process tree of a command that has started. None if it is not known."""
         if self._leader:
             return CommandRoot(self._leader, is_supervisor=False)
         started_inside = self._leader == 0 and self._sender
@@ -290,7 +294,7 @@ class ReportReader:
         return self._leader is not None
 
     def read_report(self) -> Report | None:
-        """Read what the channel has. Returns the report once it is complete."""
+        """Read the available messages. Return the report once it is complete."""
         if self._report is None:
             self._report = self._read()
         return self._report
@@ -328,7 +332,7 @@ class ReportReader:
 
 
 def execution_error(code: int) -> str:
-    """Say why a program could not be executed, in the text that clients of this protocol match."""
+    """Return the reason why a program could not be executed, in the text that clients of this protocol match."""
     if code == errno.ECHILD:
         return "the process that should start the command has ended; try again"
     if code in SHORTAGES:

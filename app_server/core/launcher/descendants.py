@@ -1,8 +1,9 @@
 """Finds and kills the descendants of a process, for systems and policies without a pid namespace.
 
-Runs in the launcher, and in the server after a supervisor has died. Every orphan of a reaper's tree becomes the
-reaper's child, so killing and reaping children until there are none ends the tree, whatever sessions and groups its
-members moved to. Without /proc, a process finds its children by calling waitid(2) for every pid.
+The module runs in the launcher, and in the server after a supervisor has died. Every orphan in the tree of a child
+subreaper becomes the reaper's child. So killing and reaping children until there are none ends the tree, whatever
+sessions and groups its members moved to. Without /proc, a process finds its children by calling waitid(2) for every
+pid.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def kill_below(root: int, leader: int) -> None:
 
 
 def end_tree_of(leader: int) -> None:
-    """Kill a session leader whose supervisor has died, and all its descendants. They are stopped first: the children of
-    a killed process get another parent and could not be found any more.
+    """Kill a session leader whose supervisor has died, and all its descendants. They are stopped first, because the
+    children of a killed process get another parent and could not be found any more.
     """
     with suppress(ProcessLookupError, PermissionError):
         if os.getsid(leader) != leader:
@@ -67,7 +68,7 @@ def below(root: int, parent_of: dict[int, int]) -> list[int]:
 
 
 def parents() -> dict[int, int]:
-    """Return the parent of every visible process; if they cannot be listed, only of this process's own children.
+    """Return the parent of every visible process. If they cannot be listed, return only this process's own children.
     Callers repeat it until no process is left. It may fork, so a process with threads must not call it.
     """
     found = listed()
@@ -77,8 +78,8 @@ def parents() -> dict[int, int]:
 
 
 def listed() -> dict[int, int]:
-    """Return the parent of every visible process; nothing if processes cannot be listed: without /proc, or with too
-    many open files.
+    """Return the parent of every visible process. Return nothing if processes cannot be listed: without /proc, or with
+    too many open files.
     """
     try:
         return _from_ps() if sys.platform == "darwin" else _from_proc()
@@ -99,7 +100,9 @@ def _from_proc() -> dict[int, int]:
 
 
 def has_children() -> bool:
-    """Tell whether this process has a child that it has not reaped. Fast, however many processes a system has."""
+    """Return whether this process has a child that it has not reaped. It is fast even if the system has many
+    processes.
+    """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -108,7 +111,7 @@ def has_children() -> bool:
 
 
 def own_children() -> list[int]:
-    """Return the live children, found by pid. Nearly always all pids lie between this process's and the newest one;
+    """Return the live children, found by pid. Nearly always all pids are between this process's and the newest one;
     after a wrap-around both outer ranges have to be checked.
     """
     try:
@@ -118,13 +121,13 @@ def own_children() -> list[int]:
     oldest, newest = os.getpid(), _newest()
     likely = range(oldest, newest) if oldest < newest else (*range(oldest, MAX_PID), *range(1, newest))
     found = _children_among(likely)
-    if found or ended is not None:  # what has ended counts as a child until it is reaped
+    if found or ended is not None:  # an ended child counts as a child until it is reaped
         return found
     return _children_among(range(1, MAX_PID))
 
 
 def _newest() -> int:
-    """Return the pid that a process gets if it starts now."""
+    """Return the pid that a process would get if it started now."""
     try:
         pid = os.fork()
     except OSError:

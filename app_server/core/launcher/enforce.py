@@ -1,9 +1,9 @@
 """Applies the layers in order: namespaces, capabilities, Landlock, seccomp. Linux.
 
-Runs in the process to be confined. If a layer fails, it raises OSError and the command does not run. Landlock itself is
-here: write rights for the roots only, TCP and scopes if the kernel supports them. The server chooses the rights
-(`exec.probing`, which wraps the `landlock` package). The three system calls are made here, since the launcher runs
-without site-packages and the package supports neither TCP nor scopes.
+The module runs in the process to be confined. If a layer fails, it raises OSError and the command does not run.
+Landlock itself is in this module: write rights for the roots only, TCP and scopes if the kernel supports them. The
+server chooses the rights (`exec.probing`, which wraps the `landlock` package). This module makes the three system calls
+itself, since the launcher runs without site-packages and the package supports neither TCP nor scopes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 FILE_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 3)
-"""CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER: root's access to files of other users. Not FSETID, with which a setuid
-file would keep its bit when it is written.
+"""CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER: root's access to files of other users. FSETID is excluded: with it a
+setuid file would keep its bit when it is written.
 """
 TRACING = 1 << 19
 """SYS_PTRACE: access to the memory and the descriptors of processes in the same user namespace."""
 
-# At module level: otherwise each command would create the types again.
+# These types are created at module level; otherwise each command would create them again.
 _Header, _Sets = ctypes.c_uint32 * 2, ctypes.c_uint32 * 6
 
 SECURE_BITS = 0x0F
@@ -55,8 +55,10 @@ def become_reaper() -> None:
 
 
 def forgo_new_privileges() -> None:
-    """Let no program executed from here on gain a privilege. Only file capabilities remain in the bounding set."""
-    with suppress(OSError):  # without SETPCAP there are no capabilities to be gained either
+    """Ensure that no program executed from here on gains a privilege. Only file capabilities remain in the bounding
+    set.
+    """
+    with suppress(OSError):  # without SETPCAP there are no capabilities that could be gained
         for number in range(LAST_CAPABILITY + 1):
             if not FILE_CAPABILITIES >> number & 1:
                 prctl(PR_CAPBSET_DROP, number)
@@ -73,7 +75,7 @@ def drop_capabilities() -> None:
 
 
 def keep_only(mask: int) -> None:
-    """Drop every other capability of this thread. Those for files survive exec as user 0, too."""
+    """Drop all other capabilities of this thread. Capabilities for files survive exec as user 0, too."""
     header, sets = _Header(CAPABILITY_VERSION_3, 0), _Sets(mask, mask, 0, 0, 0, 0)
     call("capset", ctypes.byref(header), ctypes.byref(sets))
 
@@ -99,8 +101,8 @@ class PathBeneath(ctypes.Structure):
 def apply_landlock(
     rights: dict[str, int], writable: list[int], devices: list[bytes], visible: list[bytes]
 ) -> None:
-    """Confine this thread and its future children; no_new_privs must be set. `writable` are descriptors of roots,
-    `visible` the only places that may be read where reading is handled.
+    """Confine this thread and its future children; no_new_privs must be set. `writable` are descriptors of roots.
+    `visible` are the only paths that may be read if reading is handled.
     """
     attributes = RulesetAttributes(rights["fs"], rights["net"], rights["scoped"])
     ruleset = call("landlock_create_ruleset", ctypes.byref(attributes), rights["size"], 0)
@@ -129,7 +131,7 @@ def _allow(ruleset: int, path: bytes, rights: int) -> None:
 
 
 def _for_kind(place: int, rights: int) -> int:
-    """Return those of the rights that a rule for this folder or file may grant."""
+    """Return the subset of the rights that a rule for this folder or file may grant."""
     return rights if stat.S_ISDIR(os.fstat(place).st_mode) else rights & FILE_RIGHTS
 
 
@@ -139,22 +141,22 @@ def _allow_below(ruleset: int, parent: int, rights: int) -> None:
 
 
 DEVICE_FOLDER = [b"/dev"]
-"""Inside namespaces /dev is private, so all of it is writable."""
+"""Writable device folder. Inside namespaces /dev is private, so all of it is writable."""
 
 HOST_DEVICES = [b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty"]
 
 
 @dataclass(frozen=True, slots=True)
 class RestFilters:
-    """Filters that `in_parent` leaves for each command to install, as programs."""
+    """Filters, as programs, that `in_parent` leaves for each command to install."""
 
     listening: seccomp.Program
     silent: seccomp.Program
-    """Where there is no broker."""
+    """Filter for commands without a broker."""
 
 
 def in_parent(*, network: bool) -> RestFilters:
-    """Confine the parent that forks commands, except for the calls with which it and they set up namespaces."""
+    """Confine the parent that forks commands, except for the calls with which it and the commands set up namespaces."""
     forgo_new_privileges()
     seccomp.install(Filter(network=network, namespaces=True, part=AHEAD))
     rest = Filter(network=network, namespaces=True, part=REST)
@@ -165,7 +167,7 @@ def with_namespaces(
     confine: dict[str, Any], environment: dict[bytes, bytes], shown: ShownHome | None, rest: RestFilters
 ) -> int | None:
     """Confine process 1 of a command's namespaces further than `in_parent` did. `environment` is the command's, `shown`
-    the result of `namespaces.enter`, `rest` that of `in_parent` for the same network. Returns the listener for the
+    the result of `namespaces.enter`, `rest` that of `in_parent` for the same network. Return the listener for the
     socket broker; None if the kernel has no support.
     """
     roots = namespaces.open_roots(confine, shown)

@@ -1,9 +1,9 @@
-"""What the launcher and its children need of standard modules that take long to import.
+"""Small replacements for standard modules that take long to import, for the launcher and its children.
 
-`typing`, `collections.abc`, `contextlib` and `enum`, which `socket` and `signal` import, and `dataclasses` were two
-thirds of the launcher's start, for which the first command waits, and much of the memory whose page tables are copied
-for each command. Type checkers see the standard modules; what is here has the part of them that is used. A socket here
-is no context manager.
+`typing`, `collections.abc`, `contextlib` and `enum`, which `socket` and `signal` import, and `dataclasses` took two
+thirds of the launcher's start, for which the first command waits. They also took much of the memory whose page tables
+are copied for each command. Type checkers see the standard modules; this module has the part of them that is used. A
+socket of this module is no context manager.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The launcher: a small process that starts every command. `own_programs` says how it is run.
+"""The launcher: a small process that starts every command. `own_programs` describes how it is run.
 
-It reads requests from the server's socket and passes each to a waiting supervisor: one of its pool for
-unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It holds the placeholder directories
-of plans, adopts processes that outlive their command, and kills everything when the server ends. Standard library only,
-since it runs without site-packages.
+It reads requests from the server's socket and passes each to a waiting supervisor: one of its pool for unconfined
+commands, a child of a prepared parent (`prepared`) for confined ones. It holds the placeholder directories of plans,
+adopts processes that outlive their command, and kills everything when the server ends. It uses the standard library
+only, since it runs without site-packages.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
 from app_server.light_dataclasses import dataclass, field
 
 FREE = b"+"
-"""The message of a supervisor that is ready for another command."""
+"""Message of a supervisor that is ready for another command."""
 
 MAX_WAITING = 4
-"""Idle supervisors that are kept; more concurrent commands than this are rare."""
+"""Maximum number of idle supervisors that are kept; more concurrent commands than this are rare."""
 
 
 @dataclass(slots=True)
 class SupervisorPool:
-    """Supervisors of commands without namespaces, forked ahead of time and reused. After the first, no command waits
-    for a fork, and most need none: a supervisor whose command left no process behind gets another. None is forked ahead
-    of the first, since many servers run confined commands only.
+    """Supervisors of commands without namespaces, forked ahead of time and reused. After the first command, no command
+    waits for a fork. Most commands need no fork: a supervisor whose command left no process behind gets another
+    command. No supervisor is forked ahead of the first command, since many servers run confined commands only.
     """
 
     fork: Callable[[], int]
     run_child: Callable[[socket.socket], None]
     """Main function of a supervisor. It receives commands on the socket and sends FREE on it."""
     waiting: list[tuple[int, socket.socket]] = field(default_factory=list)
-    """Pid and socket of each. The last one is used next: it ran last, so its memory is still cached."""
+    """Pid and socket of each idle supervisor. The last one is used next: it ran last, so its memory is still cached."""
     busy: dict[int, tuple[int, socket.socket]] = field(default_factory=dict)
-    """Pid and socket, by the socket's descriptor."""
+    """Pid and socket of each busy supervisor, by the socket's descriptor."""
     used: bool = False
-    """There was a command, so there may be another."""
+    """Whether there was a command, so that there may be another."""
 
     @property
     def wanting(self) -> bool:
-        """Whether a supervisor should be forked ahead: none is idle."""
+        """Whether a supervisor should be forked ahead, because none is idle."""
         return self.used and not self.waiting
 
     def hand_over(self, request: wire.Value, descriptors: list[int]) -> None:
@@ -88,7 +88,7 @@ class SupervisorPool:
         return {pid for pid, _ in (*self.waiting, *self.busy.values())}
 
     def close_children(self) -> None:
-        """Close all sockets: idle supervisors end now, busy ones after their command. New children call it too, to
+        """Close all sockets: idle supervisors end now, busy ones after their command. New children also call it to
         close their copies.
         """
         for _, sock in (*self.waiting, *self.busy.values()):
@@ -130,15 +130,17 @@ if sys.platform == "linux":
     from app_server.core.launcher import enforce
 
 SHUTDOWN_SECONDS = 1.5
-"""How long supervisors may take to kill their commands after the server has ended."""
+"""Timeout of the supervisors for killing their commands after the server has ended, in seconds."""
 
 
 FORK_AHEAD_MS = 5
-"""Longer than the start of a command, which takes about two milliseconds."""
+"""Delay before a child is forked ahead, in milliseconds. It is longer than the start of a command, which takes about
+two milliseconds.
+"""
 
 KEEP_MS = 100
-"""How long placeholder directories stay after their last command. A model rarely answers as fast, so as a rule nobody
-but the next of several commands finds them.
+"""Time that placeholder directories stay after their last command, in milliseconds. A model rarely answers as fast, so
+as a rule only the next one of several commands finds them.
 """
 
 
@@ -149,7 +151,7 @@ class Launcher:
     parents: list[prepared.PreparedParent] = field(default_factory=list)
     pool: SupervisorPool = field(init=False)
     supervisors: set[int] = field(default_factory=set)
-    """Supervisors that still have a command while the launcher shuts down."""
+    """Pids of supervisors that still have a command while the launcher shuts down."""
     placeholders: PlaceholderDirs = field(default_factory=PlaceholderDirs)
     last_end: float = 0.0
     """Time when a confined command ended last."""
@@ -210,9 +212,7 @@ class Launcher:
         self.placeholders.release_all()
 
     def _wait(self, milliseconds: int | None) -> set[int]:
-        """Poll once: reap children and handle messages of prepared parents. Returns the descriptors that are
-        readable.
-        """
+        """Poll once: reap children and handle messages of prepared parents. Return the readable descriptors."""
         poll = select.poll()
         numbers = [self.wakeup, *self.pool.busy, *(parent.channel.fileno() for parent in self.parents)]
         for number in numbers if self.server.fileno() < 0 else [*numbers, self.server.fileno()]:
@@ -258,7 +258,7 @@ class Launcher:
                 os.close(number)
 
     def _run_direct(self, request: wire.Value, descriptors: list[int]) -> None:
-        self.placeholders.remove_unused()  # it is to see the workspace as it is
+        self.placeholders.remove_unused()  # the command should see the workspace without them
         self.pool.hand_over(request, descriptors)
 
     def _supervise(self, commands: socket.socket) -> None:
@@ -298,7 +298,9 @@ class Launcher:
             raise
 
     def _leave(self, descriptors: list[int]) -> None:
-        """Close, in a new child, the launcher's sockets, and the descriptors of a command that another child gets."""
+        """Close, in a new child, the launcher's sockets, and the descriptors of a command that another child
+        receives.
+        """
         self.server.close()
         self.pool.close_children()
         for number in descriptors:
@@ -317,7 +319,7 @@ def main(arguments: Sequence[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    gc.freeze()  # a collection in a child would copy the memory of everything that was imported
+    gc.freeze()  # a collection in a child would copy the memory of all imported modules
     launcher = Launcher(server, supervisor.watch_children())
     try:
         launcher.serve()

@@ -1,11 +1,11 @@
 """Namespaces in which everything except the writable roots is read-only. Linux.
 
-Steps: a prepared parent calls `unshare`, the launcher writes its maps (`write_maps`), then it calls `prepare_mounts`.
-Each command is cloned with PER_COMMAND and calls `enter`, then `open_roots`. Only this layer covers metadata (mode,
-owner, times, attributes), other processes, and descendants in sessions of their own.
+Steps: a prepared parent calls `unshare`, the launcher writes its maps (`write_maps`), then the parent calls
+`prepare_mounts`. Each command is cloned with PER_COMMAND and calls `enter`, then `open_roots`. Only this layer covers
+metadata (mode, owner, times, attributes), other processes, and descendants in sessions of their own.
 
 A plan has real paths, but a command may have replaced a part of them since. Roots are opened without following links,
-so what is opened is still the folder that was granted. A root that cannot be opened in this way is left out.
+so that the opened folder is the one that was granted. A root that cannot be opened in this way is left out.
 """
 
 from __future__ import annotations
@@ -46,18 +46,20 @@ def mount(source: bytes, target: bytes, kind: bytes | None, flags: int, data: by
 
 
 def set_attributes(path: bytes, *, add: int = 0, clear: int = 0, flags: int = 0, at: int = AT_FDCWD) -> None:
-    """Call mount_setattr(2) on the mount at `path`, or on the one that the descriptor `at` stands for."""
+    """Call mount_setattr(2) on the mount at `path`, or on the mount of the descriptor `at`."""
     attributes = Attributes(add, clear, 0, 0)
     call("mount_setattr", at, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))
 
 
 def open_tree(path: bytes, flags: int = 0, at: int = AT_FDCWD) -> int:
-    """Return a detached copy of the mount at `path`, from the folder `at` where it is relative; as a descriptor."""
+    """Return a descriptor of a detached copy of the mount at `path`. A relative path begins at the folder `at`."""
     return call("open_tree", at, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | flags)
 
 
 def attach(tree: int, place: bytes | int) -> None:
-    """Mount a detached tree at a path, a last link not followed, or on what a descriptor stands for, and close it."""
+    """Mount a detached tree and close it. `place` is a path, whose last component is not followed if it is a link, or a
+    descriptor of the mount point.
+    """
     try:
         if isinstance(place, int):
             call("move_mount", tree, b"", place, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
@@ -68,31 +70,33 @@ def attach(tree: int, place: bytes | int) -> None:
 
 
 MAX_ENTRIES = 200
-"""Each entry costs every command a mount."""
+"""Maximum number of entries of the home that are shown: each entry costs every command a mount."""
 TRIES = 5
-"""Attempts, because another folder may take the home's place at any moment."""
+"""Maximum number of attempts, because another folder may replace the home at any moment."""
 RACY_NS = 50_000_000
-"""A folder that changed so shortly before the read may change again with the same time stamp."""
+"""Age in nanoseconds below which a change is racy: a folder that changed so shortly before the read may change again
+with the same time stamp.
+"""
 
 
 @dataclass(slots=True)
 class ShownHome:
-    """A mounted view without its files, and the state of the home that it was made from."""
+    """A mounted view of the home without its files, and the state of the home from which it was made."""
 
     path: bytes
     secrets: list[bytes]
     folder: int
-    """A descriptor of the real folder, closed once the files are mounted."""
+    """Descriptor of the real folder, closed once the files are mounted."""
     files: list[bytes]
     changed: tuple[int, int]
-    """The folder's mtime and ctime."""
+    """Modification and status change time of the folder, in nanoseconds."""
     racy: bool
-    """It had changed too shortly before for its time stamps to prove anything."""
+    """Whether the folder had changed too shortly before for its time stamps to prove anything."""
     cover: tuple[int, int]
     """Device and inode of the mount at the path."""
 
     def current(self, confine: dict[str, Any]) -> bool:
-        """Tell whether the view is valid for this command. Call it before the roots are opened."""
+        """Return whether the view is valid for this command. Callers call it before the roots are opened."""
         path: bytes = confine["home"]
         now = _changed(os.fstat(self.folder))
         if self.racy or now != self.changed or (path, confine["secrets"]) != (self.path, self.secrets):
@@ -102,7 +106,7 @@ class ShownHome:
         return (path in confine["protected"] or not inside) and _identity(os.stat(path)) == self.cover
 
     def complete(self) -> None:
-        """Mount the files as well."""
+        """Mount the files of the home, too."""
         for name in self.files:
             with suppress(OSError):
                 attach(open_tree(name, AT_SYMLINK_NOFOLLOW, self.folder), os.path.join(self.path, name))
@@ -110,12 +114,12 @@ class ShownHome:
 
     def undo(self) -> None:
         os.close(self.folder)
-        with suppress(OSError):  # another folder may have taken its place
+        with suppress(OSError):  # another folder may have replaced the home
             call("umount2", self.path, MNT_DETACH)
 
 
 def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
-    """Mount the view, without files, over `home`. None if there is no such folder."""
+    """Mount the view, without files, over `home`. Return None if there is no such folder."""
     for _ in range(TRIES):
         try:
             folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -127,7 +131,7 @@ def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
             os.close(folder)
             if error.errno != errno.EINVAL:
                 raise
-            # What is at the path is no mount: another folder has taken its place since.
+            # The path is not a mount point: another folder has replaced it since.
     raise OSError(errno.EAGAIN, "the server's home is replaced again and again")
 
 
@@ -174,7 +178,7 @@ GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 def open_unlinked(paths: list[bytes]) -> list[int]:
-    """Return a descriptor for each root that exists; the caller closes them before the command runs."""
+    """Return a descriptor for each root that exists. The caller closes them before the command runs."""
     opened: list[int] = []
     for path in paths:
         try:
@@ -185,13 +189,13 @@ def open_unlinked(paths: list[bytes]) -> list[int]:
             continue
         if stat.S_ISDIR(kind := os.fstat(place).st_mode) or stat.S_ISREG(kind):
             opened.append(place)
-        else:  # a link has taken its place
+        else:  # a link has replaced the root
             os.close(place)
     return opened
 
 
 HIDDEN_FOLDER, HIDDEN_FILE = b"/dev/.hidden-folder", b"/dev/.hidden-file"
-"""What a command finds in place of what a permission profile hides: they have no rights at all."""
+"""Mount sources over hidden folders and hidden files of a permission profile. They grant no rights at all."""
 
 PER_COMMAND = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 
@@ -200,7 +204,7 @@ LINKS = (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/pro
 MORE_LINKS = (("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx"))
 
 KERNEL_SECRETS = (b"kcore", b"keys", b"timer_list", b"latency_stats", b"sched_debug")
-"""Files below /proc that user 0 can read; /dev/null is mounted over them."""
+"""Names of files below /proc that user 0 can read; /dev/null is mounted over them."""
 
 SHARED_MEMORY = b"mode=1777,size=25%"
 
@@ -211,7 +215,7 @@ def unshare(network: bool) -> None:
 
 
 def write_maps(pid: int) -> None:
-    """Map every user and group that this process may map to itself; called by the parent of `pid`."""
+    """Map every user and group that this process may map to itself. The parent of `pid` calls it."""
     if os.geteuid() == 0:
         for kind in ("uid_map", "gid_map"):
             with open(f"/proc/self/{kind}") as file:
@@ -238,7 +242,8 @@ def prepare_mounts() -> None:
         (name, open_tree(f"/dev/{name}".encode())) for name in DEVICES if os.path.exists(f"/dev/{name}")
     ]
     for _, tree in devices:
-        # A device on a read-only mount can be written to; its mode, owner and times, which are the machine's, cannot.
+        # A device on a read-only mount can be written to. Its mode, owner and times, which are the machine's, cannot be
+        # changed.
         set_attributes(b"", add=ATTR_RDONLY | ATTR_NOSUID, flags=AT_EMPTY_PATH, at=tree)
     set_attributes(b"/", add=ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, flags=AT_RECURSIVE)
     mount(b"dev", b"/dev", b"tmpfs", MS_NOSUID | MS_NOEXEC, b"mode=755,size=64k")
@@ -256,8 +261,8 @@ def prepare_mounts() -> None:
 
 
 def enter(server_home: bytes, secrets: list[bytes]) -> ShownHome | None:
-    """Mount, in a new process 1, its own /proc, terminals and shared memory, and the home without secrets."""
-    # Read-only like the rest: for /proc/sys, user 0 of this namespace counts as user 0 of the host.
+    """In a new process 1, mount its own /proc, terminals and shared memory, and the home without secrets."""
+    # It is read-only like the rest: for /proc/sys, user 0 of this namespace counts as user 0 of the host.
     mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     if os.geteuid() == 0:
         for name in KERNEL_SECRETS:
@@ -269,7 +274,7 @@ def enter(server_home: bytes, secrets: list[bytes]) -> ShownHome | None:
 
 
 def open_roots(confine: dict[str, Any], shown: ShownHome | None) -> list[int]:
-    """Make the roots of this command writable, also the protected paths in them, and hide the secrets. Returns
+    """Make the roots of this command writable, including the protected paths in them, and hide the secrets. Return
     descriptors of the roots.
     """
     current = shown is not None and shown.current(confine)
@@ -291,14 +296,14 @@ def _make_writable(root: int) -> None:
     try:
         set_attributes(b"", clear=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
     except PermissionError:
-        # A mount below is read-only on the host and stays so; only the root itself becomes writable.
+        # A mount below the root is read-only on the host and stays so; only the root itself becomes writable.
         set_attributes(b"", clear=ATTR_RDONLY, flags=AT_EMPTY_PATH, at=tree)
     attach(tree, root)
 
 
 def pin(path: bytes, *, protected: bool) -> None:
-    """Mount `path` on itself: a mount point can be neither renamed nor removed. A protected path becomes read-only as
-    well. A link is not followed.
+    """Mount `path` on itself, because a mount point can be neither renamed nor removed. A protected path becomes
+    read-only as well. A link is not followed.
     """
     try:
         place = open_place(path)

@@ -1,11 +1,11 @@
 """Placeholder directories: they keep commands from creating protected names, such as `.git`, in writable roots.
 
 Only an existing path can be mounted read-only. So the launcher creates an empty directory at a missing name, which
-commands see read-only, and removes it after the last command that needs it, or shortly after that: to make directories
-anew for each command takes long, on ext4 the longer the more were removed in the last minutes. A fixed time stamp marks
-the directory, and a lock protects it while it is needed: servers in one workspace do not remove each other's, and a
-later launcher removes those of a killed one. The parent folder is opened without following links, because the launcher
-has more rights than the command that could have created a link.
+commands see read-only. It removes the directory after the last command that needs it, or shortly after that: making
+directories anew for each command takes long, on ext4 the longer the more were removed in the last minutes. A fixed time
+stamp marks the directory, and a lock protects it while it is needed: servers in one workspace do not remove each
+other's directories, and a later launcher removes those of a killed one. The parent folder is opened without following
+links, because the launcher has more rights than the command that could have created a link.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ SHORTAGES = frozenset(
 )
 
 MARK_NS = 318_398_706 * 1_000_000_000
-"""Its time stamp, a moment in 1980: every file system can store it, and no other directory has it by chance."""
+"""Time stamp of placeholders, a moment in 1980: every file system can store it, and no other directory has it by
+chance.
+"""
 
 TRIES = 5
-"""Attempts, because another server may remove the directory between any two steps."""
+"""Maximum number of attempts, because another server may remove the directory between any two steps."""
 
 
 def is_placeholder(path: str) -> bool:
-    """Tell whether the path is an empty directory with the mark. One that holds something is not, whatever its time
-    stamp: a command can set that.
+    """Return whether the path is an empty directory with the mark. A directory with entries is not a placeholder,
+    whatever its time stamp: a command can set that.
     """
     try:
         status = os.lstat(path)
@@ -49,41 +51,43 @@ class _Directory:
     """A placeholder directory."""
 
     parent: int
-    """An O_PATH descriptor of the folder that contains it."""
+    """O_PATH descriptor of the folder that contains it."""
     folder: int
-    """A descriptor of the directory itself, locked."""
+    """Descriptor of the directory itself, locked."""
 
     def is_at(self, name: bytes, parent: int) -> bool:
-        """Tell whether it is still there, and in the folder that `parent` is a descriptor of."""
+        """Return whether it is still at its name, in the folder of the descriptor `parent`."""
         return os.path.samestat(os.fstat(self.parent), os.fstat(parent)) and _same(name, parent, self.folder)
 
 
 @dataclass(slots=True)
 class _Held:
     directories: list[_Directory]
-    """The last one is at the name now; the others are in a parent folder that has been replaced since."""
+    """Directories for one name. The last one is at the name now; the others are in a parent folder that has been
+    replaced.
+    """
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """Names that exist now, so that they can be mounted read-only."""
+    """Protected names that exist now, so that they can be mounted read-only."""
 
     held: tuple[bytes, ...]
-    """Placeholders, to be released."""
+    """Names of placeholders, which the caller has to release."""
     found: tuple[bytes, ...]
-    """Paths that exist and are not ours."""
+    """Paths that exist and are not placeholders of this launcher."""
 
 
 @dataclass(slots=True)
 class PlaceholderDirs:
     holders: dict[bytes, _Held] = field(default_factory=dict)
     unused: set[bytes] = field(default_factory=set)
-    """Those that no command needs now."""
+    """Names of the placeholders that no command needs now."""
 
     def acquire(self, names: Iterable[bytes]) -> Acquired:
-        """Hold these names, except those that exist by now. Raises OSError in a shortage of resources: without the
-        placeholder, a command could create the name once the shortage is over.
+        """Acquire placeholders at these names, except those that exist by now. Raises OSError in a shortage of
+        resources: without the placeholder, a command could create the name once the shortage is over.
         """
         taken: list[bytes] = []
         found: list[bytes] = []
@@ -109,7 +113,7 @@ class PlaceholderDirs:
                     os.close(parent)
 
     def _hold(self, name: bytes, parent: int) -> bool:
-        """Create or share the placeholder at the name. False if there can be none."""
+        """Create or share the placeholder at the name. Return False if none can be created."""
         holder = self.holders.get(name)
         if holder is not None and holder.directories[-1].is_at(os.path.basename(name), parent):
             holder.count += 1
@@ -135,7 +139,7 @@ class PlaceholderDirs:
         self.remove_unused()
 
     def keep(self, names: Iterable[bytes]) -> None:
-        """Release the names of one command without removing them yet: the next command may need them."""
+        """Release the names of one command without removing the directories yet: the next command may need them."""
         for name in names:
             held = self.holders.get(name)
             if held is not None:
@@ -144,7 +148,7 @@ class PlaceholderDirs:
                     self.unused.add(name)
 
     def remove_unused(self) -> None:
-        """Remove those that no command needs."""
+        """Remove the placeholders that no command needs."""
         for name in self.unused:
             self._remove(name)
         self.unused.clear()
@@ -177,8 +181,8 @@ def _remove(name: bytes, directory: _Directory) -> None:
 
 
 def _open_parent(name: bytes) -> int | None:
-    """Open the folder that contains the name. None if it is missing or its path contains a link: then it is not granted
-    as a root either. Raises OSError in a shortage.
+    """Open the folder that contains the name. Return None if it is missing or its path contains a link: then it is not
+    granted as a root either. Raises OSError in a shortage.
     """
     try:
         return open_place(os.path.dirname(name), os.O_DIRECTORY)
@@ -189,8 +193,8 @@ def _open_parent(name: bytes) -> int | None:
 
 
 def _make(name: bytes, parent: int) -> int | None:
-    """Open or create a locked placeholder at the name. None if another file is there, or if the server may not create
-    one: then its commands may not either. Raises OSError in a shortage.
+    """Open or create a locked placeholder at the name. Return None if another file is there, or if the server may not
+    create one: then its commands may not either. Raises OSError in a shortage.
     """
     for _ in range(TRIES):
         try:
@@ -243,7 +247,7 @@ def _open_or_make(name: bytes, parent: int) -> int | None:
 
 
 def _same(name: bytes, parent: int, folder: int) -> bool:
-    """Tell whether the name still refers to that directory."""
+    """Return whether the name still refers to that directory."""
     try:
         return os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(folder))
     except OSError:

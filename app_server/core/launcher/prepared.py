@@ -33,7 +33,7 @@ if sys.platform == "linux":
 def serve(launcher: socket.socket, confine: wire.Value) -> None:
     """Create the namespaces as the prepared parent, then fork a child per request of the launcher.
 
-    The order is given by the kernel. The broker's sockets are opened before `unshare`, while the process is in the
+    The kernel determines the order. The broker's sockets are opened before `unshare`, while the process is in the
     server's network namespace. Only a process outside can write the uid and gid maps, so the launcher does that between
     the two messages; for that time the process is dumpable (`show`), because otherwise its /proc files belong to root.
     """
@@ -77,7 +77,7 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
                 poll.register(broker.requests, select.POLLIN)
             commands = children.intersection(ended)
             children -= commands
-            # Nobody waits for a command now, and the launcher would request somebody at once.
+            # No child waits for a command now, and the launcher would request one at once.
             follows = bool(commands) and not children and expecting and launcher.fileno() not in ready
             for pid in commands:
                 with suppress(OSError):
@@ -121,8 +121,8 @@ def _another(
 def _run_child(
     commands: socket.socket, broker: BrokerHandle, common: wire.Value, rest: enforce.RestFilters
 ) -> None:
-    """Set up what all commands share, as process 1 of the next one; receive the request, apply its roots and filters,
-    then run and supervise the command. `common` is the confinement that the parent was made for.
+    """Run as process 1 of the next command: set up the shared part, receive the request, apply its roots and filters,
+    then run and supervise the command. `common` is the confinement for which the parent was made.
     """
     refused: OSError | None = None
     shown = None
@@ -150,7 +150,7 @@ def _run_child(
 
 @dataclass(slots=True)
 class PreparedParent:
-    """The launcher's side."""
+    """The launcher's side of a prepared parent."""
 
     channel: socket.socket
     pid: int
@@ -158,23 +158,23 @@ class PreparedParent:
     home: bytes
     """The server's home, whose secrets its commands do not see."""
     mounts: int
-    """A descriptor of /proc/self/mounts, which the kernel signals when the host's mounts change."""
+    """Descriptor of /proc/self/mounts, which the kernel signals when the host's mounts change."""
     draining: bool = False
     commands: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
     """Running commands by the pid of their process 1, with the placeholder directories that each holds."""
     waiting: tuple[int, socket.socket] | None = None
-    """The child that waits for a command: its pid, and the socket for the command."""
+    """The child that waits for a command: its pid, and the socket for the command. None if no child waits."""
     child_requested: bool = False
-    """A request for another child is on its way."""
+    """Whether a request for another child was sent and not answered."""
 
     def stale(self) -> bool:
-        """Tell whether the host's mounts have changed: its commands would see the old ones."""
+        """Return whether the host's mounts have changed: its commands would see the old ones."""
         poll = select.poll()
         poll.register(self.mounts, select.POLLPRI)
         return bool(poll.poll(0))
 
     def drain(self) -> None:
-        """Give it no more commands; it ends after its last one."""
+        """Stop giving it commands. It ends after its last one."""
         if not self.draining:
             self.draining = True
             os.close(self.mounts)
@@ -190,7 +190,7 @@ class PreparedParent:
     def replace(self) -> None:
         """Request the next child if none waits."""
         if self.wanting:
-            with suppress(OSError):  # it has ended, which `on_readable` will report
+            with suppress(OSError):  # it has ended; `on_readable` will report that
                 wire.send(self.channel, ("another",), [])
                 self.child_requested = True
 
@@ -203,7 +203,7 @@ class PreparedParent:
     ) -> None:
         """Pass the command to the waiting child, or to a new one. Raises OSError if there is none.
 
-        `release` is called with the names of each command that ends meanwhile. The second attempt is for a child that
+        `release` is called with the names of each command that ends before that. The second attempt is for a child that
         was killed while it waited.
         """
         for last in (False, True):
@@ -226,8 +226,8 @@ class PreparedParent:
                 chosen.close()
 
     def on_readable(self) -> tuple[bytes, ...] | None:
-        """Handle one message. Returns the names of a command that has ended, () after any other message, and None if
-        the parent itself has ended. Raises OSError if the parent could not fork a child.
+        """Handle one message. Return the names of a command that has ended, () after any other message, and None if the
+        parent itself has ended. Raises OSError if the parent could not fork a child.
         """
         try:
             message = wire.receive(self.channel)
@@ -256,7 +256,9 @@ class PreparedParent:
                 return self.commands.pop(pid, ())
 
     def forget(self) -> tuple[bytes, ...]:
-        """Return the names of all its commands, after the parent has ended and its commands with it."""
+        """Return the names of all its commands. Callers call it after the parent has ended, and its commands with
+        it.
+        """
         names = tuple(name for held in self.commands.values() for name in held)
         self.commands.clear()
         self.drain()
@@ -268,7 +270,7 @@ class PreparedParent:
             self.waiting = None
 
     def leave(self) -> None:
-        """Close, in a new child of the launcher, the launcher's descriptors."""
+        """In a new child of the launcher, close the launcher's descriptors."""
         self.channel.close()
         self._close_child()
 
@@ -318,6 +320,8 @@ def _await_namespaces(channel: socket.socket, pid: int) -> None:
 
 
 def _unless_ended(code: int | None, pid: int) -> int:
-    """Return ECHILD if the process has ended, since then its maps cannot be written; otherwise the error itself."""
+    """Return ECHILD if the process has ended, since then its maps cannot be written; otherwise return the error
+    itself.
+    """
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return errno.ECHILD if ended else code or 0

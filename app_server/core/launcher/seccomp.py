@@ -1,10 +1,10 @@
-"""Which system calls a confined command is refused, and how the filter is installed. Linux.
+"""The system calls that a confined command is refused, and the installation of the filter. Linux.
 
-What reaches around the other layers is refused on every policy: tracing, rings that act without system
-calls, mounts, namespaces, kernel interfaces, typing into terminals, making setuid files. Of the unix family only
-stream and seqpacket sockets exist: a datagram socket could send anywhere, since sendmsg carries an address that no
-filter sees. Where such a socket leads is behind a pointer, too, so `connect` is answered by the socket broker (see
-`sockets`) where there is one; without a broker there are only pairs.
+Every policy refuses calls that bypass the other layers: tracing, rings that act without system calls, mounts,
+namespaces, kernel interfaces, typing into terminals, making setuid files. Of the unix family only stream and seqpacket
+sockets exist: a datagram socket could send anywhere, since sendmsg carries an address that no filter sees. The address
+of a stream socket is behind a pointer, too. So the socket broker (see `sockets`) answers `connect` if there is a
+broker; without a broker only socket pairs exist.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
 ERRNO = 0x00050000
 NOTIFY = 0x7FC00000
-"""The call waits for the response of the process that has the filter's listener."""
+"""Action after which the call waits for the response of the process that has the filter's listener."""
 
 OFFSET_NUMBER, OFFSET_ARCH, OFFSET_ARGUMENTS = 0, 4, 16
 X32_BIT = 0x40000000
 
 LEAF = 3
-"""Numbers that a leaf of the tree compares one after another."""
+"""Number of system calls that a leaf of the tree compares one after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Passes if the low half of the argument, masked, is one of `values`, or with `negate`, none of them.
+    """A test of an argument. It passes if the low half of the argument, masked, is one of `values`, or with `negate`,
+    none of them.
 
     The kernel itself reads only 32 bits of the arguments that are tested in this way. `wide` tests a pointer for not
     being null and includes the high half.
@@ -50,13 +51,13 @@ class Test:
 class FilterRule:
     number: int
     action: int
-    """The filter's return value: ERRNO with an error number, or NOTIFY."""
+    """Return value of the filter: ERRNO with an error number, or NOTIFY."""
     when: tuple[Test, ...] = ()
-    """All of them must pass."""
+    """Tests that must all pass."""
 
 
 def assemble(arch: int, rules: Iterable[FilterRule], *, x32: bool) -> bytes:
-    """Make the program: it kills calls of foreign architectures, applies the rules, and allows the rest.
+    """Return the program. It kills calls of foreign architectures, applies the rules, and allows the rest.
 
     The rules become a binary tree over the numbers. When a filter is installed, the kernel runs it once for every
     possible system call, so the time of a linear list would be added to the start of each command.
@@ -88,9 +89,9 @@ def _tree(groups: list[list[FilterRule]]) -> list[bytes]:
 def _body(rule: FilterRule) -> list[bytes]:
     """Return the code of a rule after its number has matched.
 
-    It is assembled backwards, because each test jumps over everything behind it when it fails, and the length of that
-    must be known. A test overwrites the accumulator, so the system call's number is loaded again at the end: that is
-    where a failed test lands, and the next rule compares the number.
+    It is assembled backwards, because a failed test jumps over all code behind it, and the length of that code must be
+    known. A test overwrites the accumulator, so the system call's number is loaded again at the end. A failed test
+    jumps there, and the next rule compares the number.
     """
     code = [_op(RETURN, rule.action)]
     for test in reversed(rule.when):
@@ -99,7 +100,7 @@ def _body(rule: FilterRule) -> list[bytes]:
 
 
 def _check(test: Test, past: int) -> list[bytes]:
-    """Fall through if the test passes; otherwise jump over the next `past` instructions."""
+    """Return code that falls through if the test passes, and otherwise jumps over the next `past` instructions."""
     low = OFFSET_ARGUMENTS + 8 * test.argument
     if test.wide:
         # A pointer is not null if either half is not zero. A low half other than zero skips the check of the high half.
@@ -128,8 +129,8 @@ PR_SET_SECCOMP = 22
 SECCOMP_MODE_FILTER = 2
 SECCOMP_SET_MODE_FILTER = 1
 NEW_LISTENER = 1 << 3
-"""Of a filter that somebody listens to. A signal takes a process out of the call that it waits for, as out of a connect
-that takes long; so programs can put a limit to it.
+"""Flag of a filter with a listener. A signal interrupts a call that waits for the listener, such as a connect that
+takes long, so that programs can limit its time.
 """
 NEW_NAMESPACES = 0x7E020080
 """CLONE_NEW* of clone(2) and unshare(2)."""
@@ -145,8 +146,8 @@ TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423, 0x541D)
 console.
 """
 WATCHING_OTHERS = (1024, 1026)
-"""F_SETLEASE and F_NOTIFY of fcntl(2): a lease on a file that a command may only read makes each writer of it wait for
-up to 45 seconds, the server too; a notification tells of the work of others.
+"""F_SETLEASE and F_NOTIFY of fcntl(2). A lease on a file that a command may only read makes each writer of it wait for
+up to 45 seconds, including the server; a notification reveals the work of other processes.
 """
 
 ABSENT = -1
@@ -174,16 +175,18 @@ REFUSED = {
 REFUSED_WITHOUT_BROKER = {
     "accept": (43, 202), "accept4": (288, 242), "bind": (49, 200), "listen": (50, 201),
 }  # fmt: skip
-"""Without the network; with a broker these concern only what commands do among themselves."""
+"""Calls that are refused if the network is off and there is no broker; with a broker they concern only connections
+between commands.
+"""
 
 MODES = {
     "chmod": (90, ABSENT, 1), "fchmod": (91, 52, 1), "fchmodat": (268, 53, 2), "fchmodat2": (452, 452, 2),
     "creat": (85, ABSENT, 1), "mknod": (133, ABSENT, 1), "mknodat": (259, 33, 2),
 }  # fmt: skip
-"""And which argument is the mode. mkdir(2) takes none of the bits that matter."""
+"""Numbers of calls that set a mode, and the index of the mode argument. mkdir(2) ignores the relevant bits."""
 
 OPENING = {"open": (2, ABSENT, 1), "openat": (257, 56, 2)}
-"""And which argument holds the flags; the mode follows."""
+"""Numbers of calls that open files, and the index of the flags argument; the mode follows it."""
 
 REFUSED_WITHOUT_NAMESPACES = {
     "mq_open": (240, 180), "mq_unlink": (241, 181), "shmget": (29, 194), "semget": (64, 190),
@@ -198,7 +201,9 @@ METADATA = {
     "lremovexattr": (198, 15), "fremovexattr": (199, 16), "setxattrat": (463, 463),
     "removexattrat": (466, 466), "file_setattr": (469, 469),
 }  # fmt: skip
-"""Where nothing may be written and no mounts protect it, the one thing that Landlock has no right for."""
+"""Calls that change metadata. They are refused if nothing may be written and no mounts protect metadata, because
+Landlock has no right for it.
+"""
 
 CLONE, CLONE3, UNSHARE, IOCTL, FCNTL = (56, 220), (435, 435), (272, 97), (16, 29), (72, 25)
 CONNECT, SENDMMSG, OPENAT2 = (42, 203), (307, 269), (437, 437)
@@ -206,16 +211,17 @@ SOCKET, SOCKETPAIR, SENDTO, PRLIMIT64, SETPRIORITY = (41, 198), (53, 199), (44, 
 
 
 LATE = ("mount", "umount2", "open_tree", "move_mount", "mount_setattr", "pivot_root", "pidfd_getfd")
-"""Calls that a world for a command is made with, and that the socket broker needs, besides those in `_is_late`. The
-rest is refused to whoever makes it as well, so that the kernel need not digest all of the filter while a command waits.
+"""Calls with which the namespaces of a command are set up, and calls that the socket broker needs, besides those in
+`filter_bytes`. The other calls are refused to the process that sets up namespaces as well, so that the kernel need not
+process the whole filter while a command waits.
 """
 
 
 WHOLE = "whole"
 AHEAD = "ahead"
-"""All but what is late."""
+"""Part of the filter without the late calls."""
 REST = "rest"
-"""What `AHEAD` left out; both together refuse what the whole does."""
+"""Part of the filter that `AHEAD` left out; both together refuse the same as the whole."""
 
 
 class Program(ctypes.Structure):
@@ -226,15 +232,15 @@ class Program(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which filter."""
+    """The variant of the filter."""
 
     network: bool
     namespaces: bool
     read_only: bool = False
     broker: bool = False
-    """Somebody listens, who answers `connect`."""
+    """Whether there is a listener that answers `connect`."""
     part: str = WHOLE
-    """How much of it is installed at once."""
+    """Part of the filter that is installed at once."""
 
 
 def filter_bytes(machine: str, kind: Filter) -> bytes:
@@ -246,7 +252,7 @@ def filter_bytes(machine: str, kind: Filter) -> bytes:
         ),  # flags behind a pointer; the C library falls back to clone
         FilterRule(
             OPENAT2[column], ERRNO | ENOSYS
-        ),  # a mode behind a pointer; who uses it falls back to openat
+        ),  # a mode behind a pointer; programs that call it fall back to openat
         FilterRule(CLONE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
         FilterRule(UNSHARE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
         FilterRule(IOCTL[column], ERRNO | EPERM, (Test(1, TERMINAL_REQUESTS),)),
@@ -256,7 +262,7 @@ def filter_bytes(machine: str, kind: Filter) -> bytes:
         *_socket_rules(kind, column),
     ]
     if not kind.namespaces:
-        # Other processes are in reach here: their limits and priorities are not to be changed.
+        # Without namespaces other processes are reachable: their limits and priorities must not be changed.
         rules += [
             FilterRule(PRLIMIT64[column], ERRNO | EPERM, (Test(0, (0,), negate=True),)),
             FilterRule(SETPRIORITY[column], ERRNO | EPERM, (Test(1, (0,), negate=True),)),
@@ -268,7 +274,7 @@ def filter_bytes(machine: str, kind: Filter) -> bytes:
         late |= {REFUSED[name][column] for name in LATE}
         late |= {numbers[column] for numbers in REFUSED_WITHOUT_BROKER.values()}
         if kind.network:
-            late.add(SOCKET[column])  # the broker makes those of the unix family
+            late.add(SOCKET[column])  # the broker creates those of the unix family
         rules = [rule for rule in rules if (rule.number in late) is (kind.part == REST)]
     rules = [rule for rule in rules if rule.number != ABSENT]
     return assemble(ARCHITECTURES[machine], rules, x32=machine == X86_64)
@@ -279,7 +285,7 @@ def _refuse(table: dict[str, tuple[int, int]], column: int) -> list[FilterRule]:
 
 
 def _set_id_rules(column: int) -> list[FilterRule]:
-    """Refuse to make setuid files: such a file would be the user for everybody who can reach it, or root."""
+    """Refuse to make setuid files: such a file would give the user's or root's rights to anyone who can reach it."""
     rules = [
         FilterRule(row[column], ERRNO | EPERM, (_any_of(row[2], SET_ID_BITS),)) for row in MODES.values()
     ]
@@ -299,7 +305,7 @@ def _socket_rules(kind: Filter, column: int) -> list[FilterRule]:
     if kind.network:
         families = Test(0, (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK), negate=True)
         rules += [FilterRule(socket, refuse, (families,)), FilterRule(socket, refuse, (unix, other_kind))]
-        # The broker makes sockets of the unix family, in a network of its own, apart from those outside.
+        # The broker creates sockets of the unix family, in a network namespace of its own, apart from those outside.
         rules.append(FilterRule(socket, NOTIFY if kind.broker else refuse, (unix,)))
         return [*rules, FilterRule(CONNECT[column], NOTIFY)] if kind.broker else rules
     rules += [FilterRule(socket, refuse, (other_family,)), FilterRule(socket, refuse, (other_kind,))]
@@ -323,17 +329,19 @@ def program(kind: Filter) -> Program:
 
 
 def install(kind: Filter) -> None:
-    """Filter this thread and all that it starts; no_new_privs must be set. Raises OSError on an unknown machine."""
+    """Filter this thread and all processes that it starts; no_new_privs must be set. Raises OSError on an unknown
+    machine.
+    """
     install_program(program(kind))
 
 
 def install_program(filtering: Program) -> None:
-    """Filter this thread with a program that was made before."""
+    """Filter this thread with an existing program."""
     call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(filtering), 0, 0)
 
 
 def install_listening(filtering: Program) -> int:
-    """Filter this thread; return the descriptor on which the calls arrive that `NOTIFY` is for. Raises OSError where
-    this kernel cannot do that (before 5.0), or where something around the server listens already.
+    """Filter this thread; return the descriptor on which calls with the action `NOTIFY` arrive. Raises OSError if this
+    kernel cannot do that (before 5.0), or if a filter around the server has a listener already.
     """
     return call("seccomp", SECCOMP_SET_MODE_FILTER, NEW_LISTENER, ctypes.addressof(filtering))

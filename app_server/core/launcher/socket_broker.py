@@ -1,8 +1,8 @@
 """The socket broker: serves system calls of confined commands that create or connect unix sockets.
 
-One process per prepared parent, in the parent's namespaces but not in those of its commands. It is forked at the first
-such call, so that other commands do not pay for it. Each call is served in its own thread, because a path on a dead
-file system or a server that does not accept would block the others. Standard library only.
+There is one process per prepared parent, in the parent's namespaces but not in those of its commands. It is forked at
+the first such call, so that other commands do not pay for it. Each call is served in its own thread, because a path on
+a dead file system or a server that does not accept would block the others. It uses the standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if sys.platform == "linux":
     from app_server.core.launcher.syscalls import CLONE_NEWNET, call
 
 MAX_WAITING = 128
-"""Concurrent calls of one command; further ones fail with EAGAIN."""
+"""Maximum number of concurrent calls of one command; further ones fail with EAGAIN."""
 
 
 @dataclass(slots=True)
@@ -31,28 +31,28 @@ class BrokerHandle:
 
     network: bool
     requests: socket.socket
-    """The broker's end."""
+    """The broker's end of the socket pair."""
     commands: socket.socket
-    """The commands' end, on which a command sends its seccomp listener and its file capabilities."""
+    """The commands' end of the socket pair, on which a command sends its seccomp listener and its file capabilities."""
     outside: socket.socket | None
     inside: socket.socket | None = None
     pid: int = 0
 
     @classmethod
     def create(cls, *, network: bool) -> BrokerHandle:
-        """Call it in the network namespace of the server."""
+        """Return a handle. It must be called in the network namespace of the server."""
         requests, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(network, requests, commands, _list())
 
     def enter(self) -> None:
-        """Call it in the network namespace of the commands. If the network is on, that is the server's, and the broker
-        creates its own for unix sockets.
+        """Open the list of the commands' sockets. It must be called in the network namespace of the commands. If the
+        network is on, that is the server's, and the broker creates its own for unix sockets.
         """
         if not self.network:
             self.inside = _list()
 
     def hand_over(self, listener: int, mask: int) -> None:
-        """Send, in a command's process 1, the listener to the broker, which serves its calls from then on."""
+        """In a command's process 1, send the listener to the broker, which serves its calls from then on."""
         with suppress(OSError):
             self.commands.sendmsg([mask.to_bytes(8, "little")], wire.descriptors_message([listener]))
 
@@ -65,7 +65,7 @@ class BrokerHandle:
                 leave()
                 self.commands.close()
                 _run_broker(self)
-            except OSError:  # drop the request, or the next broker would fail on it as well
+            except OSError:  # drop the request; otherwise the next broker would fail on it as well
                 self.requests.recvmsg(8, socket.CMSG_SPACE(4), wire.RECEIVE_FLAGS)
             finally:
                 os._exit(0)
@@ -92,9 +92,9 @@ class Broker:
     requests: socket.socket
     networks: sockets.NetworkNamespaces
     masks: dict[int, int] = field(default_factory=dict)
-    """The file capabilities of each command, by listener."""
+    """File capabilities of each command, by listener."""
     waiting: dict[int, set[int]] = field(default_factory=dict)
-    """The ids of the calls in progress, by listener."""
+    """Ids of the calls in progress, by listener."""
 
     def serve(self) -> None:
         """Serve until all commands and the prepared parent have ended."""
@@ -123,14 +123,14 @@ class Broker:
         return bool(data)
 
     def _receive_call(self, listener: int) -> None:
-        with suppress(OSError):  # its process is gone
+        with suppress(OSError):  # the calling process has ended
             notified = sockets.receive_call(listener)
             waiting = self.waiting[listener]
             if len(waiting) >= MAX_WAITING:
                 sockets.respond(listener, notified, errno=errno.EAGAIN)
             else:
                 waiting.add(notified.id)
-                # Duplicated, because the thread may outlive the command, whose listener is then closed.
+                # The listener is duplicated, because the thread may outlive the command, whose listener is then closed.
                 own = os.dup(listener)
                 _thread.start_new_thread(
                     _serve_call, (own, notified, self.networks, self.masks[listener], waiting)

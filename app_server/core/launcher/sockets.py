@@ -1,12 +1,14 @@
 """The calls that the socket broker performs for a confined command: it creates and connects unix sockets. Linux.
 
 The kernel finds a unix socket by its path, in any network namespace, and neither mounts nor the Landlock rights of this
-kernel prevent that. So commands do not connect by themselves. The broker resolves the path as the command would, keeps
-the file open, and connects the command's own socket to it, if the command may write there, a confined command of the
-same network namespace listens, and no process outside does. Sockets of other families are connected without a check.
+kernel prevent that. So commands do not connect by themselves. The broker resolves the path as the command would and
+keeps the file open. It connects the command's own socket to the file under three conditions: the command may write
+there, a confined command of the same network namespace listens, and no process outside does. Sockets of other families
+are connected without a check.
 
-Who listens is asked by sock_diag(7). A file of the kind socket belongs to the one socket that made it, and to no other
-ever after. So whoever holds the file and finds it in the list of a network namespace knows where a connection leads.
+The broker finds listening processes by sock_diag(7). A socket file belongs to the one socket that made it, and never to
+another one. So a process that holds the file and finds it in the list of a network namespace knows the destination of a
+connection.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ AND_RESPOND = 2
 """SECCOMP_ADDFD_FLAG_SEND"""
 RESOLVE_IN_ROOT = 0x10
 ATTEMPTS = 3
-"""openat2(2) with RESOLVE_IN_ROOT fails with EAGAIN after a concurrent rename; it is repeated then."""
+"""Maximum number of attempts. openat2(2) with RESOLVE_IN_ROOT fails with EAGAIN after a concurrent rename; it is
+repeated then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,9 @@ def receive_call(listener: int) -> Call:
 
 
 def is_waiting(listener: int, notified: Call) -> bool:
-    """Tell whether the thread still waits. Check it after opening the caller: it proves that the pid was not reused."""
+    """Return whether the thread still waits. Callers check it after opening the caller: it proves that the pid was not
+    reused.
+    """
     try:
         fcntl.ioctl(listener, IS_VALID, notified.id.to_bytes(8, "little"))
     except OSError:
@@ -64,13 +70,13 @@ def is_waiting(listener: int, notified: Call) -> bool:
 
 
 def respond(listener: int, notified: Call, *, errno: int = 0) -> None:
-    """End the call with 0, or with an error."""
+    """End the call with 0, or with an error number."""
     fcntl.ioctl(listener, SEND, RESPONSE.pack(notified.id, 0, -errno, 0))
 
 
 def respond_with_descriptor(listener: int, notified: Call, descriptor: int, *, close_on_exec: bool) -> None:
-    """End the call with a new descriptor in the process, a duplicate of this one. One ioctl does both, so the process
-    never has a descriptor that it did not get as a result.
+    """End the call with a new descriptor in the process, a duplicate of this one. One ioctl does both, so that the
+    process never has a descriptor that it did not get as a result.
     """
     flags = os.O_CLOEXEC if close_on_exec else 0
     fcntl.ioctl(listener, ADD_DESCRIPTOR, DESCRIPTOR.pack(notified.id, AND_RESPOND, descriptor, 0, flags))
@@ -78,11 +84,13 @@ def respond_with_descriptor(listener: int, notified: Call, descriptor: int, *, c
 
 @dataclass(slots=True)
 class WaitingProcess:
-    """The process that waits. A context manager; raises OSError if the process has ended or cannot be inspected."""
+    """The process that waits for the call. A context manager; it raises OSError if the process has ended or cannot be
+    inspected.
+    """
 
     thread: int
     folder: int = field(init=False, default=-1)
-    """A descriptor of /proc/THREAD. It refers to the same process even if the pid is reused."""
+    """Descriptor of /proc/THREAD. It refers to the same process even if the pid is reused."""
 
     def __enter__(self) -> WaitingProcess:
         self.folder = os.open(f"/proc/{self.thread}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -92,7 +100,7 @@ class WaitingProcess:
         os.close(self.folder)
 
     def read(self, address: int, size: int) -> bytes:
-        """Read its memory."""
+        """Read the memory of the process."""
         memory = os.open("mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.folder)
         try:
             return os.pread(memory, size, address)
@@ -100,7 +108,7 @@ class WaitingProcess:
             os.close(memory)
 
     def descriptor(self, number: int) -> int:
-        """Return a duplicate of one of its descriptors."""
+        """Return a duplicate of one of the process's descriptors."""
         process = os.pidfd_open(self._process())
         try:
             return call("pidfd_getfd", process, number, 0)
@@ -108,7 +116,7 @@ class WaitingProcess:
             os.close(process)
 
     def find(self, path: bytes) -> int:
-        """Resolve `path` in the caller's root and working directory, following links. Returns an O_PATH descriptor."""
+        """Resolve `path` in the caller's root and working directory, following links. Return an O_PATH descriptor."""
         if not path.startswith(b"/"):
             path = os.path.join(os.readlink(b"cwd", dir_fd=self.folder), path)
         root = os.open("root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.folder)
@@ -124,8 +132,8 @@ class WaitingProcess:
             os.close(root)
 
     def filesystem_of(self, descriptor: int) -> int | None:
-        """Return the device number of the mount that the descriptor is on, from the caller's mount table. None if it is
-        not there.
+        """Return the device number of the mount that the descriptor is on, from the caller's mount table. None if the
+        table does not have the mount.
 
         fstat(2) does not give it on all file systems: on btrfs and overlayfs st_dev differs from the mount's device.
         """
@@ -164,21 +172,21 @@ PAIR = struct.Struct("=II")
 SHORT = struct.Struct("=HH")
 READ_SIZE = 1 << 16
 INODE_BITS = 0xFFFFFFFF
-"""So much of an inode number is reported."""
+"""Mask of the bits of an inode number that the kernel reports."""
 
 File = tuple[int, int]
-"""An inode number as far as it is reported, and a file system's number as the kernel writes it."""
+"""Identity of a file: the reported bits of its inode number, and its file system's number as the kernel writes it."""
 
 
 def open_list() -> socket.socket:
-    """Open a way to ask about the network namespace that this process is in, now and for ever. OSError where the
-    kernel does not report.
+    """Return a socket that can query, from now on, the network namespace that this process is in now. Raises OSError if
+    the kernel does not report sockets.
     """
     return socket.socket(AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG)
 
 
 def listening(asked: socket.socket) -> set[File]:
-    """Return the files of all sockets that listen. OSError where the kernel does not report them."""
+    """Return the files of all listening sockets. Raises OSError if the kernel does not report them."""
     wanted = WANTED.pack(socket.AF_UNIX, 0, 0, LISTENING, 0, SHOW_FILE, INODE_BITS, INODE_BITS)
     asked.send(HEADER.pack(HEADER.size + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_ALL, 0, 0) + wanted)
     found: set[File] = set()
@@ -188,7 +196,7 @@ def listening(asked: socket.socket) -> set[File]:
 
 
 def _take_in(data: bytes, found: set[File]) -> bool:
-    """Adds what one datagram reports; False where it was the last."""
+    """Add the files that one datagram reports. Return False if it was the last datagram."""
     at = 0
     while at < len(data):
         size, kind, _, _, _ = HEADER.unpack_from(data, at)
@@ -219,7 +227,7 @@ def _aligned(size: int) -> int:
 SO_DOMAIN, SO_COOKIE = 39, 57
 MAX_CONNECTING = 1000
 REPEATED_WITHIN = 5.0
-"""Seconds in which the kernel repeats a call that a signal interrupted, on a busy machine too."""
+"""Time within which the kernel repeats a call that a signal interrupted, in seconds, even on a busy machine."""
 FAMILY = struct.Struct("=H")
 ADDRESS_LIMIT, UNIX_ADDRESS_LIMIT = 128, 110
 
@@ -229,20 +237,24 @@ CONNECT, SOCKET = seccomp.CONNECT[COLUMN], seccomp.SOCKET[COLUMN]
 
 @dataclass(slots=True)
 class NetworkNamespaces:
-    """The socket lists of two network namespaces: `inside` that of commands' sockets, `outside` the server's."""
+    """The socket lists of two network namespaces: `inside` is that of commands' sockets, `outside` that of the
+    server.
+    """
 
     inside: socket.socket | None
     outside: socket.socket | None
-    """None: the kernel does not list its listening sockets, so nothing can be connected."""
+    """Socket list of the server's namespace. None if the kernel does not list listening sockets; then nothing can be
+    connected.
+    """
     connecting: dict[bytes, tuple[int, float]] = field(default_factory=dict)
-    """Cookies of sockets that are or were just connected, with the last call and its time: the kernel repeats a call
-    that a signal interrupted before its response arrived.
+    """Last call and its time, by the cookie of each socket that is or was just being connected: the kernel repeats a
+    call that a signal interrupted before its response arrived.
     """
     _noting: _thread.LockType = field(default_factory=_thread.allocate_lock)
     _listing: _thread.LockType = field(default_factory=_thread.allocate_lock)
 
     def note(self, cookie: bytes, call_id: int) -> bool:
-        """Note that this call connects the socket; tell whether another call did so just now."""
+        """Record that this call connects the socket. Return whether another call did so just before."""
         now = time.monotonic()
         with self._noting:
             _, before = self.connecting.pop(cookie, (0, -REPEATED_WITHIN))
@@ -252,7 +264,7 @@ class NetworkNamespaces:
         return before + REPEATED_WITHIN > now
 
     def forget(self, cookie: bytes, call_id: int) -> bool:
-        """Take the note of this call away; tell whether it was the last call."""
+        """Remove the record of this call. Return whether it was the last call."""
         with self._noting:
             if self.connecting.get(cookie, (call_id,))[0] != call_id:
                 return False
@@ -260,7 +272,7 @@ class NetworkNamespaces:
             return True
 
     def leads_inside(self, caller: WaitingProcess, found: int) -> bool:
-        """Tell whether a command listens at this file. Raises PermissionError if a process outside does."""
+        """Return whether a command listens at this file. Raises PermissionError if a process outside does."""
         if self.inside is None or self.outside is None:
             raise PermissionError(errno.EACCES, "the kernel does not say where the socket leads")
         with self._listing:
@@ -277,7 +289,7 @@ class NetworkNamespaces:
 
 def serve(listener: int, notified: Call, networks: NetworkNamespaces) -> None:
     """Perform the call and respond."""
-    with suppress(OSError):  # its process has ended
+    with suppress(OSError):  # the calling process has ended
         try:
             if notified.number == SOCKET:
                 _make(listener, notified, networks)
@@ -310,20 +322,19 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
             if len(name) < length:
                 raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
             cookie = sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
-            # Noted before it is connected: the repeated call may come while this one is still being answered.
+            # The call is recorded before the socket is connected: the repeated call may arrive while this one is being
+            # answered.
             repeated = networks.note(cookie, notified.id)
             try:
                 _connect_to(sock, name, caller, networks)
             except OSError as error:
                 if not is_waiting(listener, notified):
-                    return  # a signal interrupted the call: the repeated one may need the note
+                    return  # a signal interrupted the call: the repeated call may need the record
                 if error.errno != errno.EISCONN or not repeated:
                     alone = networks.forget(cookie, notified.id)
                     if alone or error.errno != errno.EISCONN:
                         raise
-                    # The call that a signal interrupted has overtaken this one, which repeats it.
-            # It stays noted: a signal that comes at this moment makes the kernel drop even a response that it took, and
-            # repeat the call.
+                    # A signal interrupted an earlier call, which this call repeats. The earlier one has overtaken it.
             with suppress(OSError):
                 respond(listener, notified)
 
@@ -358,7 +369,7 @@ def _connect_inside(
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
     if (
         os.fstatvfs(found).f_flag & os.ST_RDONLY
-    ):  # for this command; another one, with other roots, may listen there
+    ):  # it is read-only for this command; another one, with other roots, may listen there
         raise PermissionError(errno.EACCES, "the socket lies outside of the writable roots")
     if not networks.leads_inside(caller, found):
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))

@@ -27,7 +27,7 @@ if sys.platform == "linux":
 
 
 def enter(path: bytes, *, exact: bool) -> None:
-    """Make `path` the working directory. `exact`: it is absolute, and no part of it may be a link."""
+    """Make `path` the working directory. With `exact`, it must be absolute, and no part of it may be a link."""
     if not exact:
         os.chdir(path)
         return
@@ -44,10 +44,12 @@ def enter(path: bytes, *, exact: bool) -> None:
 
 
 KILL_SECONDS = 2.0
-"""How long it waits for killed processes; after that only the kernel can be holding them."""
+"""Timeout for killed processes to end, in seconds; after that only the kernel can be holding them."""
 
 REAPED_PER_KILL = 4
-"""Attempts to reap between two searches for descendants: a search reads what the system knows of every process."""
+"""Number of attempts to reap between two searches for descendants: a search reads the system's data of every
+process.
+"""
 
 RESET_SIGNALS = tuple(
     number
@@ -57,7 +59,7 @@ RESET_SIGNALS = tuple(
     )
     if number
 )
-"""Signals that Python ignores or handles; a command starts with the defaults."""
+"""Signals that Python ignores or handles; a command starts with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ class Calls:
     """System calls of the command that the socket broker serves."""
 
     listener: int
-    """Becomes readable at the first such call."""
+    """Descriptor of the listener. It becomes readable at the first such call."""
     hand_over: Callable[[], None]
-    """Sends the listener to the broker; the supervisor then closes its own copy."""
+    """Function that sends the listener to the broker; the supervisor then closes its own copy."""
 
 
 def supervise(
@@ -87,7 +89,7 @@ def supervise(
     """
     channel, stdio = descriptors[0], descriptors[1:]
     try:
-        if len(stdio) == 2:  # it has no input
+        if len(stdio) == 2:  # the command has no input
             stdio.insert(0, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         child = start(request, stdio if len(stdio) == 3 else stdio * 3, before, channel)
     except Abandoned:
@@ -119,7 +121,7 @@ class Abandoned(Exception):
 
 
 def abandoned(channel: int) -> bool:
-    """Tell whether the server has closed its end of the channel, on which it sends nothing before the start. An
+    """Return whether the server has closed its end of the channel, on which it sends nothing before the start. An
     abandoned command must not start, however long its supervisor was delayed.
     """
     poll = select.poll()
@@ -128,7 +130,7 @@ def abandoned(channel: int) -> bool:
 
 
 def receive(commands: socket.socket) -> tuple[wire.Value, list[int]] | None:
-    """Return the next command from the launcher; None if there is none, or if its descriptors did not fit."""
+    """Return the next command from the launcher. None if there is none, or if its descriptors did not fit."""
     try:
         return wire.receive(commands)
     except wire.Truncated as error:
@@ -196,7 +198,7 @@ def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> in
 
 
 def _signals(channel: int) -> bytes:
-    """Read the signals that the server sends; empty if it has closed its end."""
+    """Read the signals that the server sends. Return nothing if it has closed its end."""
     try:
         return os.read(channel, 16)
     except ConnectionResetError:
@@ -221,10 +223,10 @@ def reap() -> tuple[dict[int, int], bool]:
 
 
 def end_tree(child: int, whole: bool) -> int | None:
-    """Kill all descendants and wait for them. Returns the wait status of `child` if it was not reaped before."""
+    """Kill all descendants and wait for them. Return the wait status of `child` if it was not reaped before."""
     deadline = time.monotonic() + KILL_SECONDS
     descendants.kill_group(child)
-    # Orphans become children of this process: where it has none, nobody has to be searched for.
+    # Orphans become children of this process: if it has none, no search is needed.
     ended, left = reap()
     status = ended.get(child)
     while left and time.monotonic() <= deadline:
@@ -257,7 +259,7 @@ def start(
 
 
 def find_program(name: bytes, search: bytes) -> bytes:
-    """Return the path that execvp(3) would use for `name`. Raises the same OSError as it."""
+    """Return the path that execvp(3) would use for `name`. Raises the same OSError as execvp(3)."""
     if b"/" in name:
         return name
     refused: OSError = FileNotFoundError(2, os.strerror(2))
@@ -271,7 +273,7 @@ def find_program(name: bytes, search: bytes) -> bytes:
 
 
 def _spawn(program: bytes, argv: list[bytes], environment: dict[bytes, bytes], stdio: list[int]) -> int:
-    """Start it on the fast path: vfork and exec, without copying this process."""
+    """Start the program on the fast path: vfork and exec, without copying this process."""
     actions = [(os.POSIX_SPAWN_DUP2, number, target) for target, number in enumerate(stdio)]
     return os.posix_spawn(
         program, argv, environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=RESET_SIGNALS
@@ -287,7 +289,7 @@ def _fork(
     channel: int,
     terminal: bool,
 ) -> int:
-    """Fork and execute, where code has to run between the two: for a controlling terminal, or for confinement without
+    """Fork and execute, for commands that need code between the two: a controlling terminal, or confinement without
     namespaces.
     """
     reader, writer = os.pipe()
@@ -318,7 +320,7 @@ def _fork(
         if before is not None:
             before()
         if abandoned(channel):
-            os._exit(128 + signal.SIGKILL)  # as if it had been killed
+            os._exit(128 + signal.SIGKILL)  # same status as a killed process
         os.execve(program, argv, environment)
     except OSError as error:
         os.write(writer, (error.errno or 0).to_bytes(4, "big") + str(error.strerror or error).encode())

@@ -1,4 +1,4 @@
-"""The system calls that Python has no function for, and their numbers on both machines."""
+"""System calls for which Python has no function, and their numbers on both machines."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ class OpenHow(ctypes.Structure):
 
 
 def call(name: str, *arguments: object) -> int:
-    """Make one system call; OSError where it fails. Integers are passed as longs, bytes and pointers as they
-    are.
-    """
+    """Make one system call; raises OSError if it fails. Integers are passed as longs, bytes and pointers unchanged."""
     number = NUMBERS[name][0 if MACHINE == X86_64 else 1]
     passed = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
     result = int(_syscall(ctypes.c_long(number), *passed))
@@ -53,13 +51,13 @@ def prctl(option: int, *arguments: int) -> int:
 
 
 def open_place(path: bytes, flags: int = 0) -> int:
-    """Return a descriptor of what is at the absolute `path`, for use as a place only. OSError with ELOOP where a
-    component before the last is a symbolic link; a last one is opened as the link that it is.
+    """Return a descriptor of the file at the absolute `path`, only for use as a location. Raises OSError with ELOOP if
+    a component before the last is a symbolic link; if the last one is a link, the link itself is opened.
     """
     how = OpenHow(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0, RESOLVE_NO_SYMLINKS)
     return call("openat2", AT_FDCWD, path, ctypes.byref(how), ctypes.sizeof(how))
 
 
 def clone(flags: int) -> int:
-    """Fork into new namespaces: 0 in the child. Sound only in a process of one thread."""
+    """Fork into new namespaces; return 0 in the child. It is sound only in a process of one thread."""
     return call("clone", flags | SIGCHLD, 0, 0, 0, 0)

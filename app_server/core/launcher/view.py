@@ -1,9 +1,8 @@
-"""What a command may see and change of the disk: protected paths in writable roots, and under a permission profile
-hidden places, places inside them that are not, and a root that has the visible places alone. Linux, in the namespaces
-of the command.
+"""The parts of the disk that a command may see and change. Linux, in the namespaces of the command.
 
-Every place is opened without following links. A hidden folder becomes one that cannot be listed, a hidden file one that
-cannot be read.
+The module handles protected paths in writable roots, and for a permission profile hidden paths, visible paths inside
+them, and a root with the visible paths alone. Every path is opened without following links. A hidden folder is replaced
+by one that cannot be listed, a hidden file by one that cannot be read.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from app_server.core.launcher.namespaces import (
 from app_server.core.launcher.syscalls import call, open_place
 
 ALWAYS = (b"/dev", b"/proc")
-"""Both belong to the command alone."""
+"""Paths that are always visible: both belong to the command alone."""
 NEW_ROOT = b"/proc"
-"""Where the root of visible places is made: a folder that every system has, and that is taken along before."""
+"""Path at which the root of visible paths is made: a folder that every system has, and that is copied before."""
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def close(confine: dict[str, Any]) -> list[int]:
-    """Make protected paths read-only, and hide and reopen places. Returns descriptors of what is writable beside the
+    """Make protected paths read-only, and hide and reopen paths. Return descriptors of the writable paths beside the
     roots.
     """
     protected, hidden = frozenset(confine["protected"]), frozenset(confine["hidden"])
@@ -62,7 +61,7 @@ def close(confine: dict[str, Any]) -> list[int]:
 
 
 def _open_inner(confine: dict[str, Any]) -> dict[bytes, int]:
-    """Open the places that lie in hidden or read-only ones, before those are mounted over them."""
+    """Open the paths inside hidden or read-only ones, before those are mounted over them."""
     inner: dict[bytes, int] = {}
     shown = [] if confine["visible"] is not None and not confine["hidden"] else confine["shown"]
     for path in (*confine["reopened"], *shown):
@@ -75,8 +74,8 @@ def _open_inner(confine: dict[str, Any]) -> dict[bytes, int]:
 
 
 def _hide(path: bytes, *, holds: bool, covers: list[int]) -> None:
-    """Mount over a place what cannot be read. `holds`: something inside is shown again, so the cover needs folders; it
-    is added to `covers`, to be made read-only.
+    """Mount an unreadable file or folder over a path. `holds` says that something inside is shown again. Then the cover
+    needs folders, and it is added to `covers`, to be made read-only.
     """
     try:
         place = open_place(path)
@@ -89,7 +88,7 @@ def _hide(path: bytes, *, holds: bool, covers: list[int]) -> None:
         if stat.S_ISLNK(kind):
             return
         if holds:
-            # A path could be led elsewhere by a link; the descriptor cannot.
+            # A link could redirect a path, but not the descriptor.
             mount(b"hidden", b"/proc/self/fd/%d" % place, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=111,size=1m")
             covers.append(open_place(path))
         else:
@@ -99,7 +98,7 @@ def _hide(path: bytes, *, holds: bool, covers: list[int]) -> None:
 
 
 def _show(path: bytes, source: int, *, writable: bool) -> None:
-    """Mount a place over itself, or in the cover of what it lies in."""
+    """Mount a path over itself, or in the cover of the hidden folder that contains it."""
     tree = open_tree(b"", AT_RECURSIVE | AT_EMPTY_PATH, source)
     try:
         if writable:
@@ -128,8 +127,8 @@ def _clear_read_only(tree: int) -> None:
 
 
 def _make_place(path: bytes, *, folder: bool, mode: int, root: bytes = b"") -> None:
-    """Make something at a path that a tree can be mounted on, with the folders above it. They are in a file system of
-    this command.
+    """Create a file or folder at a path as a mount point, with the folders above it. They are in a file system of this
+    command.
     """
     at = os.open(root or b"/", FOLDER)
     try:
@@ -150,7 +149,7 @@ def _make_place(path: bytes, *, folder: bool, mode: int, root: bytes = b"") -> N
 
 
 def enter_root(confine: dict[str, Any]) -> None:
-    """Replace the root of this process by one that has the visible places alone."""
+    """Replace the root of this process by one that has the visible paths alone."""
     trees: list[tuple[bytes, int, bool]] = []
     for path in sorted(_all_visible(confine), key=lambda path: path.split(b"/")):
         try:
@@ -160,7 +159,7 @@ def enter_root(confine: dict[str, Any]) -> None:
                 continue
             raise
         kind = os.fstat(place).st_mode
-        if not stat.S_ISLNK(kind):  # a link has taken its place
+        if not stat.S_ISLNK(kind):  # otherwise a link has replaced it
             trees.append((path, open_tree(b"", AT_RECURSIVE | AT_EMPTY_PATH, place), stat.S_ISDIR(kind)))
         os.close(place)
     links = [(path, target) for path in confine["links"] if (target := _target(path)) is not None]
@@ -183,7 +182,7 @@ def _all_visible(confine: dict[str, Any]) -> set[bytes]:
 
 
 def shown_places(confine: dict[str, Any]) -> list[bytes]:
-    """Return the only places that may be read; nothing where that is the whole disk."""
+    """Return the only paths that may be read. Return nothing if the whole disk may be read."""
     if confine["visible"] is None:
         return []
     return [*confine["visible"], *confine["shown"]]

@@ -1,7 +1,7 @@
 """Messages between the server and the launcher: a length, a marshalled value, descriptors.
 
-Standard library only, because both sides import it. `marshal` is safe here: both ends run the same interpreter, and a
-command never has an end of these sockets.
+The module uses the standard library only, because both sides import it. `marshal` is safe here: both ends run the same
+interpreter, and a command never has an end of these sockets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Truncated(OSError):
     def __init__(self, value: Value, descriptors: list[int]) -> None:
         super().__init__(errno.EMFILE, os.strerror(errno.EMFILE))
         self.value, self.descriptors = value, descriptors
-        """The descriptors that did arrive, to report the failure on; the caller closes them."""
+        """Descriptors that did arrive, on which the failure is reported; the caller closes them."""
 
 
 def pack(value: Value) -> bytes:
@@ -58,7 +58,7 @@ def send(sock: socket.socket, value: Value, descriptors: list[int]) -> None:
 
 
 def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
-    """Receive a whole message from a blocking socket; None at its end. Raises Truncated."""
+    """Receive a whole message from a blocking socket. Return None at its end. Raises Truncated."""
     head, ancillary, flags, _ = sock.recvmsg(LENGTH, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4), RECEIVE_FLAGS)
     descriptors = descriptors_of(ancillary)
     if not RECEIVE_FLAGS:
@@ -77,7 +77,7 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
 
 
 def receive_exactly(sock: socket.socket, size: int) -> bytes:
-    """Receive so many bytes from a blocking socket; fewer at its end."""
+    """Receive this number of bytes from a blocking socket; fewer at its end."""
     parts: list[bytes] = []
     while size:
         part = sock.recv(min(size, 1 << 20))

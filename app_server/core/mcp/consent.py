@@ -1,6 +1,7 @@
-"""Which calls of the model the user is asked about, by the settings of a server and the hints of its tools. Pure.
+"""The decision whether a call of the model needs the user's approval, by a server's settings and its tools' hints.
+Pure.
 
-MCP says that a hint that is absent has its careful value: a tool may write, destroy and reach the open world.
+In MCP an absent hint has its cautious value: the tool may write, destroy and reach the open world.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def needs_approval(config: McpServerConfig, tool: McpTool) -> bool:
 
 
 def may_do_harm(hints: ToolAnnotations | None) -> bool:
-    """Return whether a tool with these hints may change more than it adds to a closed world."""
+    """Return whether a tool with these hints may do more than add to a closed world."""
     if hints is None:
         return True
     if hints.read_only_hint is True:
@@ -34,7 +35,7 @@ def may_do_harm(hints: ToolAnnotations | None) -> bool:
 
 
 def is_silent(config: McpServerConfig, tool: McpTool) -> bool:
-    """Return whether a tool needs approval only because its server says nothing of what it does."""
+    """Return whether a tool needs approval only because its server gives no hints about it."""
     automatic = config.tool_approvals.get(tool.tool, config.approval) is McpApproval.AUTO
     hints = tool.definition.annotations
     given = () if hints is None else (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint)
@@ -42,7 +43,7 @@ def is_silent(config: McpServerConfig, tool: McpTool) -> bool:
 
 
 def read_only_hint(tool: McpTool) -> bool | None:
-    """Return the server's word for it that the tool only reads; None if it gives none."""
+    """Return the server's hint that the tool only reads; None if it gives none."""
     hints = tool.definition.annotations
     return None if hints is None else hints.read_only_hint
 

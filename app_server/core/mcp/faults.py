@@ -1,5 +1,6 @@
-"""Faulty MCP servers: the limits by which one affects nothing but itself, and the texts about its failures, for the
-user if a server does not start, for the model if a call fails. Pure.
+"""Faulty MCP servers: limits so that a faulty server affects only itself, and the texts about failures. Pure.
+
+The texts are for the user if a server does not start, and for the model if a call fails.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.errors import CoreError
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""A larger message is not parsed; only its head is evaluated."""
+"""Maximum size of a message, in bytes. A larger message is not parsed; only its head is evaluated."""
 
 KEPT_HEAD_BYTES = 256 * 1024
-"""Kept bytes of an oversized message, for its id and the beginning of its text."""
+"""Size of the head of an oversized message that is kept for its id and the beginning of its text, in bytes."""
 
 MAX_BATCH = 1000
-"""Messages in one batch: one reply for each pending request, of which there are a few dozen."""
+"""Maximum number of messages in one batch. A batch has one reply for each pending request, of which there are a few
+dozen.
+"""
 
 MAX_PAGES = 50
 MAX_TOOLS_PER_SERVER = 200
@@ -25,32 +28,38 @@ MAX_RESOURCES = 2000
 
 MAX_DESCRIPTION_CHARS = 8 * 1024
 MAX_DEFINITION_BYTES = 160_000
-"""For all tools together: every request to the model contains them, and they fill its context."""
+"""Maximum size of all tool definitions together, in bytes: every request to the model contains them, and they fill its
+context.
+"""
 
 MAX_RESULT_CHARS = 1024 * 1024
-"""For the text of one result; the model's tool outputs are truncated further."""
+"""Maximum size of the text of one result, in characters. The model's tool outputs are truncated further."""
 MAX_RESULT_BLOCKS = 500
 MAX_IMAGE_CHARS = 10 * 1024 * 1024
-"""For the base64 of all images of one result."""
+"""Maximum size of the base64 of all images of one result, in characters."""
 
 MAX_INTRODUCTION_BYTES = 16 * 1024
-"""For each part of what a server says of itself."""
+"""Maximum size of each part of a server's introduction of itself, in bytes."""
 
 MAX_ERROR_CHARS = 4 * 1024
-"""For an error text from a server."""
+"""Maximum size of an error text from a server, in characters."""
 
 OUTGOING_QUEUE = 64
-"""Messages that wait for a server to read. When the queue is full, replies to the server's requests are dropped."""
+"""Maximum number of messages that wait for a server to read. If the queue is full, replies to the server's requests are
+dropped.
+"""
 
 MAX_OPEN_ELICITATIONS = 4
 RESTARTS = 3
-"""In a row, of a server that ended, on the next call of one of its tools; an answer makes it anew."""
+"""Maximum number of restarts in a row. A server that ended is restarted on the next call of one of its tools; an answer
+resets the count.
+"""
 
 REFRESH_SECONDS = 5.0
-"""So long does a call wait for the new list of tools that it made the server announce."""
+"""Timeout of a call's wait for the new list of tools, if the call made the server announce one, in seconds."""
 
 STDERR_LINES = 100
-"""Lines of a server's stderr that are logged, at debug level; the rest is read and dropped."""
+"""Number of lines of a server's stderr that are logged, at debug level. The rest is read and dropped."""
 
 
 GITHUB_URL = "https://api.githubcopilot.com/mcp/"
@@ -115,5 +124,5 @@ def timed_out(method: str, seconds: float) -> tuple[str, ...]:
 
 
 def duration_text(seconds: float) -> str:
-    """Return seconds, or milliseconds below one: `60s`, `2.5s`, `500ms`."""
+    """Return the duration in seconds, or in milliseconds if it is below one second: `60s`, `2.5s`, `500ms`."""
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"

@@ -1,8 +1,8 @@
 """A link over streamable HTTP: every message is a POST, and the response is one JSON body or a stream of events.
 
-It is imported only if such a server is configured. Requests carry a token: one of the settings, or that of a stored
-login, which is refreshed here. The optional stream for messages that the server initiates is opened where the server
-says that its tools may change; elicitations arrive on the stream of their call.
+The module is imported only if such a server is configured. Requests carry a token: one from the settings, or that of a
+stored login, which is refreshed here. The optional stream for messages that the server initiates is opened if the
+server declares that its tools may change; elicitations arrive on the stream of their call.
 """
 
 from __future__ import annotations
@@ -37,15 +37,19 @@ ALWAYS_SENT = {"accept": "application/json, text/event-stream", "content-type": 
 USUALLY_SENT = {"user-agent": "app-server-mcp-client"}
 FAREWELL_SECONDS = 1.0
 LISTENING_AGAIN = (1.0, 5.0, 30.0, 120.0, 600.0, 0.0)
-"""Seconds between streams that broke off; then the server is listened to no more."""
+"""Delays before the listening stream is opened again after it broke off, in seconds. After the last one the client
+listens no more.
+"""
 
 
 class _SessionOver(Exception):
-    """The server no longer recognises this session."""
+    """The server no longer knows this session."""
 
 
 class HttpLink(McpLink):
-    """One session with one server. `login` gives the token of a stored login to a server that is sent no other."""
+    """One session with one server. `login` provides the token of a stored login if the server is sent no other
+    token.
+    """
 
     def __init__(
         self, name: str, url: str, headers: Mapping[str, str], http: LazyHttp, login: McpTokenSource | None
@@ -104,14 +108,14 @@ class HttpLink(McpLink):
             if key is not None:
                 self._posts.pop(key, None)
                 on_message(McpError(key, "the server has forgotten the session", session_lost=True))
-            self._over.set()  # ends the link, which fails all pending requests
+            self._over.set()  # ends the link, so that all pending requests fail
             return
         if key is not None:
             self._posts.pop(key, None)
             on_message(McpError(key, reason))  # ignored if a reply came before it
 
     async def _listen(self, on_message: OnMessage) -> None:
-        """Receive what the server sends by itself, for as long as it has a stream for that."""
+        """Receive messages that the server initiates, for as long as it offers a stream for them."""
         for pause in LISTENING_AGAIN:
             with contextlib.suppress(HttpFailure, AuthError):
                 async with self._answered("GET") as response:
@@ -123,7 +127,7 @@ class HttpLink(McpLink):
 
     @asynccontextmanager
     async def _answered(self, method: str, body: bytes | None = None) -> AsyncIterator[HttpResponse]:
-        """Send a request, and give its response. A token that is refused is refreshed once."""
+        """Send a request and yield its response. A refused token is refreshed once."""
         token = await self._token()
         async with self._http.send(self._request(method, body, token)) as response:
             refused = response.status == UNAUTHORIZED and token is not None
@@ -135,8 +139,8 @@ class HttpLink(McpLink):
             yield response
 
     async def _token(self, refused: str | None = None) -> str | None:
-        """Return the token of the stored login, another one than `refused`. Raises AuthError where a login cannot be
-        refreshed for now; one that is over is none.
+        """Return the token of the stored login, and not the token `refused`. None if there is no login or if it is
+        over. Raises AuthError if a login cannot be refreshed for now.
         """
         if self._login is not None:
             with contextlib.suppress(McpLoginOver):
@@ -149,7 +153,7 @@ class HttpLink(McpLink):
         headers = self._headers | ({} if token is None else {"authorization": f"Bearer {token}"})
         if self.protocol_version is not None:
             headers[VERSION_HEADER] = self.protocol_version
-        # Every request has a deadline of its own, which pauses while the user is asked something.
+        # Every request has a deadline of its own, which pauses while the user answers an elicitation.
         return HttpRequest(
             method=method,
             url=self._url,
@@ -160,7 +164,7 @@ class HttpLink(McpLink):
         )
 
     async def _read_messages(self, response: HttpResponse, on_message: OnMessage) -> str | None:
-        """Pass the messages of a response on; return the reason if the response is an error."""
+        """Pass on the messages of a response. Return the reason if the response is an error."""
         status, headers = response.status, response.headers
         if status == NOT_FOUND and SESSION_HEADER in self._headers:
             raise _SessionOver
@@ -234,16 +238,16 @@ def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, s
 
 
 def display_url(url: str) -> str:
-    """Return a URL for messages: without user and query, which may contain secrets."""
+    """Return a URL for messages, without user and query, which may contain secrets."""
     start = origin(url)
     return "its URL" if start is None else start + urlsplit(url).path
 
 
 @asynccontextmanager
 async def open_http(name: str, transport: McpHttpTransport, runtime: McpRuntime) -> AsyncIterator[HttpLink]:
-    """Open a session. A server whose settings name no token of their own gets that of a login.
+    """Open a session. A server whose settings name no token gets the token of a stored login.
 
-    Raises McpFailure if the server's settings need something that is missing.
+    Raises McpFailure if the server's settings refer to a value that is missing.
     """
     user, tokens = runtime.environment, runtime.tokens
     try:

@@ -1,7 +1,7 @@
 """Normalises the input schemas of tools for model APIs, or rejects them. Pure.
 
-Schemas stay nearly as the server wrote them, because enums, limits and descriptions help the model. What would make an
-API reject the whole request is corrected if the meaning is clear; otherwise the tool is omitted.
+Schemas stay nearly as the server wrote them, because enums, limits and descriptions help the model. Parts that would
+make an API reject the whole request are corrected if the meaning is clear; otherwise the tool is omitted.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _references(value: Json) -> Iterator[Json]:
 
 
 def _plain(schema: Json) -> Json:
-    """Replace `true`, which some APIs do not accept as a schema."""
+    """Replace the schema `true` by an empty object: some APIs do not accept it."""
     return {} if schema is True else schema
 
 

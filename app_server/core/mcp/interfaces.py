@@ -1,5 +1,6 @@
-"""What MCP servers need of the rest of the engine to start, and the questions that they put to the user. Loaded also
-where no server is configured.
+"""Services that MCP servers need from the rest of the engine to start, and their questions to the user.
+
+This module is loaded even if no server is configured.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class ElicitationRequest(Struct, frozen=True):
 
 
 class ElicitationResult(Struct, frozen=True):
-    """`action` is accept, decline or cancel; `content` is for accept."""
+    """The user's answer. `action` is accept, decline or cancel; `content` belongs to accept."""
 
     action: str = "decline"
     content: Json = None
@@ -36,23 +37,25 @@ Elicit = Callable[[ElicitationRequest], Awaitable[ElicitationResult]]
 
 
 class McpRuntime(Discreet, frozen=True, kw_only=True):
-    """Surroundings that the servers of a conversation need to start."""
+    """Services and data that the servers of a conversation need to start."""
 
     HIDDEN = ("environment",)
 
     environment: Mapping[str, str]
     """The user's environment; a server receives an allow-list of it."""
     home: str
-    """In which servers have folders of their own."""
+    """Home directory of this program, in which servers have folders of their own."""
     cwd: str
-    """The conversation's folder, of which servers learn as a root."""
+    """The conversation's folder, which servers receive as a root."""
     runner: CommandRunner
-    """Starts server processes, which never outlive this one, not even after `kill -9`."""
+    """Runner that starts server processes. They never outlive this process, not even after `kill -9`."""
     version: str
-    """Of this program, for the handshake."""
+    """Version of this program, for the handshake."""
     elicit: Elicit | None = None
-    """Sends a server's question to the user; without it, every elicitation is declined."""
+    """Function that sends a server's question to the user. None if every elicitation is declined."""
     tokens: Callable[[], McpTokenSource] | None = None
-    """Gives those of logins at servers, which only servers over HTTP need."""
+    """Function that returns the token source of stored logins. Only servers over HTTP need it."""
     on_state: Callable[[McpServerStateChanged], None] | None = None
-    """Called when a server starts, has started, or failed to start; not when it is started again after it died."""
+    """Callback for when a server starts, has started, or failed to start. It is not called for a restart after the
+    server died.
+    """

@@ -41,16 +41,17 @@ OnMessage = Callable[[Incoming], None]
 
 
 class McpLink(ABC):
-    """One open connection to one server over any transport: it knows bytes and HTTP, the client knows the methods. If
-    the outgoing queue is full, `send` waits, and `send_soon` drops the message.
+    """One open connection to one server over any transport. The link handles bytes and HTTP, the client the methods.
+
+    If the outgoing queue is full, `send` waits, and `send_soon` drops the message.
     """
 
     def __init__(self) -> None:
         self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](faults.OUTGOING_QUEUE)
         self.protocol_version: str | None = None
-        """As negotiated."""
+        """Negotiated protocol version. None before the handshake."""
         self.announces = False
-        """Whether the server says when it offers other tools."""
+        """Whether the server notifies of changes of its tools."""
 
     @abstractmethod
     async def receive(self, on_message: OnMessage) -> None:
@@ -79,7 +80,7 @@ class McpRequestFailed(faults.McpFailure):
 
 
 class McpSessionLost(McpRequestFailed):
-    """The server has forgotten the session of the request, and has done nothing for it."""
+    """The server has forgotten the session of the request, and has not processed it."""
 
 
 class _Waiter(Struct, eq=False):
@@ -99,7 +100,9 @@ class McpClient:
         roots: tuple[str, ...] = (),
         on_tools_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`roots`: folders that the server may ask for. `on_tools_changed` is called when it says that they changed."""
+        """`roots` are folders that are revealed to the server on request. `on_tools_changed` is called when the server
+        notifies that its tools changed.
+        """
         self._server = server
         self._link = link
         self._version = version
@@ -128,7 +131,9 @@ class McpClient:
                 waiter.done.set()
 
     async def initialize(self) -> None:
-        """Shake hands. Accepts any protocol version: this client uses only what all of them have. Raises McpFailure."""
+        """Perform the handshake. It accepts any protocol version: this client uses only what all versions have. Raises
+        McpFailure.
+        """
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": ({} if self._elicit is None else {"elicitation": {}})
@@ -157,7 +162,7 @@ class McpClient:
         await self._link.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def request(self, method: str, params: Json, seconds: float) -> Json:
-        """Return the result of one request. Raises McpRequestFailed; after a timeout, the server is told."""
+        """Return the result of one request. Raises McpRequestFailed. After a timeout, the server is notified."""
         outcome: McpReply | McpError | None = None
         with anyio.move_on_after(seconds) as scope:
             self._deadlines.add(scope)
@@ -189,7 +194,7 @@ class McpClient:
         return found[:limit]
 
     async def _exchange(self, method: str, params: Json) -> McpReply | McpError | None:
-        """Send a request and wait for its outcome: None if the connection closes first."""
+        """Send a request and return its outcome; None if the connection closes first."""
         if self.closed.is_set():
             return None
         key, self._next = self._next, self._next + 1
@@ -244,7 +249,7 @@ class McpClient:
         self._link.send_soon({"jsonrpc": "2.0", "id": request.id, "result": result})
 
     async def _elicit_and_reply(self, request: McpServerRequest, elicit: Elicit) -> None:
-        """Send an elicitation to the user and the result to the server. Deadlines of pending calls pause meanwhile."""
+        """Send an elicitation to the user and the result to the server. Deadlines of pending calls pause until then."""
         begun, paused = anyio.current_time(), {scope: scope.deadline for scope in self._deadlines}
         for scope in paused:
             scope.deadline = math.inf
@@ -270,18 +275,18 @@ class McpClient:
 
 
 def announces_tools(capabilities: Json) -> bool:
-    """Return whether a server says that it notifies of changes of its tools."""
+    """Return whether a server declares that it notifies of changes of its tools."""
     tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
     return isinstance(tools, dict) and tools.get("listChanged") is True
 
 
 def _short(value: Json) -> Json:
-    """Return a value for clients to show; None for one that is too long to show."""
+    """Return the value for display by clients; None if it is too long."""
     return value if len(to_json(value)) <= faults.MAX_INTRODUCTION_BYTES else None
 
 
 def entries(method: str, result: Json, key: str) -> list[Json]:
-    """Return the list called `key` in a result. Raises McpRequestFailed where it is none."""
+    """Return the list called `key` in a result. Raises McpRequestFailed if it is not a list."""
     found = result.get(key) if isinstance(result, dict) else None
     if not isinstance(found, list):
         raise McpRequestFailed(f"{method} failed: {faults.UNEXPECTED}")

@@ -1,7 +1,7 @@
 """The MCP servers of one conversation: starts them in the background, ends them, and combines their tools.
 
 The session owns the manager: `run_servers` is a task of its group, and cancelling that task ends every server. The
-manager emits no events and knows no turns. Where no server is enabled, no client is loaded.
+manager emits no events and does not know turns. If no server is enabled, the client modules are not loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app_server.core.mcp.offer import McpTool, ServerTool
     from app_server.core.mcp.requests import McpRequests
 
-# Most conversations have no server.
+# These modules are loaded on first use, because most conversations have no server.
 _SERVER: Lazy[type[McpServer]] = Lazy(lambda: import_module("app_server.core.mcp.mcp_server").McpServer)
 _REQUESTS: Lazy[type[McpRequests]] = Lazy(lambda: import_module("app_server.core.mcp.requests").McpRequests)
 _MODEL_TOOLS: Lazy[
@@ -31,7 +31,7 @@ _MODEL_TOOLS: Lazy[
 ] = Lazy(lambda: import_module("app_server.core.mcp.offer").model_tools)
 
 READY_GRACE_SECONDS = 2.0
-"""Time beyond a server's startup limit for its orderly end."""
+"""Additional time beyond a server's startup timeout for its orderly end, in seconds."""
 
 
 class McpManager:
@@ -43,12 +43,12 @@ class McpManager:
         runtime: Callable[[], McpRuntime],
         reserved_names: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`runtime` is called where a server is enabled; `reserved_names` gives the names of built-in tools, which are
-        not available for servers' tools.
+        """`runtime` is called only if a server is enabled. `reserved_names` returns the names of built-in tools, which
+        servers' tools cannot take.
         """
         self.runtime, self._reserved_names = runtime, reserved_names
         self.revision = 0
-        """Another one when the tools may be others."""
+        """Counter that increases whenever the tools may have changed."""
         self._use(servers)
         self._scope = anyio.CancelScope()
         self.started = False
@@ -60,7 +60,7 @@ class McpManager:
         self.configs = dict(sorted(servers.items()))
         enabled = {name: config for name, config in self.configs.items() if config.enabled}
         self.servers: dict[str, McpServer] = {}
-        """Those that are enabled."""
+        """Enabled servers, by name."""
         if enabled:
             make, runtime = _SERVER.get(), self.runtime()
             self.servers = {name: make(config, runtime) for name, config in enabled.items()}
@@ -80,11 +80,13 @@ class McpManager:
 
     @property
     def requests(self) -> McpRequests:
-        """Return what can be asked of the servers."""
+        """The requests that the servers accept."""
         return _REQUESTS.get()(self)
 
     async def run_servers(self) -> None:
-        """Start every server at once and serve them until cancelled or closed; others after `reload`."""
+        """Start every server at once and serve them until cancelled or closed. After `reload`, start the new
+        servers.
+        """
         self.started = True
         try:
             while not self._closing:
@@ -98,7 +100,7 @@ class McpManager:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[McpRequests]:
-        """Run the servers for as long as the block."""
+        """Run the servers until the block ends."""
         async with anyio.create_task_group() as group:
             group.start_soon(self.run_servers, name="mcp")
             try:
@@ -107,37 +109,37 @@ class McpManager:
                 group.cancel_scope.cancel()
 
     def reload(self, servers: Mapping[str, McpServerConfig]) -> None:
-        """End every server; those that are given here are started once all processes have exited."""
+        """End every server. The given servers are started once all processes have exited."""
         for server in self.servers.values():
             server.replaced()
         self._use(servers)
         self._scope.cancel()
 
     async def close(self) -> None:
-        """End every server and wait for the exit of their processes. For the owner of `run_servers`."""
+        """End every server and wait for the exit of their processes. Only the owner of `run_servers` calls this."""
         self._closing = True
         self._scope.cancel()
         if self.started:
             await self._ended.wait()
 
     async def ready(self) -> None:
-        """Wait until every server has started or failed to, each within its own limit."""
+        """Wait until every server has started or failed to start, each within its own timeout."""
         limits = [server.config.startup_timeout_sec for server in self.servers.values()]
         with anyio.move_on_after(max(limits, default=0.0) + READY_GRACE_SECONDS):
             for server in self.servers.values():
                 await server.settled.wait()
 
     def failures(self) -> tuple[StartFailure, ...]:
-        """Return the failures of the servers that have not started, so far."""
+        """Return the failures of the servers that have failed to start so far."""
         return tuple(server.failure for server in self.servers.values() if server.failure is not None)
 
     def notices(self) -> tuple[str, ...]:
-        """Return other messages for the user about the servers, so far: omitted tools."""
+        """Return the messages for the user about omitted tools of the servers so far."""
         self.tools()
         return tuple(text for server in self.servers.values() for text in server.notices) + self._notices
 
     def tools(self) -> Mapping[str, McpTool]:
-        """Return the tools for the model by qualified name, sorted: those of servers that are ready."""
+        """Return the model's tools of all servers that are ready, by qualified name, sorted."""
         if self._tools is not None:
             return self._tools
         offered = [tool for server in self.servers.values() for tool in server.tools]

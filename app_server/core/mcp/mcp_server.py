@@ -1,8 +1,9 @@
 """One configured server in one conversation: started once, restarted a limited number of times in a row.
 
-A server that failed to start is not tried again. After a server ended, the next call restarts it. Its tools for the
-model do not change then; they do where the server says that it offers others, which is a notice for the user. A call
-that a server refuses because it has forgotten the session is made again in a new one: nothing was done for it.
+A server that failed to start is not tried again. After a server ended, the next call restarts it. A restart does not
+change its tools for the model. They change if the server notifies that it offers others, and that is a notice for the
+user. If a server refuses a call because it has forgotten the session, the call is repeated in a new session: the server
+has not processed it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ log = logging.getLogger(__name__)
 
 
 class McpServer:
-    """`run_server` must run for the lifetime of the server; the other methods may be called before and during it."""
+    """One server. `run_server` must run for its lifetime; the other methods may be called before and during it."""
 
     def __init__(self, config: McpServerConfig, runtime: McpRuntime) -> None:
         self.config = config
         self.settled = anyio.Event()
-        """Set once the server has started or failed to."""
+        """Event that is set once the server has started or failed to start."""
         self.failure: faults.StartFailure | None = None
         self.tools: tuple[ServerTool, ...] = ()
         self.notices: tuple[str, ...] = ()
@@ -45,13 +46,15 @@ class McpServer:
         self._runtime = runtime
         self._client: McpClient | None = None
         self._restarts = faults.RESTARTS
-        """Left, until the server answers again."""
+        """Number of restarts left until the server answers again."""
         self._wanted = anyio.Event()
         self._changed, self._listed = anyio.Event(), anyio.Event()
-        """Set when the server says that its tools have changed; and while the list is the one that it offers."""
+        """Two events. The first is set when the server notifies that its tools have changed. The second is set while
+        the known list of tools is current.
+        """
         self._listed.set()
         self.on_tools: Callable[[], None] = lambda: None
-        """Called when the tools are others."""
+        """Callback for when the tools have changed."""
 
     @property
     def running(self) -> bool:
@@ -72,7 +75,7 @@ class McpServer:
             self.settled.set()
 
     def replaced(self) -> None:
-        """Report that another server takes its place, if it has not started yet."""
+        """Report that another server replaces this one, if this one has not started yet."""
         if not self.settled.is_set():
             self._report(McpServerState.CANCELLED)
             self._runtime = replace(self._runtime, on_state=None)
@@ -130,7 +133,7 @@ class McpServer:
             faults.McpFailure,
             OSError,
             ValueError,
-        ) as error:  # on opening: no program, no token, a NUL byte
+        ) as error:  # on opening: a missing program, a missing token, a NUL byte
             await self._settle(None, _reason(error), first=first)
         finally:
             if self._client is client:
@@ -143,7 +146,7 @@ class McpServer:
             self._listed = anyio.Event()
 
     async def _refresh(self, client: McpClient) -> None:
-        """List the tools again whenever the server says that they have changed."""
+        """List the tools again whenever the server notifies that they have changed."""
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
@@ -158,11 +161,11 @@ class McpServer:
                 self._listed.set()
 
     def _roots(self) -> tuple[str, ...]:
-        """Return what the server learns of the disk: nothing if it runs elsewhere."""
+        """Return the folders that are revealed to the server as roots: none if the server runs elsewhere."""
         return (self._runtime.cwd,) if isinstance(self.config.transport, McpStdioTransport) else ()
 
     async def _start(self, client: McpClient, *, first: bool) -> str | None:
-        """Shake hands and list the tools, within the startup timeout. Return the reason if it fails."""
+        """Perform the handshake and list the tools, within the startup timeout. Return the reason if that fails."""
         with anyio.move_on_after(self.config.startup_timeout_sec):
             try:
                 await client.initialize()
@@ -195,7 +198,7 @@ class McpServer:
 
 
 async def _list_tools(client: McpClient) -> list[Json]:
-    # More than the limit for kept tools, so that the configured filters apply to all tools of a large server.
+    # The limit is higher than that for kept tools, so that the configured filters apply to all tools of a large server.
     try:
         return await client.collect("tools/list", "tools", 10 * faults.MAX_TOOLS_PER_SERVER)
     except McpRequestFailed as error:

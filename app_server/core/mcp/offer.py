@@ -43,7 +43,9 @@ _DIGEST_LENGTH = 40
 
 
 def qualify(tools: Iterable[tuple[str, str]], taken: Collection[str] = ()) -> dict[str, tuple[str, str]]:
-    """Return (server, tool) by qualified name, in order. Omits duplicate tools of a server and tools without a name."""
+    """Return pairs (server, tool) by qualified name, in order. Duplicate tools of a server and tools without a name are
+    omitted.
+    """
     named: dict[str, tuple[str, str]] = {}
     seen: set[tuple[str, str]] = set()
     for pair in tools:
@@ -91,11 +93,11 @@ class McpTool(ServerTool, frozen=True):
 
     name: str
     digest: str
-    """Of name, description and schema: an approval for it becomes invalid when the tool changes."""
+    """Digest of name, description and schema. An approval of the tool becomes invalid if the tool changes."""
 
 
 class ServerIntroduction(Struct, frozen=True):
-    """Words of a server about itself in the handshake."""
+    """The server's information about itself from the handshake."""
 
     info: Json = None
     capabilities: Json = None
@@ -110,7 +112,7 @@ class ConnectionState(StrEnum):
 
 
 class ServerStatus(Struct, frozen=True):
-    """One configured server, and what it offers as far as it has said."""
+    """State of one configured server, and its offers as far as the server has reported them."""
 
     config: McpServerConfig
     state: ConnectionState

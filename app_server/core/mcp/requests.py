@@ -1,7 +1,7 @@
-"""What is asked of the servers of a conversation, or of those that are started for one request: calls of their tools,
-their resources, who is logged in, and what clients are shown of them: their states, and what they offer.
+"""Requests to the servers of a conversation, or to servers that are started for one request.
 
-Nobody is asked for approval here, and nothing emits events: `core/tools/mcp.py` does both for calls of the model.
+The requests are: calls of tools, resources, login states, and for clients the states and offers of the servers. This
+module requests no approval and emits no events: `core/tools/mcp.py` does both for calls of the model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from app_server_protocol.mcp import CallToolResult, McpAuthStatus, Resource, Res
 from app_server_protocol.structs import Json, replace
 
 LOOK_SECONDS = 15.0
-"""For looking at all servers: one that takes longer to start or to answer is shown as far as it has come."""
+"""Timeout of a query of all servers, in seconds. A server that takes longer to start or to answer is shown as far as it
+has come.
+"""
 
 
 class Servers(Protocol):
@@ -54,8 +56,8 @@ class Servers(Protocol):
 
 
 class McpRequests:
-    """Requests to some servers. Those of the model answer with text for it; those of a client are a
-    client's own, for which nobody is asked.
+    """Requests to the servers of a manager. The model's requests return text for the model. A client's requests need no
+    approval.
     """
 
     def __init__(self, manager: Servers) -> None:
@@ -65,7 +67,7 @@ class McpRequests:
     def configs(self) -> Mapping[str, McpServerConfig]:
         return self._manager.configs
 
-    # --- of the model
+    # --- requests of the model
     async def call(self, name: str, arguments: Json) -> McpCallOutcome:
         """Call a tool by its qualified name. The outcome includes any error."""
         begun = anyio.current_time()
@@ -82,7 +84,7 @@ class McpRequests:
     async def list_entries(
         self, kind: ResourceKind[Listed], server: str | None = None, cursor: str | None = None
     ) -> str:
-        """Return one page of a server's list, or all of every server's; blank texts count as missing. Raises
+        """Return one page of a server's list, or all pages of every server. Blank texts count as missing. Raises
         McpFailure with text for the model.
         """
         server, cursor = (server or "").strip(), (cursor or "").strip()
@@ -111,7 +113,7 @@ class McpRequests:
                 f"{READ_RESOURCE} failed: {READ_RESOURCE} failed for `{server}` ({uri}): {error}"
             ) from error
 
-    # --- of a client
+    # --- requests of a client
     async def call_directly(self, server: str, tool: str, arguments: Json, meta: Json) -> CallToolResult:
         """Return the result of a call as the server gave it, within bounds. Raises McpFailure."""
         failed = f"tool call failed for `{server}/{tool}`"
@@ -152,7 +154,7 @@ class McpRequests:
         )
 
     async def statuses(self, names: Collection[str], *, with_resources: bool) -> list[ServerStatus]:
-        """Return the states of the servers with these names. Waits for the ones that are starting."""
+        """Return the states of the servers with these names. Waits for servers that are starting."""
         asked = {name: server for name, server in self._manager.servers.items() if name in names}
         resources: dict[str, tuple[Resource, ...]] = {}
         templates: dict[str, tuple[ResourceTemplate, ...]] = {}
@@ -172,9 +174,9 @@ class McpRequests:
             if name in names
         ]
 
-    # --- of both
+    # --- requests of both
     async def all_entries(self, kind: ResourceKind[Listed]) -> dict[str, tuple[Listed, ...]]:
-        """Return the lists of every server; a server that fails has none."""
+        """Return the lists of every server by name; a server that fails has none."""
         found: dict[str, tuple[Listed, ...]] = {}
         await _collect(kind, self._manager.servers, found)
         return dict(sorted(found.items()))

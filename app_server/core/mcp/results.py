@@ -1,5 +1,5 @@
-"""What servers answer: results of tool calls, resources and templates for them, parsed leniently, truncated, and
-converted for the model. Pure.
+"""Answers of servers: results of tool calls, resources and templates, parsed leniently, truncated, and converted for
+the model. Pure.
 
 A note replaces an invalid image, because an API would reject every later request of the conversation for it. The model
 receives the message of an `McpFailure` raised here.
@@ -50,7 +50,7 @@ class McpCallOutcome(Struct, frozen=True):
 
 
 def parse_result(raw: Json) -> mcp.CallToolResult | None:
-    """Return a server's result, truncated; None if it is invalid. Slow for large pictures: use a thread."""
+    """Return a server's result, truncated; None if it is invalid. Slow for large images: call it in a thread."""
     if not isinstance(raw, dict):
         return None
     blocks, structured = raw.get("content"), raw.get("structuredContent")
@@ -86,7 +86,7 @@ def text_result(text: str, *, is_error: bool | None = None) -> mcp.CallToolResul
 
 
 def known_fields(model: type[Model], raw: Json) -> Json:
-    """Return `raw` without unknown fields: icons and the like only cost context."""
+    """Return `raw` without unknown fields: icons and similar fields only cost context."""
     if not isinstance(raw, dict):
         return raw
     names = {info.alias or name for name, info in model.model_fields.items()}
@@ -95,7 +95,9 @@ def known_fields(model: type[Model], raw: Json) -> Json:
 
 @cache
 def _blocks() -> TypeAdapter[mcp.ContentBlock]:
-    """Return the reader of blocks, built on the first result: it takes longer than all else in this module."""
+    """Return the reader of blocks, built on the first result, because building it takes longer than all else in this
+    module.
+    """
     return TypeAdapter(mcp.ContentBlock)
 
 
@@ -138,7 +140,7 @@ def _cut(blocks: list[mcp.ContentBlock], count: int) -> list[mcp.ContentBlock]:
 
 
 def _image_fault(image: mcp.ImageContent, room: int) -> str | None:
-    """Return why this image is not valid for a model; None if it is."""
+    """Return the reason why this image is not valid for a model; None if it is valid."""
     kind, data = _media(image)
     if kind not in IMAGE_TYPES:
         return f"its type is {kind[:40]!r}"
@@ -152,7 +154,7 @@ def _image_fault(image: mcp.ImageContent, room: int) -> str | None:
 
 
 def _media(image: mcp.ImageContent) -> tuple[str, str]:
-    """Return type and base64 of an image, also if the server sent a data URL."""
+    """Return type and base64 of an image. The server may have sent a data URL."""
     head, comma, data = image.data.partition(",") if image.data.startswith("data:") else ("", "", "")
     if comma and head.endswith(";base64"):
         return head.removeprefix("data:").removesuffix(";base64").lower(), data
@@ -184,7 +186,7 @@ def _json(value: Json) -> str:
 
 
 ALL_SERVERS: Final = "codex"
-"""The server's name in events if the model named none."""
+"""Name of the server in events if the model named none."""
 
 READ_RESOURCE: Final = "resources/read"
 
@@ -193,11 +195,11 @@ Contents = mcp.TextResourceContents | mcp.BlobResourceContents
 
 
 class ResourceKind(Struct, Generic[Listed], frozen=True):
-    """One of the two lists that a server has."""
+    """One of the two kinds of lists that a server has."""
 
     method: str
     key: str
-    """Of the list, in the server's result and in what the model is given."""
+    """Key of the list, both in the server's result and in the output for the model."""
     model: type[Listed]
 
     def parse(self, raw: Iterable[Json]) -> tuple[Listed, ...]:
@@ -221,7 +223,9 @@ def list_output(
     found: Iterable[tuple[str, Listed]],
     next_cursor: str | None = None,
 ) -> str:
-    """Return a list for the model. `found` are the entries, each with its server; `server` None stands for all."""
+    """Return a list for the model. `found` has the entries, each with its server. `server` is None if the list is of
+    all servers.
+    """
     listed = [{"server": name, **one.to_value()} for name, one in found]
     output: dict[str, Json] = {kind.key: listed} if server is None else {"server": server, kind.key: listed}
     if next_cursor is not None:

@@ -1,7 +1,7 @@
 """Parses the JSON-RPC 2.0 of MCP servers, leniently. Pure: bytes in, values out.
 
-An invalid line yields None: servers print banners and stack traces among their messages. So do all notifications but
-one, because this client uses no others.
+An invalid line yields None: servers print banners and stack traces between their messages. Notifications yield None
+too, except one, because this client uses no others.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class McpError(Struct, frozen=True):
     id: int
     reason: str
     code: int | None = None
-    """The server's error code, if the error came from the server."""
+    """Error code of the server. None if the error did not come from the server."""
     session_lost: bool = False
-    """The server has forgotten the session, and has done nothing for the request."""
+    """Whether the server has forgotten the session, and has not processed the request."""
 
 
 class McpServerRequest(Discreet, frozen=True):
@@ -49,7 +49,7 @@ class McpServerRequest(Discreet, frozen=True):
 
 
 class McpToolsChanged(Struct, frozen=True):
-    """The notification that the server offers other tools now."""
+    """The notification that the server's tools have changed."""
 
 
 Incoming = McpReply | McpError | McpServerRequest | McpToolsChanged
@@ -70,8 +70,8 @@ def encode(message: Json) -> bytes:
 
 
 def parse(data: bytes) -> Iterator[Incoming]:
-    """Yield the messages of one line or body. Splits batches, which older protocol versions allow. For a message with
-    too many values, yields the result of `oversized`.
+    """Yield the messages of one line or body. A batch, which older protocol versions allow, is split. For a message
+    with too many values, yield the result of `oversized`.
     """
     if too_many_values(data):
         left = oversized(data[:KEPT_HEAD_BYTES], len(data), f"{MAX_VALUES} values")
@@ -162,17 +162,19 @@ def _error_of(key: int, error: Json) -> McpError:
 
 
 class LineSplitter:
-    """Splits a byte stream into lines and limits the memory for one line. Feed it chunks of bounded size.
+    """Splits a byte stream into lines and limits the memory for one line. Callers feed it chunks of bounded size.
 
-    For each complete line it yields the messages in it, or None without one, so that the caller can yield to other
-    tasks per line. For a line over the limit, it yields the result of `oversized`.
+    For each complete line it yields the messages in the line, and None at its end, so that the caller can let other
+    tasks run after each line. For a line over the limit, it yields the result of `oversized`.
     """
 
     __slots__ = ("_dropped", "_line", "_size")
 
     def __init__(self) -> None:
         self._line = bytearray()
-        """One growing buffer: a list of one-byte pieces would take forty times as much memory."""
+        """Buffer of the current line. It is one growing buffer: a list of one-byte pieces would take forty times as
+        much memory.
+        """
         self._size = 0
         self._dropped = False
 

@@ -1,8 +1,9 @@
-"""A link to a server process: how it is started, and one JSON message per line on its stdin and stdout.
+"""A link to a server process: its start, and one JSON message per line on its stdin and stdout.
 
-The launcher starts it, and kills its process tree when this process ends. It receives an allow-list of variables and
-those that its settings name; the others may be credentials of this server. Steps to end a process: close its stdin,
-wait, SIGTERM, wait, kill the whole tree. Each wait is short, because the end of the conversation waits for it.
+The launcher starts the process, and kills its process tree when this process ends. The server receives an allow-list of
+variables and the ones that its settings name; the others may be credentials of this server. Steps to end a process:
+close its stdin, wait, SIGTERM, wait, kill the whole tree. Each wait is short, because the end of the conversation waits
+for it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ PASSED_ON = frozenset(
 
 
 def starting_folder(name: str, transport: McpStdioTransport, home: str, workspace: str) -> str:
-    """Return where a server starts: never in the workspace unless the user says so, because interpreters and package
-    runners take modules and programs from there. Raises McpFailure where that is not said plainly.
+    """Return the folder in which a server starts. It is never the workspace unless the user says so, because
+    interpreters and package runners load modules and programs from their folder. Raises McpFailure if the settings are
+    ambiguous.
     """
     if transport.cwd == WORKSPACE:
         return workspace
@@ -49,14 +51,16 @@ def starting_folder(name: str, transport: McpStdioTransport, home: str, workspac
         return transport.cwd
     try:
         return own_folder(home, "mcp", name)
-    except OSError:  # there is no home, or nobody can write to it
+    except OSError:  # there is no home, or it is not writable
         return os.sep
 
 
 def process_environment(
     transport: McpStdioTransport, user: Mapping[str, str], folder: str, workspace: str
 ) -> dict[str, str]:
-    """Return the variables of a server process that starts in `folder`. Python imports nothing from a workspace."""
+    """Return the variables of a server process that starts in `folder`. If that is in a workspace, Python is kept from
+    importing modules from there.
+    """
     names = PASSED_ON.union(transport.env_vars)
     safe = {"PYTHONSAFEPATH": "1"} if within(real_path(folder), real_path(workspace)) else {}
     return safe | {name: value for name, value in user.items() if name in names} | dict(transport.env)
@@ -80,7 +84,7 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
 async def start_server(
     runner: CommandRunner, argv: Sequence[str], env: Mapping[str, str], cwd: str
 ) -> ServiceProcess:
-    """Start a server. Raises OSError, and ValueError for what no program can be given."""
+    """Start a server. Raises OSError, and ValueError for values that cannot be passed to a program."""
     if any("\0" in text for text in (*argv, cwd, *env, *env.values())):
         raise ValueError("a NUL byte")
     try:

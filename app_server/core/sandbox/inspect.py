@@ -1,7 +1,7 @@
-"""Reads the facts that a plan depends on from the disk: the roots and the paths to protect in them.
+"""Reads the facts on which a plan depends from the disk: the roots and the paths to protect in them.
 
-It changes nothing. Every fact may be out of date a moment later; the plan is made so that no change by a confined
-command can widen it.
+The module changes nothing. Every fact may be out of date a moment later; the plan is made so that no change by a
+confined command can widen it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from app_server_protocol.structs import replace
 NOTHING_KNOWN = KnownFolders()
 
 MAX_POINTER = 4096
-"""A `gitdir:` file longer than this is not git's."""
+"""Maximum size of a file with `gitdir:`, in bytes. A longer one is not git's."""
 
 MAX_OTHERS = 64
-"""Roots of other conversations whose protected paths each command keeps."""
+"""Maximum number of other conversations' roots whose protected paths each command keeps."""
 
 EXECUTED = ("hooks", "config")
-"""Files that make git execute programs. If they are links, their targets are outside of the protected directory."""
+"""Names of files that make git execute programs. If they are links, their targets are outside of the protected
+directory.
+"""
 
 
 def inspect(
@@ -51,7 +53,7 @@ def inspect(
     programs: Callable[[], tuple[str, ...]] = tuple,
 ) -> SandboxFacts:
     """Return the facts for a policy whose first root is `cwd`. `tmpdir` is the client's $TMPDIR; `known` are the
-    folders of shared servers and batches; `programs` gives the folders with this server's own programs.
+    folders of shared servers and batches; `programs` returns the folders with this server's own programs.
     """
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
@@ -88,8 +90,8 @@ RESOLVER = "/etc/resolv.conf"
 
 
 def _resolver(policy: SandboxPolicy) -> tuple[str, ...]:
-    """Return the file with the addresses of name servers, to which a link in `/etc` leads on many machines, where
-    commands have the network.
+    """Return the file with the addresses of name servers, if commands have the network. On many machines a link in
+    `/etc` leads to it.
     """
     real = real_path(RESOLVER)
     wanted = isinstance(policy, PermissionProfile) and policy.network and os.path.isfile(real)
@@ -97,14 +99,14 @@ def _resolver(policy: SandboxPolicy) -> tuple[str, ...]:
 
 
 def _is_kept(folder: str) -> bool:
-    """Return whether it is a folder, and not one that keeps a command from making it."""
+    """Return whether it is a folder, and not a placeholder."""
     return os.path.isdir(folder) and not is_placeholder(folder)
 
 
 def _others(
     roots: ConversationRoots, named: tuple[RootFacts, ...], batches: tuple[str, ...], kept: KeptFolders
 ) -> tuple[str, ...]:
-    """Return what is protected of other conversations, and the folders of batches."""
+    """Return the protected paths of other conversations, and the folders of batches."""
     return (
         *_protected_of_others(roots, [root.real for root in named if root.real]),
         *(folder for folder in batches if folder not in kept.folders),
@@ -130,7 +132,7 @@ def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts
         links=root.resolved.links,
         by_changeable_link=root.by_changeable_link,
     )
-    if real == "/":  # it is not granted
+    if real == "/":  # the root of the disk is not granted
         return facts
     repositories = roots.repositories(real, deep=deep)
     paths = [*_names(real), *(place for pointer in repositories.pointers() for place in _protected(pointer))]
@@ -138,8 +140,8 @@ def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts
 
 
 def _protected_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, ...]:
-    """Return the protected paths of other conversations of the server whose roots lie inside this one's. Their
-    placeholders are none: they go soon, and meanwhile nothing above them could be renamed.
+    """Return the protected paths of the server's other conversations whose roots are inside this one's. Placeholders of
+    these conversations are excluded: they are removed soon, and until then no folder above them could be renamed.
     """
     others = [
         real
@@ -155,8 +157,8 @@ def _names(root: str) -> list[str]:
 
 
 def _protected(path: str) -> list[str]:
-    """Return the path, every link that it leads over, and the targets of git's own pointers; nothing if it is missing.
-    The folder of `path` is a real path.
+    """Return the path, every link on the way, and the targets of git's own pointers; nothing if it is missing. The
+    folder of `path` is a real path.
     """
     try:
         kind = os.lstat(path).st_mode
@@ -167,8 +169,7 @@ def _protected(path: str) -> list[str]:
         places = found[-1:] if stat.S_ISDIR(kind) or os.path.isdir(found[-1]) else _git_places(found[-1])
         if places != [path]:
             led = [followed for place in places for followed in _followed(place)]
-            # A directory that contains the pointer is no git directory, and protecting it would protect everything in
-            # it.
+            # A directory that contains the pointer is no git directory. Protecting it would protect everything in it.
             found += [place for place in led if not within(path, place)]
         for executed in [f"{place}/{name}" for place in places for name in EXECUTED]:
             if os.path.islink(executed):
@@ -177,13 +178,13 @@ def _protected(path: str) -> list[str]:
 
 
 def _followed(path: str) -> list[str]:
-    """Return the links that `path` leads over, and their target last. Nothing if the target is missing."""
+    """Return the links on the way to `path`, and its target last. Return nothing if the target is missing."""
     resolved = resolve(path)
     return [] if resolved is None else [*resolved.links, resolved.real]
 
 
 def _git_places(pointer: str) -> list[str]:
-    """Return the directories that a `.git` file points to: that of the worktree or submodule, and the common one."""
+    """Return the directories to which a `.git` file points: that of the worktree or submodule, and the common one."""
     text = _first_line(pointer)
     if not text.startswith("gitdir:"):
         return []
@@ -193,8 +194,8 @@ def _git_places(pointer: str) -> list[str]:
 
 
 def _first_line(path: str) -> str:
-    """Return the first line of a regular file, without blocking on anything else. Raises SandboxShortage, since its
-    target must not stay unprotected.
+    """Return the first line of a regular file, without blocking on any other kind of file. Raises SandboxShortage,
+    since its target must not stay unprotected.
     """
     try:
         with Beneath("/") as disk, disk.opened(path, follow_links=True) as (descriptor, _):

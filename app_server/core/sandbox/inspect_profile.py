@@ -1,8 +1,8 @@
-"""Reads the facts that the plan of a permission profile depends on: where its names lead, what is there, and which
-files its patterns match. It changes nothing.
+"""Reads the facts on which the plan of a permission profile depends. The module changes nothing.
 
-A name that gives something keeps the real path that it had when the conversation was first given it; a link that takes
-a place later leads to nothing. A name that denies counts for every path that it has had.
+The facts are: where the names of the profile lead, what exists there, and which files its patterns match. A name that
+grants something keeps the real path that it had when the conversation was first given it; if a link replaces the path
+later, the name leads to nothing. A name that denies applies to every path that it has had.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from app_server.core.sandbox.roots import SLASH_TMP, ConversationRoots, NamedRoo
 from app_server_protocol.policy import Access, PermissionProfile
 
 MOST_LOOKED_AT = 20_000
-"""Entries of folders that are looked at for the patterns of a profile, before each command."""
+"""Maximum number of folder entries that are examined for the patterns of a profile, before each command."""
 MOST_MATCHED = 512
-"""Files and folders that are hidden because of patterns; each costs a command a mount."""
+"""Maximum number of files and folders that are hidden because of patterns; each costs a command a mount."""
 
 ReadRoot = Callable[[NamedRoot], RootFacts]
 
@@ -34,7 +34,7 @@ ReadRoot = Callable[[NamedRoot], RootFacts]
 def inspect_profile(
     profile: PermissionProfile, cwd: str, given: str | None, roots: ConversationRoots, read_root: ReadRoot
 ) -> ProfileFacts:
-    """Return the facts. `given` is the client's $TMPDIR; `read_root` reads those of a folder that may be written."""
+    """Return the facts. `given` is the client's $TMPDIR. `read_root` reads the facts of a writable folder."""
     tmpdir = given if given and os.path.isabs(given) else None
     named = roots.of_profile(profile, cwd, tmpdir)
     rules = rules_of(profile, cwd, tmpdir=tmpdir, real=lambda name, access: _real(named[name], access))
@@ -65,14 +65,14 @@ def inspect_profile(
 
 
 def _first_missing(path: str) -> str:
-    """Return the name whose creation would be the first step to the path."""
+    """Return the path whose creation would be the first step to create `path`."""
     while not exists(folder := os.path.dirname(path)):
         path = folder
     return path
 
 
 def _real(named: NamedRoot, access: Access) -> tuple[str, ...]:
-    """Return the real paths that count for a name."""
+    """Return the real paths to which a name applies."""
     real = None if named.resolved is None else named.resolved.real
     if access is Access.DENY:
         return tuple(dict.fromkeys(path for path in (real, real_path(named.name)) if path is not None))
@@ -85,7 +85,7 @@ def _real(named: NamedRoot, access: Access) -> tuple[str, ...]:
 
 
 def _written(named: NamedRoot, read_root: ReadRoot) -> RootFacts:
-    """Return the facts of what may be written, a folder or a file."""
+    """Return the facts of a writable path, a folder or a file."""
     real = None if named.resolved is None else named.resolved.real
     if (
         real is not None
@@ -106,7 +106,7 @@ def _written(named: NamedRoot, read_root: ReadRoot) -> RootFacts:
 
 
 def _top() -> Iterator[str]:
-    """Yield the folders of the disk that an approved command may write in."""
+    """Yield the folders of the disk in which an approved command may write."""
     with os.scandir("/") as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and entry.name not in ("proc", "dev", "sys"):
@@ -114,7 +114,7 @@ def _top() -> Iterator[str]:
 
 
 def _matched(patterns: tuple[Pattern, ...], depth: int) -> tuple[tuple[str, ...], str | None]:
-    """Return what the patterns match now, and why that is not known."""
+    """Return the paths that the patterns match now, and the reason why they are not known, or None."""
     looked_at, found = 0, list[str]()
     for pattern in patterns:
         if pattern.folder == "/":
@@ -134,8 +134,8 @@ def _matched(patterns: tuple[Pattern, ...], depth: int) -> tuple[tuple[str, ...]
 
 
 def _matches(pattern: Pattern, depth: int) -> Iterator[tuple[str | None, int]]:
-    """Yield each entry that is looked at: its path where it matches, and 1. Links are not followed, and nothing is
-    looked at below what matches.
+    """Yield for each examined entry None and 1, and then, if it matches, its path and 0. Links are not followed, and
+    nothing is examined below a match.
     """
     parts = pattern.names.split("/")
     fixed = next((number for number, part in enumerate(parts) if "**" in part), len(parts))
@@ -180,7 +180,7 @@ class _Mount(Struct, frozen=True):
 
 
 def _aliases(denied: list[str]) -> Iterator[str]:
-    """Yield the other paths of denied places: the same file system may be mounted more than once."""
+    """Yield the other paths of denied paths: the same file system may be mounted more than once."""
     if not denied:
         return
     mounts = list(_mounts())
@@ -212,7 +212,7 @@ def _mounts() -> Iterator[_Mount]:
 
 
 def _plain(field: bytes) -> str:
-    """Undo the escapes of a field."""
+    """Undo the escapes of a field of mountinfo."""
     if b"\\" not in field:
         return os.fsdecode(field)
     return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), field))

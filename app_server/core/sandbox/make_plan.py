@@ -1,4 +1,4 @@
-"""The plan of a policy, of any kind. Pure."""
+"""The plan of any kind of policy. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def make_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:
 
 
 def make_approved_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:
-    """Return the plan for a command that the user allowed to run without the sandbox: None, unless the policy hides
-    files.
+    """Return the plan for a command that the user allowed to run without the sandbox. It is None unless the policy
+    hides files.
     """
     if not isinstance(policy, PermissionProfile):
         return None

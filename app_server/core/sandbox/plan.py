@@ -1,6 +1,6 @@
-"""Makes a sandbox plan from a policy and the facts of the disk: what a command may write, reach and read. Pure.
+"""Makes a sandbox plan from a policy and the facts of the disk: a command's rights to write, reach and read. Pure.
 
-`inspect` finds the facts; the launcher enforces the plan on Linux, sandbox-exec on macOS. Every path in a plan is
+`inspect` finds the facts. The launcher enforces the plan on Linux, sandbox-exec on macOS. Every path in a plan is
 absolute and canonical. A root that cannot be resolved is left out: an unresolved path is never granted. No root of a
 plan lies inside another one.
 """
@@ -22,7 +22,9 @@ from app_server_protocol.policy import WorkspaceWrite
 from app_server_protocol.structs import replace
 
 PROTECTED_NAMES = (".git", ".codex", ".agents", ".aws")
-"""Names in a writable root that control what the user's tools execute later: never writable, even if missing."""
+"""Names in a writable root that control what the user's tools execute later. They are never writable, even if
+missing.
+"""
 
 WHOLE_DISK = "the whole disk can be no root"
 IN_HOME = "it lies in the server's home"
@@ -37,37 +39,39 @@ class RootFacts(Struct, frozen=True):
     """The facts about one directory that a policy names."""
 
     path: str
-    """As in the policy: absolute, not resolved."""
+    """Path as written in the policy: absolute, not resolved."""
     real: str | None
-    """Its real path when the conversation got it; None if that is no directory now."""
+    """Real path at the time when the conversation got it. None if there is no directory now."""
     protected: tuple[str, ...] = ()
     """Existing paths that must stay unchanged: protected names, the targets of links among them, git's real
     directories.
     """
     foreign: bool = False
-    """Owned by another user than the server's."""
+    """Whether its owner is another user than the server's."""
     links: tuple[str, ...] = ()
-    """The links by which the path was reached, by their real paths."""
+    """Real paths of the links by which the path was reached."""
     by_changeable_link: bool = False
-    """One of the links lay where commands of this server could write."""
+    """Whether one of the links was in a folder that commands of this server could write."""
     replaced: str | None = None
-    """The real path, if a part of it is a link now."""
+    """The real path, if a part of it is a link now. Otherwise None."""
     incomplete: bool = False
-    """There may be repositories inside that are not protected."""
+    """Whether there may be repositories inside that are not protected."""
     is_file: bool = False
-    """A single file, which a permission profile lets commands write."""
+    """Whether it is a single file, which a permission profile lets commands write."""
 
 
 class KeptFolders(Struct, frozen=True):
-    """Folders outside of the home whose files the server believes as it believes those of the home."""
+    """Folders outside of the home whose files the server trusts like those of the home."""
 
     folders: tuple[str, ...] = ()
-    """Real paths. No command changes anything in them, in whatever root they lie."""
+    """Real paths of the folders. No command can change anything in them, whatever root contains them."""
     workplace: str | None = None
-    """The real path of a folder in one of them, or in the home, in which roots may lie nevertheless."""
+    """Real path of a folder in one of them, or in the home, in which roots may lie nevertheless. None if there is
+    none.
+    """
 
     def has_place(self, root: str) -> bool:
-        """Return whether a root lies where the server makes folders for work."""
+        """Return whether a root is in the folder in which the server makes folders for work."""
         return self.workplace is not None and root != self.workplace and within(root, self.workplace)
 
 
@@ -75,100 +79,99 @@ NOTHING_KEPT = KeptFolders()
 
 
 class SocketFolders(Struct, frozen=True):
-    """Folders with sockets of shared servers, which commands do not enter."""
+    """Folders with sockets of shared servers, which commands cannot enter."""
 
     existing: tuple[str, ...] = ()
-    """The folders of sockets of this home that exist, as far as they are known."""
+    """Existing folders of sockets of this home, as far as they are known."""
     usual: tuple[str, ...] = ()
-    """Where sockets lie whose path in a home is too long; these folders need not exist."""
+    """Folders for sockets whose path in a home would be too long. These folders need not exist."""
 
 
 class KnownFolders(Struct, frozen=True):
-    """Folders outside of the workspace that commands of every conversation are kept from changing."""
+    """Folders outside of the workspace that are protected from commands of every conversation."""
 
     sockets: SocketFolders = SocketFolders()
     batches: tuple[str, ...] = ()
-    """Folders of batches that the home knows."""
+    """Folders of batches that the home has recorded."""
 
 
 class ProfileFacts(Struct, frozen=True, kw_only=True):
-    """The facts about the places that a permission profile names, by their real paths."""
+    """Facts about the paths that a permission profile names, by their real paths."""
 
     rules: FileRules
     present: tuple[str, ...]
-    """Those of the rules' places that exist."""
+    """Existing paths among those of the rules."""
     first_missing: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """For each of the others the first folder on the way to it that does not exist, or itself."""
+    """First missing folder on the way to each missing path, or the path itself, by path."""
     links: tuple[str, ...] = ()
-    """Links by which names of the profile lead to them."""
+    """Links by which names of the profile lead to the paths."""
     roots: tuple[RootFacts, ...] = ()
-    """Places that may be written, but for the temporary ones."""
+    """Writable paths, except the temporary ones."""
     temporary: tuple[RootFacts, ...] = ()
     matched: tuple[str, ...] = ()
-    """Places that patterns hide."""
+    """Paths that patterns hide."""
     problem: str | None = None
-    """Why that is not known."""
+    """Reason why the matches are not known. None if they are known."""
     aliases: tuple[str, ...] = ()
-    """Other paths of what is denied, by a second mount."""
+    """Other paths of denied paths, by a second mount."""
     top: tuple[str, ...] = ()
-    """The folders of the disk, where all of it may be read."""
+    """Top-level folders of the disk. Empty unless the whole disk may be read."""
 
 
 class SandboxFacts(Struct, frozen=True):
-    """Findings of `inspect` for one policy."""
+    """Facts that `inspect` found for one policy."""
 
     home: str
-    """The server's home, resolved."""
+    """Real path of the server's home."""
     roots: tuple[RootFacts, ...] = ()
     temporary: tuple[RootFacts, ...] = ()
     """/tmp and the client's $TMPDIR, as far as the policy grants them."""
     others: tuple[str, ...] = ()
     """Protected paths of the server's other conversations."""
     home_links: tuple[str, ...] = ()
-    """The links by which the home is reached: the next server will follow them, too."""
+    """Links by which the home is reached: the next server will follow them, too."""
     sockets: tuple[str, ...] = ()
-    """The folders outside of the home in which shared servers have their sockets."""
+    """Folders outside of the home in which shared servers have their sockets."""
     reserved: tuple[str, ...] = ()
-    """Folders in which a shared server may come to have its socket; they need not be there."""
+    """Folders in which a shared server may put its socket later; they need not exist."""
     kept: KeptFolders = NOTHING_KEPT
     superuser: bool = False
     profile: ProfileFacts | None = None
     programs: tuple[str, ...] = ()
-    """The folders with the interpreter and the programs of this server."""
+    """Folders with the interpreter and the programs of this server."""
 
 
 class FileView(Struct, frozen=True, kw_only=True):
-    """Files that a command sees of the disk, by a permission profile."""
+    """The part of the disk that a command sees, by a permission profile."""
 
     visible: tuple[str, ...] | None = None
-    """The only places that there are, as real paths; None: the whole disk."""
+    """Real paths of the only visible files and folders. None if the whole disk is visible."""
     links: tuple[str, ...] = ()
-    """Links outside of them that lead there, and are there as well."""
+    """Links outside of the visible paths that lead to them, and are visible as well."""
     hidden: tuple[str, ...] = ()
-    """Existing files and folders that can neither be read nor written."""
+    """Existing files and folders that can be neither read nor written."""
     reopened: tuple[str, ...] = ()
-    """Places inside hidden or read-only ones that may be written."""
+    """Writable paths inside hidden or read-only ones."""
     programs: tuple[str, ...] = ()
-    """Folders that programs of this server see also where they are hidden or absent."""
+    """Folders that programs of this server see even if they are hidden or absent."""
     shows_programs: bool = False
-    """The command is such a program."""
+    """Whether the command is such a program."""
     rules: FileRules | None = None
-    """The rules of a permission profile, for what the server reads in the name of the model."""
+    """Rules of a permission profile, for reads of the server for the model. None if the policy is not a profile."""
     profile: str = ""
-    """The name of that profile."""
+    """Name of the profile."""
     subtracts: bool = False
-    """It hides something in what may be read, or lets something only be read in what may be written: only mounts hold
-    that."""
+    """Whether it hides something readable, or makes something writable read-only: only mounts can enforce that."""
     refused: str | None = None
-    """Why no command may run under it."""
+    """Reason why no command may run under it. None if commands may run."""
 
     def may_read(self, real: str) -> bool:
-        """Return whether commands may read what is at a real path."""
+        """Return whether commands may read the file at a real path."""
         return self.rules is None or self.rules.may_read(real)
 
     @property
     def hides(self) -> bool:
-        """Whether it keeps files from being read, which no approval changes."""
+        """Whether it hides files from reads. No approval changes that."""
         return self.rules is not None and (self.visible is not None or self.subtracts or bool(self.hidden))
 
 
@@ -176,17 +179,17 @@ WHOLE_DISK_VIEW = FileView()
 
 
 class SandboxPlan(Struct, frozen=True):
-    """Rights of one command. None in place of a plan means full access."""
+    """Rights of one command. A missing plan (None) means full access."""
 
     writable_roots: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
-    """Read-only inside the roots, existing paths."""
+    """Existing paths inside the roots that are read-only."""
     reserved: tuple[str, ...] = ()
-    """Protected names directly below a root that may be missing: they are read-only or cannot be created."""
+    """Protected names directly below a root that may be missing. They are read-only, or cannot be created."""
     indispensable: tuple[str, ...] = ()
-    """Those of the protected paths without which the command may not run: a sandbox that does not hold them is none."""
+    """Protected paths without which the command may not run: a sandbox that does not enforce them is not acceptable."""
     pinned: tuple[str, ...] = ()
-    """The directories between a root and a protected path in it. They are writable, but cannot be renamed or removed,
+    """Directories between a root and a protected path in it. They are writable, but cannot be renamed or removed,
     because the protected path would move with them.
     """
     home: str = ""
@@ -194,23 +197,23 @@ class SandboxPlan(Struct, frozen=True):
     """Names in `home` that cannot be read."""
     network: bool = False
     private_temp: bool = True
-    """No temporary directory of the host is writable: the command gets one of its own."""
+    """Whether no temporary directory of the host is writable: the command then gets one of its own."""
     foreign_files: bool = False
-    """The server is root and a root belongs to somebody else: the file capabilities stay, inside the
-    roots.
+    """Whether the server is root and a root belongs to another user. Then the command keeps the file capabilities,
+    inside the roots.
     """
     notices: tuple[str, ...] = ()
-    """Parts of the policy that cannot be granted, in words for the user."""
+    """Sentences for the user about parts of the policy that cannot be granted."""
     view: FileView = msgspec.field(default_factory=lambda: WHOLE_DISK_VIEW)
 
     @property
     def written(self) -> tuple[str, ...]:
-        """All places that may be written."""
+        """All writable paths."""
         return (*self.writable_roots, *self.view.reopened)
 
 
 def for_own_program(plan: SandboxPlan | None, *places: str) -> SandboxPlan | None:
-    """Return the plan for a program of this server that works for the model, and reads `places` besides."""
+    """Return the plan for a program of this server that works for the model and reads `places` in addition."""
     if plan is None or plan.view.rules is None:
         return plan
     view = replace(plan.view, programs=(*plan.view.programs, *places), shows_programs=True)
@@ -222,14 +225,14 @@ class SandboxState(Struct, frozen=True):
 
     level: Literal["full", "degraded", "none"]
     reason: str = ""
-    """Why the level is not full, for the user; empty if it is."""
+    """Reason why the level is not full, for the user. Empty if it is full."""
     gaps: tuple[str, ...] = ()
-    """What the degraded level does not cover, for the user."""
+    """Descriptions, for the user, of what the degraded level does not cover."""
     landlock_abi: int = 0
 
     @property
     def warning(self) -> str | None:
-        """Return the warning for the client; None if everything is covered."""
+        """The warning for the client. None if everything is covered."""
         if self.level == "full":
             return None
         if self.level == "none":
@@ -238,11 +241,11 @@ class SandboxState(Struct, frozen=True):
 
 
 class SandboxLayer(Struct, frozen=True):
-    """One part of the sandbox, tried alone as far as it can be."""
+    """One layer of the sandbox, tried alone as far as that is possible."""
 
     name: str
     problem: str | None
-    """Why it does not hold; None if it does."""
+    """Reason why it does not hold. None if it holds."""
 
 
 def workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
@@ -250,7 +253,7 @@ def workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     refused = {root: reason for root in named if (reason := refusal(root, named, facts))}
     direct = [root for root in named if root.real is not None and root not in refused]
     writable = tuple(outermost([root.real for root in direct if root.real]))
-    # Where a link that may be changed led into a root, nothing is granted that was not granted anyway.
+    # If a changeable link led into a root, the root that it named is granted anyway, as a part of that root.
     covered = [root for root, why in refused.items() if why == BY_LINK and inside(root.real, writable)]
     kept = [*direct, *covered]
     protected = {
@@ -265,7 +268,7 @@ def workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
         protected.add(facts.home)
     names = {os.path.join(root.real, name) for root in facts.roots for name in PROTECTED_NAMES if root.real}
     names |= {folder for folder in facts.reserved if folder not in writable}
-    # Also those that exist: what was seen may be another command's empty directory, which is about to go.
+    # Existing ones are included: an existing name may be another command's placeholder, which is about to be removed.
     reserved = {name for name in names if inside(name, writable) and not below(name, protected)}
     read_only = protected | reserved
     pinned = {place for path in read_only for place in between(path, writable)}
@@ -284,7 +287,7 @@ def workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
 
 
 def refusal(root: RootFacts, named: tuple[RootFacts, ...], facts: SandboxFacts) -> str | None:
-    """Say why a root is not granted by itself; None where it is, or where there is nothing."""
+    """Return the reason why a root is not granted by itself. None if it is granted, or if nothing exists there."""
     if root.replaced is not None:
         return REPLACED
     if root.real is None:
@@ -298,7 +301,7 @@ def refusal(root: RootFacts, named: tuple[RootFacts, ...], facts: SandboxFacts) 
             return KEPT
     if root.real in facts.sockets:
         return HAS_SOCKET
-    # The next server that is given these names would follow what commands of this one put there.
+    # The next server that is given these names would follow a link that commands of this one put there.
     changeable = [
         other.real
         for other in named
@@ -321,7 +324,7 @@ def notices(
 
 
 def outermost(paths: Iterable[str]) -> list[str]:
-    """Return those that lie in no other, each once."""
+    """Return the paths that lie in no other path, each once."""
     distinct = list(dict.fromkeys(paths))
     return [path for path in distinct if not any(path != other and within(path, other) for other in distinct)]
 
@@ -335,13 +338,13 @@ def below(path: str, others: Set[str]) -> bool:
 
 
 def between(path: str, roots: Iterable[str]) -> list[str]:
-    """Return the directories above `path` that lie in a root and are not the root itself."""
+    """Return the directories above `path` that are inside a root and are not the root itself."""
     root = next(root for root in roots if within(path, root))
     return [folder for folder in above(path) if len(folder) > len(root)]
 
 
 def above(path: str) -> list[str]:
-    """Return the directories above it, the nearest first, but for the whole disk."""
+    """Return the directories above `path`, the nearest first, without the root of the disk."""
     found = []
     while path := path.rpartition("/")[0]:
         found.append(path)

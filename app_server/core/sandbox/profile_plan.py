@@ -1,9 +1,8 @@
 """Makes the plan of a permission profile from its rules and the facts of the disk. Pure.
 
-The places of the rules are gone through from the outside to the inside. What may be read where nothing else may is
-visible; what is denied in a visible place is hidden; what may be written inside a hidden or read-only place is
-reopened.
-A place that cannot be granted as a writable root may still be read.
+The paths of the rules are processed from the outside to the inside. A readable path inside an unreadable one is
+visible; a denied path inside a visible one is hidden; a writable path inside a hidden or read-only one is reopened. A
+path that cannot be granted as a writable root may still be read.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from app_server.core.sandbox.plan import (
 from app_server_protocol.policy import Access, PermissionProfile
 
 PRIVATE = ("/dev", "/proc", "/sys")
-"""Places that belong to the command itself or to the kernel: never writable because of a rule."""
+"""Folders that belong to the command itself or to the kernel. No rule makes them writable."""
 PROTECTED = "it controls what the user's tools execute"
 
 
 class _Places(Struct):
-    """Places of a plan, folders before what is in them."""
+    """Paths of a plan. Folders come before their contents."""
 
     visible: list[str] = msgspec.field(default_factory=list)
     writable: list[str] = msgspec.field(default_factory=list)
@@ -47,12 +46,12 @@ class _Places(Struct):
     read_only: list[str] = msgspec.field(default_factory=list)
     hidden: list[str] = msgspec.field(default_factory=list)
     absent: list[str] = msgspec.field(default_factory=list)
-    """Denied names in writable places at which nothing is."""
+    """Denied names in writable folders at which nothing exists."""
 
 
 def profile_plan(profile: PermissionProfile, facts: SandboxFacts, *, approved: bool = False) -> SandboxPlan:
-    """Return the plan of a profile. `approved`: that of a command that the user allowed to run without the sandbox. It
-    may write everything that the profile lets it see, but for protected names.
+    """Return the plan of a profile. With `approved`, it is that of a command that the user allowed to run without the
+    sandbox. Such a command may write everything that the profile lets it see, except protected names.
     """
     found = facts.profile
     assert found is not None
@@ -100,7 +99,7 @@ def profile_plan(profile: PermissionProfile, facts: SandboxFacts, *, approved: b
 
 
 def _refused(facts: SandboxFacts, named: tuple[RootFacts, ...]) -> dict[RootFacts, str]:
-    """Return the places that are not granted to be written, each with the reason."""
+    """Return the writable paths that are not granted, each with the reason."""
     refused = {root: reason for root in named if (reason := refusal(root, named, facts))}
     temporary = () if facts.profile is None else facts.profile.temporary
     roots = [root.real for root in named if root.real and root not in (*refused, *temporary)]
@@ -118,8 +117,8 @@ def _shown(refused: dict[RootFacts, str], kept: list[RootFacts]) -> dict[RootFac
 
 
 def _granted(rules: FileRules, refused: dict[RootFacts, str]) -> FileRules:
-    """Return the rules without the writable places that are not granted: they may be read. Where a link that may be
-    changed led, nothing is granted and nothing taken away.
+    """Return the rules without the writable paths that are not granted: those may be read. The target of a changeable
+    link is neither granted nor restricted.
     """
     by_link = {root.real for root, why in refused.items() if why == BY_LINK}
     others = {root.real for root, why in refused.items() if why != BY_LINK}
@@ -134,7 +133,7 @@ def _granted(rules: FileRules, refused: dict[RootFacts, str]) -> FileRules:
 
 
 def _approved(found: ProfileFacts) -> FileRules:
-    """Return the rules under which everything may be written that may be read."""
+    """Return the rules under which everything readable is writable."""
     places = {
         place: Access.WRITE
         if access is Access.READ and place != "/" and not inside(place, PRIVATE)
@@ -148,7 +147,7 @@ def _approved(found: ProfileFacts) -> FileRules:
 
 
 def _sort(rules: FileRules, found: ProfileFacts) -> _Places:
-    """Say what is to be done with each place."""
+    """Assign each path to the kinds of the plan."""
     places, present = _Places(), {*found.present, *found.top}
     for path, _ in rules.places:
         if path in present:
@@ -201,7 +200,7 @@ def _protected(places: _Places, facts: SandboxFacts, kept: list[RootFacts]) -> s
 
 
 def _reserved(places: _Places, facts: SandboxFacts, found: ProfileFacts, protected: set[str]) -> set[str]:
-    """Return names that cannot be created: protected ones, and those that are denied."""
+    """Return names that cannot be created: protected names, and denied names."""
     writable = (*places.writable, *places.reopened)
     roots = [root.real for root in found.roots if root.real and not root.is_file]
     names = {os.path.join(root, name) for root in roots for name in PROTECTED_NAMES}
@@ -227,12 +226,12 @@ def _is_shown(place: str, rules: FileRules, visible: tuple[str, ...] | None) -> 
 
 
 def _own(facts: SandboxFacts, rules: FileRules) -> Iterable[str]:
-    """Return the folders of this server's programs, where no rule denies them."""
+    """Return the folders of this server's programs, unless a rule denies them."""
     return (place for place in facts.programs if rules.without_patterns(place) is Right.ABSENT)
 
 
 def _subtracts(rules: FileRules) -> bool:
-    """Return whether a rule takes away something that one further outside gives, other than a right of `/`."""
+    """Return whether a rule restricts a right that a rule further outside grants, other than a right of `/`."""
     for path, access in rules.places:
         around = rules.around(path)
         if path != "/" and access is Access.DENY and around >= Right.READ:

@@ -1,14 +1,14 @@
-"""What the names of writable roots stand for, and the git repositories in them: found once, kept for a conversation's
-life. It looks at the disk, and changes nothing.
+"""The real paths of writable roots, and the git repositories in them. Both are found once and kept for a conversation's
+life. The module reads the disk, and changes nothing.
 
-A client repeats the names with each turn, and commands may meanwhile have changed what lies at them. So a name is
-resolved when the conversation first gets it, before any command of that turn runs. The real path is kept, and used from
-then on without following links. What commands of any conversation of this server could write is remembered: a link
-found there says nothing about where the user wanted to go.
+A client repeats the names with each turn, and commands may have changed the files at these names in between. So a name
+is resolved when the conversation first gets it, before any command of that turn runs. The real path is kept, and used
+from then on without following links. The server remembers which paths commands of any of its conversations could write:
+a link found there does not show where the user wanted to go.
 
-A survey looks for repositories in the upper levels of a root once, before the conversation's first command. What it
-finds is remembered, so that no number of new folders can crowd it out. Later only the folders directly in the root are
-looked at, some of them with each command.
+A survey looks for repositories in the upper levels of a root once, before the conversation's first command. Its
+findings are remembered, so that no number of new folders can displace them. Later only the folders directly in the root
+are examined, some of them with each command.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ from app_server.core.real_path import within
 from app_server_protocol.policy import PermissionProfile, SandboxPolicy, WorkspaceWrite, writable_names
 
 MAX_LINKS = 40
-"""As the kernel has it; more than that is a loop."""
+"""Maximum number of links in a path, the kernel's value; more is a loop."""
 
 
 class ResolvedPath(Struct, frozen=True):
     real: str
-    """Absolute, without links. What does not exist is kept as it is named."""
+    """Absolute path without links. A missing part is kept as it is named."""
     links: tuple[str, ...] = ()
-    """Every link that was followed, by the real path of its folder. Whoever changes one leads the path elsewhere."""
+    """Real path of every link that was followed. Anyone who can change one of them can lead the path elsewhere."""
 
 
 def resolve(path: str) -> ResolvedPath | None:
-    """Follow all links of a path; None where it is not absolute, cannot be followed to its end or is no path at all."""
+    """Follow all links of a path. Return None if it is not absolute, cannot be followed to its end, or is not a valid
+    path.
+    """
     if not path.startswith("/"):
         return None
     real, links, left = "", list[str](), path.split("/")[::-1]
@@ -70,28 +72,28 @@ def resolve(path: str) -> ResolvedPath | None:
 
 
 def exists(path: str) -> bool:
-    """Tell what `lexists` does, without the exception that it makes and drops for each name that is missing."""
+    """Return the result of `lexists`, without the exception that `lexists` raises and handles for each missing name."""
     if os.access in os.supports_follow_symlinks:
         return os.access(path, os.F_OK, follow_symlinks=False)
     return os.path.lexists(path)
 
 
 SURVEY_LEVELS = 2
-"""How deep the survey goes: `root/a/b/.git` is found. Deeper ones are as a rule what a build has fetched, and what a
-build must be able to remove.
+"""Depth of the survey: `root/a/b/.git` is found. Deeper repositories are usually downloads of a build, which the build
+must be able to remove.
 """
 
 SURVEY_ENTRIES = 8192
-"""So many entries of folders are looked at by a survey, those directly in the root first."""
+"""Maximum number of folder entries that a survey examines, those directly in the root first."""
 
 MAX_ENTRIES = 4096
-"""So many entries of one folder are looked at."""
+"""Maximum number of entries of one folder that are examined."""
 
 MAX_LOOKS = 256
-"""So many folders are looked at with each command: new ones and, in turn, the others."""
+"""Maximum number of folders that are examined with each command: new ones and, in turn, the others."""
 
 MAX_REPOSITORIES = 256
-"""Repositories of a root that are protected; each costs a command two mounts or more."""
+"""Maximum number of repositories of a root that are protected; each costs a command two mounts or more."""
 
 
 class NestedRepositories:
@@ -101,14 +103,14 @@ class NestedRepositories:
         self._root, self._levels = root, levels
         self._found: dict[str, None] = {}
         self._seen: dict[str, None] = {}
-        """The folders directly in the root, the one that was looked at longest ago first."""
+        """Folders directly in the root. The one whose last examination is the oldest comes first."""
         self._surveyed = False
         self.incomplete = False
-        """The root holds more than is looked at: there may be repositories that are not known."""
+        """Whether the root has more entries than are examined: there may be unknown repositories."""
 
     def pointers(self) -> list[str]:
-        """Return what is there now of all that was ever found. Looks for more. Raises SandboxShortage; then the next
-        call does what this one should have done.
+        """Return the existing ones of all pointers that were ever found, after looking for more. Raises
+        SandboxShortage; the next call then does the work that this one should have done.
         """
         if self._surveyed:
             self._look_again()
@@ -119,7 +121,7 @@ class NestedRepositories:
         return there[:MAX_REPOSITORIES]
 
     def _is_there(self, pointer: str) -> bool:
-        """Tell whether it is still there, and not by a link that has taken the place of a folder."""
+        """Return whether it still exists, and is not reached by a link that has replaced a folder."""
         if not exists(pointer):
             return False
         folder = os.path.dirname(pointer)
@@ -161,13 +163,13 @@ class NestedRepositories:
 
     def _look_into(self, folder: str) -> None:
         pointer = f"{folder}/.git"
-        # What keeps another conversation's command from creating a `.git` is no repository.
+        # A placeholder, which keeps another conversation's command from creating a `.git`, is no repository.
         if exists(pointer) and not is_placeholder(pointer):
             self._found[pointer] = None
 
     def _folders(self, folder: str, most: int) -> tuple[list[str], int]:
-        """Return the folders in a folder, no links, and how many entries were looked at. `.git` is none that a
-        repository is looked for in.
+        """Return the folders in a folder, without links, and the number of examined entries. `.git` is not searched for
+        repositories.
         """
         found: list[str] = []
         number = 0
@@ -189,13 +191,13 @@ SLASH_TMP = "/tmp"
 
 
 class NamedRoot(Struct, frozen=True):
-    """A root by the name that the client gave, and what that stood for when it was given."""
+    """A root by the name that the client gave, and its real path at that time."""
 
     name: str
     resolved: ResolvedPath | None
-    """None: it led nowhere."""
+    """Real path and links. None if the name led nowhere."""
     by_changeable_link: bool = False
-    """A link on the way lay where commands had been allowed to write."""
+    """Whether a link on the way was in a folder that commands had been allowed to write."""
 
 
 class ServerRoots:
@@ -205,25 +207,25 @@ class ServerRoots:
         self.written: set[str] = set()
         """Real paths of all roots that commands were ever granted."""
         self.open_ones: set[ConversationRoots] = set()
-        """Those of conversations that are open."""
+        """Roots of the open conversations."""
 
     def open(self) -> ConversationRoots:
-        """Make the roots of a new conversation, which is to close them."""
+        """Return the roots of a new conversation, which has to close them."""
         roots = ConversationRoots(self)
         self.open_ones.add(roots)
         return roots
 
     def known(self) -> set[str]:
-        """Return the real paths of what the clients of all open conversations named."""
+        """Return the real paths of the roots that the clients of all open conversations named."""
         return set().union(*(roots.known() for roots in self.open_ones))
 
     def once(self) -> ConversationRoots:
-        """Make roots for a command outside of any conversation."""
+        """Return roots for a command outside of any conversation."""
         return ConversationRoots(self, lasting=False)
 
 
 def _profile_names(profile: PermissionProfile, cwd: str, tmpdir: str | None) -> Iterator[str]:
-    """Yield the absolute names in a profile; of a pattern, the folder before its wildcards."""
+    """Yield the absolute names in a profile. For a pattern, it is the folder before its wildcards."""
     given = tmpdir if tmpdir and os.path.isabs(tmpdir) else None
     for rule, name in named_places(profile, cwd, given):
         yield split_pattern(name)[0] if rule.is_pattern else name
@@ -237,16 +239,16 @@ class ConversationRoots:
         self._lasting = lasting
         self._named: dict[str, NamedRoot] = {}
         self._temporary: set[str] = set()
-        """The names of temporary directories, which are no roots that a client named."""
+        """Names of temporary directories, which are not roots that a client named."""
         self._repositories: dict[str, NestedRepositories] = {}
         self._only_named: set[str] = set()
-        """Names of profiles that give no right to write."""
+        """Names in profiles that give no right to write."""
 
     def close(self) -> None:
         self.server.open_ones.discard(self)
 
     def learn(self, policy: SandboxPolicy, cwd: str, tmpdir: str | None = None) -> None:
-        """Resolves what has not been named before. To be called as soon as the client has named it."""
+        """Resolve names that are new. Callers call it as soon as the client has given the names."""
         for name in (*self._names(policy, cwd), *self._temporary_names(tmpdir)):
             if name not in self._named:
                 self._named[name] = self._resolve(name)
@@ -260,7 +262,7 @@ class ConversationRoots:
         return tuple(self._named[name] for name in dict.fromkeys(self._names(policy, cwd)))
 
     def temporary(self, policy: WorkspaceWrite, cwd: str, tmpdir: str | None = None) -> tuple[NamedRoot, ...]:
-        """Return /tmp and the client's $TMPDIR, as far as the policy has them."""
+        """Return /tmp and the client's $TMPDIR, as far as the policy grants them."""
         self.learn(policy, cwd, tmpdir)
         names = [] if policy.exclude_slash_tmp else [SLASH_TMP]
         if tmpdir is not None and os.path.isabs(tmpdir) and not policy.exclude_tmpdir_env_var:
@@ -268,17 +270,19 @@ class ConversationRoots:
         return tuple(self._named[name] for name in dict.fromkeys(names))
 
     def of_profile(self, profile: PermissionProfile, cwd: str, tmpdir: str | None) -> Mapping[str, NamedRoot]:
-        """Return what each name of a profile stood for when it was given."""
+        """Return, for each name of a profile, the root with its real path at the time when the name was given."""
         self.learn(profile, cwd, tmpdir)
         return {name: self._named[name] for name in _profile_names(profile, cwd, tmpdir)}
 
     def real(self, cwd: str) -> str:
-        """Return what a working directory stood for when the conversation was given it; else as it is named."""
+        """Return the real path of a working directory at the time when the conversation was given it. Return the name
+        if it is not known.
+        """
         named = self._named.get(os.path.normpath(cwd))
         return named.resolved.real if named is not None and named.resolved is not None else cwd
 
     def known(self) -> set[str]:
-        """Return the real paths of what the client named as writable."""
+        """Return the real paths of the roots that the client named as writable."""
         without = self._temporary | self._only_named
         return {
             root.resolved.real

@@ -1,7 +1,7 @@
 """The profile by which sandbox-exec confines a command on macOS. Pure.
 
-Paths are passed as parameters, so no name can break its text open. After `(deny default)` it has the least that shells
-and build tools need.
+Paths are passed as parameters, so that no name can inject rules into the profile's text. After `(deny default)` it
+allows only the minimum that shells and build tools need.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from app_server.core.sandbox.plan import SandboxPlan
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
-"""By its absolute path: PATH could lead elsewhere."""
+"""Absolute path of sandbox-exec: a search of PATH could find another program."""
 
 BASE = """\
 (version 1)
@@ -38,7 +38,7 @@ SYSTEM = """\
 (allow file-read* (literal "/") (subpath "/System") (subpath "/Library/Apple") (subpath "/private/var/db/dyld")
   (subpath "/private/etc") (subpath "/usr") (subpath "/bin") (subpath "/sbin") (subpath "/dev"))
 """
-"""What programs do not start without, where a permission profile shows some places only."""
+"""Rights without which programs do not start, for a permission profile that shows only some paths."""
 
 NETWORK = """\
 (allow network-outbound)
@@ -70,11 +70,11 @@ def profile(plan: SandboxPlan) -> tuple[str, dict[str, str]]:
         text.append(NETWORK)
     text += [f"(allow file-write* (subpath {name('ROOT', root)}))\n" for root in plan.writable_roots]
     for path in dict.fromkeys((*plan.protected, *plan.reserved)):
-        # As itself and as a folder: so a name that is missing cannot come into being either.
+        # A rule for the path itself and one for a folder at it, so that a missing name cannot be created either.
         key = name("FENCE", path)
         text.append(f"(deny file-write* (literal {key}) (subpath {key}))\n")
     for place in plan.pinned:
-        text.append(f"(deny file-write-unlink (literal {name('PINNED', place)}))\n")  # nor renamed
+        text.append(f"(deny file-write-unlink (literal {name('PINNED', place)}))\n")  # nor can it be renamed
     for place in plan.view.hidden:
         key = name("HIDDEN", place)
         text.append(f"(deny file-read* file-write* (literal {key}) (subpath {key}))\n")

@@ -1,8 +1,8 @@
-"""Which commands need an approval in every sandbox and without one: those that destroy what cannot be restored.
+"""Commands that need an approval in every sandbox and without one: those that destroy what cannot be restored.
 
-This catches mistakes; it is not a security boundary. It finds what a command line shows, also behind control flow,
-wrappers, nested shells and quoting, and ignores text that only mentions such a command. The sandbox holds against
-intent.
+The check catches mistakes; it is not a security boundary. It finds every command that a command line shows, including
+commands behind control flow, wrappers, nested shells and quoting. It ignores text that only mentions such a command.
+The sandbox protects against intent.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _POWERSHELL_REMOVAL = re.compile(
     r"\b(remove-item|ri|rm|del|erase|rd|rmdir)\b[^;|\n]*\s-(r|fo)", re.IGNORECASE
 )
 _LARGER = re.compile(r"(-\w*s|--s\w*=)?[+>]")
-"""Before a size that `truncate` only adds to a file, or that is the least it has."""
+"""Prefix of a size that `truncate` only adds to a file, or that is a minimum."""
 MAX_PATTERN = 32
 
 
 def is_dangerous(argv: Words) -> bool:
-    """Tell whether it destroys. A command line that is too large to be inspected counts as dangerous."""
+    """Return whether a command line is destructive. One that is too large to be inspected counts as destructive."""
     return any(found is None or _destroys(found) for found in reachable_commands.commands_of(argv))
 
 
 def _destroys(command: FoundCommand) -> bool:
-    """Tell whether this one command does, whatever it runs."""
+    """Return whether this one command is destructive, without regard to the commands that it runs."""
     if any(_DEVICE.match(target) for target in command.written):
         return True
     if not command.words:
         return False
     name, rest = reachable_commands.program_name(command.words[0]), command.words[1:]
-    if name in INTERPRETERS:  # a script comes from a download or a decoder, where this module cannot see it
+    if name in INTERPRETERS:  # the script comes from a download or a decoder, so this module cannot see it
         return any(
             words and reachable_commands.program_name(words[0]) in _FETCHERS for words in command.fed_by
         )
     if reachable_commands.is_open_name(command.words[0]):
-        # Options like these give it away.
+        # The program is not known, but such options show a removal.
         return _forces(rest) == {"force", "recursive"}
     names = reachable_commands.programs_named(name, _KNOWN) if len(name) <= MAX_PATTERN else [name]
     return any(_program_destroys(each, rest) for each in names)
@@ -72,7 +72,7 @@ def _find(words: Words) -> bool:
 
 
 def _deletes(run: Words) -> bool:
-    """Tell whether a command, perhaps in wrappers, deletes the files that it is given."""
+    """Return whether a command, perhaps in wrappers, deletes the files in its arguments."""
     for word in run:
         name = reachable_commands.program_name(word)
         if name in _DELETERS:
@@ -83,7 +83,7 @@ def _deletes(run: Words) -> bool:
 
 
 def _forces(words: Words) -> set[str]:
-    """Return which options are present that make a removal recursive or suppress its prompt."""
+    """Return the kinds of options that are present: options that make a removal recursive, or suppress its prompt."""
     found = set()
     for word in map(reachable_commands.without_expansions, words):
         if word == "--":
@@ -110,7 +110,9 @@ def _change_mode(words: Words) -> bool:
 
 
 def _powershell(words: Words) -> bool:
-    """Judge a call of PowerShell, whose names and options have no case, and whose options may be shortened."""
+    """Return whether a call of PowerShell is destructive. Names and options of PowerShell have no case, and options may
+    be shortened.
+    """
     text = " ".join(words)
     return _ENCODED.search(text) is not None or _POWERSHELL_REMOVAL.search(text) is not None
 

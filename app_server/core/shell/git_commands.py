@@ -1,8 +1,9 @@
-"""git commands: which lose work, the scripts that they are given to run, and what a repository makes them run.
+"""git commands: those that lose work, the scripts in their arguments, and the programs that a repository makes them
+run.
 
-git runs what a repository configures: monitors, filters, drivers, hooks. So no git command is safe by its arguments
-alone; everything in the repository that could name a program has to be known. Work is lost where changes, branches or
-history go that nothing else holds.
+git runs programs that a repository configures: monitors, filters, drivers, hooks. So no git command is safe by its
+arguments alone; everything in the repository that could name a program has to be known. Work is lost if changes,
+branches or history are removed that exist nowhere else.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _PLAIN_KEYS = re.compile(
     r"|lfs\.repositoryformatversion|lfs\..+\.access",
     re.IGNORECASE,
 )
-"""Keys that name nothing to run, to include, or to fetch while reading."""
+"""Configuration keys that name nothing to run, to include, or to fetch while reading."""
 
 
 def is_plain_repository(read: Callable[[str], bytes | None]) -> bool:
-    """Tell whether git's reading commands run nothing that this repository configures.
+    """Return whether git's reading commands run nothing that this repository configures.
 
-    `read` gives the content of a file by its name below `.git`: None where there is none, empty where it cannot be
+    `read` returns the content of a file by its name below `.git`: None if it does not exist, empty if it cannot be
     read. The caller has made sure that this is the repository that git would find: the nearest `.git`, a folder, with
     no file named `HEAD` between it and the working directory, which would be a bare repository.
     """
@@ -53,7 +54,7 @@ def is_plain_config(text: str) -> bool:
 
 
 def _keys(text: str) -> Iterator[str | None]:
-    """Return the full name of each entry; None for a line that git might parse differently."""
+    """Yield the full name of each entry; None for a line that git might parse differently."""
     section = None
     for line in text.split("\n"):
         if _COMMENT.fullmatch(line):
@@ -75,7 +76,7 @@ _EXECUTING = re.compile(r"(?:-x|--exec)=?(.*)", re.DOTALL)
 
 
 def after_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the values of git's own `-c` options, and the words from its command on."""
+    """Return the values of git's own `-c` options, and the words from git's command on."""
     configured: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-"):
@@ -88,7 +89,7 @@ def after_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def git_scripts(words: Sequence[str]) -> Iterator[str]:
-    """Find the scripts that `git` with these arguments runs."""
+    """Yield the scripts that `git` with these arguments runs."""
     configured, rest = after_options(words)
     for each in configured:
         if match := _CONFIGURED.fullmatch(each):
@@ -104,13 +105,13 @@ def git_scripts(words: Sequence[str]) -> Iterator[str]:
 
 
 SHORTEST = 4
-"""Characters of a shortened long option, with its dashes: git takes any part that fits one option only."""
+"""Shortest form of a long option, in characters with its dashes: git accepts any prefix that fits one option only."""
 
 _ALWAYS = frozenset({"reset", "rm", "clean", "filter-branch", "filter-repo", "prune"})
 
 
 def git_destroys(words: Sequence[str]) -> bool:
-    """Tell whether `git` with these arguments loses work."""
+    """Return whether `git` with these arguments loses work."""
     _, rest = after_options(words)
     if not rest:
         return False
@@ -121,7 +122,7 @@ def git_destroys(words: Sequence[str]) -> bool:
 
 
 def _has(words: Sequence[str], letters: str = "", long: Sequence[str] = ()) -> bool:
-    """Tell whether one of these short or long options precedes `--`."""
+    """Return whether one of these short or long options precedes `--`."""
     for word in words:
         if word == "--":
             return False

@@ -1,11 +1,11 @@
 """Finds every command in a script: behind control flow, in substitutions, functions and redirections.
 
-Words are expanded as a shell would most likely expand them. That finds what a script shows. A script that hides what it
-does cannot be understood without running it.
+Words are expanded as a shell would most likely expand them. That finds everything that a script shows. A script that
+hides its commands cannot be understood without running it.
 
-What the parser leaves as text is a script too where a shell runs it: substitutions in here-documents, in subscripts of
-arrays (`test -v 'a[$(id)]'` runs `id`) and in other places that the grammar does not look into. Continued lines are
-joined before the script is parsed: the parser takes an `rm` that is broken by a backslash for two words.
+A text that the parser does not parse is searched as a script if a shell runs it: substitutions in here-documents, in
+subscripts of arrays (`test -v 'a[$(id)]'` runs `id`) and in other parts that the grammar does not cover. Continued
+lines are joined before the script is parsed: the parser reads an `rm` that is broken by a backslash as two words.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _LITERAL = frozenset({"comment", "raw_string", "ansi_c_string"})
 
 
 def parse_joined(source: bytes) -> tuple[bytes, Node] | None:
-    """Return the script without continued lines, and its tree; None where the parser does not finish.
+    """Return the script without continued lines, and its tree; None if the parser does not finish.
 
-    Joining may change what is a comment or a string, so it goes on until nothing is left to join.
+    Joining may turn text into or out of a comment or a string, so it is repeated until no line is left to join.
     """
     for _ in range(MAX_ROUNDS):
         root = parse(source)
@@ -64,14 +64,14 @@ def _joined(source: bytes, root: Node) -> bytes:
 
 
 def _literal_spans(source: bytes, root: Node) -> Iterator[tuple[int, int]]:
-    """Return where a backslash at the end of a line stays."""
+    """Yield the spans in which a backslash at the end of a line is kept."""
     for node in descendants(root):
         if node.type in _LITERAL or (node.type == "heredoc_body" and is_quoted_heredoc(node, source)):
             yield node.start_byte, node.end_byte
 
 
 def is_quoted_heredoc(body: Node, source: bytes) -> bool:
-    """Tell whether the shell expands nothing in a here-document, because its delimiter is quoted."""
+    """Return whether the shell expands nothing in a here-document, because its delimiter is quoted."""
     parent = body.parent
     starts = [] if parent is None else [child for child in parent.children if child.type == "heredoc_start"]
     return any(mark in text_of(start, source) for start in starts for mark in "'\"\\")
@@ -97,7 +97,9 @@ def substitutions(text: str) -> list[str]:
 
 
 def evaluated_subscripts(text: str) -> list[str]:
-    """Return the scripts in what may be a subscript of an array, wherever the shell evaluates names as arithmetic."""
+    """Return the scripts in possible subscripts of arrays, for all contexts in which the shell evaluates names as
+    arithmetic.
+    """
     match = _SUBSCRIPT.search(text)
     return [] if match is None else substitutions(text[match.end() :])
 
@@ -114,43 +116,51 @@ def _closing_parenthesis(text: str, start: int) -> int:
 INTERPRETERS = word_set("bash sh zsh dash ksh ash fish mksh rbash yash csh tcsh eval source .")
 MAX_NODES = 20_000
 MAX_READINGS = 3_000
-"""Commands, each counted once for every combination of values that its variables may have."""
+"""Maximum number of readings. A command counts once for every combination of values that its variables may have."""
 
 _ESCAPED_IN_BACKTICKS = re.compile(r"\\([\\$`])")
 _IN_BACKTICKS = re.compile(r"(?<!\\)`([^`\\]*)`")
 _RUN_VALUES = re.compile(
     r"PS[0-4]|.*(PAGER|EDITOR|VISUAL|COMMAND|ASKPASS|LESSOPEN|LESSCLOSE|BROWSER|RSH|_SSH)"
 )
-"""Variables whose values programs run, at least what they substitute."""
+"""Names of variables whose values programs run, or at least whose substitutions they run."""
 _STARTUP = frozenset({"BASH_ENV", "ENV"})
 
 
 class FoundCommand(Struct, frozen=True):
     words: tuple[str, ...]
     fed_by: tuple[tuple[str, ...], ...] = ()
-    """For an interpreter: the commands before it in its pipeline, and those whose output becomes its arguments."""
+    """Commands before an interpreter in its pipeline, and commands whose output becomes its arguments. Empty for other
+    programs.
+    """
     fed_text: str = ""
-    """For an interpreter: what a here-document or a here-string writes to its standard input."""
+    """Text that a here-document or a here-string writes to the standard input of an interpreter. Empty for other
+    programs.
+    """
     written: tuple[str, ...] = ()
-    """The targets of redirections that write. Only entries for a whole script have them, and no words."""
+    """Targets of redirections that write. Only entries for a whole script have them; these have no words."""
 
 
 class FoundScript(Struct, frozen=True):
     commands: tuple[FoundCommand, ...]
     written: tuple[str, ...]
-    """The targets of redirections that write."""
+    """Targets of redirections that write."""
     is_clean: bool
     """Whether the parser found no syntax error."""
     scripts: tuple[str, ...] = ()
-    """What the shell parses as scripts of their own: substitutions that the parser of this module takes for text."""
+    """Texts that the shell parses as scripts of their own: substitutions that the parser of this module treats as
+    text.
+    """
     texts: tuple[str, ...] = ()
-    """Values of variables, here-documents and here-strings, which may be run by what cannot be seen."""
+    """Values of variables, here-documents and here-strings, which may be run by commands that the script does not
+    show.
+    """
     evaluates: bool = False
-    """Whether a value is run that a command does not show, as by `BASH_ENV`."""
+    """Whether a value is run that no command shows, as by `BASH_ENV`."""
 
 
 def commands_in(script: str, parameters: tuple[str, ...] = ()) -> FoundScript | None:
-    """Find the commands of a script; None where it is too large to inspect. `parameters` are `$0`, `$1` and so on."""
+    """Return the commands of a script; None if it is too large to inspect. `parameters` are `$0`, `$1` and so on."""
     found = parse_joined(word_expansion.mark_braces(script).encode("utf-8", "replace"))
     nodes = [] if found is None else list(islice(descendants(found[1]), MAX_NODES))
     if found is None or len(nodes) == MAX_NODES:
@@ -181,7 +191,7 @@ class _ScriptReader:
         self._values = tuple(self._variables.all_values())
 
     def commands(self) -> tuple[FoundCommand, ...] | None:
-        """Return the commands; None where they can be read in too many ways."""
+        """Return the commands; None if they can be read in too many ways."""
         found: list[FoundCommand] = []
         readings = 0
         for node in self._nodes:
@@ -237,18 +247,20 @@ class _ScriptReader:
             if len(found) > MAX_SCRIPTS:
                 break
         if self._source.count(b"`") >= 4:
-            # The parser reads two substitutions in a row as one in the other.
+            # The parser reads two substitutions in a row as one inside the other.
             found.append(_IN_BACKTICKS.sub(r"$(\1)", self._source.decode("utf-8", "replace")))
         return tuple(map(word_expansion.unmark_braces, dict.fromkeys(found)))
 
     def is_misread(self) -> bool:
-        """Tell whether the parser took more than a word for one: a here-document whose text begins with a backslash."""
+        """Return whether the parser read more than a word as one: a here-document whose text begins with a
+        backslash.
+        """
         words = (node for node in self._nodes if node.type == "word")
         return any(b"\n" in self._source[node.start_byte : node.end_byte] for node in words)
 
     def texts(self) -> tuple[str, ...]:
         bodies = [text_of(node, self._source) for node in self._nodes if node.type == "heredoc_body"]
-        # The parser takes a here-string behind a compound command for a file.
+        # The parser reads a here-string behind a compound command as a file.
         strings = [
             self._last_word(node)
             for node in self._nodes
@@ -299,7 +311,8 @@ class _ScriptReader:
         parent = node.parent
         if parent is not None and parent.type == "redirected_statement":
             parent = parent.parent
-        # The parser places the rest of a pipeline that begins with the reader of a here-document inside of that.
+        # If the reader of a here-document begins a pipeline, the parser puts the rest of the pipeline inside the
+        # here-document.
         if parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
             bodies += parent.parent.children
         texts = (text_of(body, self._source) for body in bodies if body.type == "heredoc_body")

@@ -1,7 +1,7 @@
-"""Converts the words of a command line to text and back, as users see them.
+"""Converts the words of a command line to text and back, in the form for users.
 
 `join` quotes so that POSIX shells and fish read back the same words; `split` undoes simple quoting. Neither knows
-operators, expansions or other syntax: `script` decides what a shell would execute.
+operators, expansions or other syntax: `script` finds what a shell would execute.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import string
 from collections.abc import Iterator, Sequence
 
 NUL_COMMAND = "<command included NUL byte>"
-"""Replaces a command that cannot be passed to any shell."""
+"""Text in place of a command that cannot be passed to any shell."""
 
 _BARE, _SINGLE, _DOUBLE = 1, 2, 4
 _BARE_CHARACTERS = frozenset(string.ascii_letters + string.digits + "+-./:@]_")
@@ -24,7 +24,7 @@ def join(argv: Sequence[str]) -> str:
 
 
 def _quote(word: str) -> str:
-    """Quote a word in as few differently quoted pieces as a left-to-right reading gives."""
+    """Return the word in as few differently quoted pieces as a left-to-right reading gives."""
     if not word:
         return "''"
     if _BARE_CHARACTERS.issuperset(word):
@@ -39,10 +39,10 @@ def _quote(word: str) -> str:
 
 
 def _longest_piece(word: str, start: int) -> tuple[int, int]:
-    """Return where the piece ends that one style of quotes can hold, and the styles that can."""
+    """Return the end of the longest piece that one style of quotes can hold, and the possible styles."""
     styles = _BARE | _SINGLE | _DOUBLE
     for at in range(start, len(word)):
-        # A caret starts a piece: after other characters some shells take it for a history substitution.
+        # A caret starts a new piece: after other characters some shells read it as a history substitution.
         remaining = 0 if word[at] == "^" and at > start else styles & _styles_of(word[at])
         if not remaining:
             return at, styles
@@ -71,9 +71,9 @@ def word_set(text: str) -> frozenset[str]:
 
 
 def split(text: str) -> list[str] | None:
-    """Return the words of `text`, without quotes and comments; None where a quote or an escape is not closed.
+    """Return the words of `text`, without quotes and comments; None if a quote or an escape is not closed.
 
-    Not `shlex.split`: that one starts a comment at a `#` inside of a word and keeps the newline of a continued line.
+    `shlex.split` is not used: it starts a comment at a `#` inside of a word and keeps the newline of a continued line.
     """
     words: list[str] = []
     word: list[str] | None = None
@@ -97,7 +97,7 @@ def split(text: str) -> list[str] | None:
 
 
 def _read_unit(first: str, rest: Iterator[str]) -> str | None:
-    """Reads one character, escape or quoted part of a word; None where it is not closed."""
+    """Return one character, escape or quoted part of a word; None if it is not closed."""
     if first == "\\":
         following = next(rest, None)
         return "" if following == "\n" else following

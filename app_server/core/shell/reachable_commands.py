@@ -1,8 +1,8 @@
-"""Every command that a command line may run: also those that interpreters, wrappers and other programs are given.
+"""Every command that a command line may run, including commands in arguments of interpreters, wrappers and others.
 
-What the arguments of shells, wrappers and `find` say about the commands and scripts that they run is here too. Where
-text is run that the words do not show (`$x`, `eval "$line"`, `… | { bash; }`), the texts of the script are looked
-at as if they were run.
+The module also reads the commands and scripts in the arguments of shells, wrappers and `find`. If a script runs text
+that its words do not show (`$x`, `eval "$line"`, `… | { bash; }`), the texts of the script are searched as if they were
+run.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from app_server.core.shell.word_expansion import TooManyWords, expand_braces, pr
 from app_server_protocol.structs import replace
 
 MAX_NAME = 500
-"""Characters of a program's name that are looked at one by one."""
+"""Maximum length of a program's name that is examined, in characters."""
 MAX_SCRIPT_WORDS = 4
-"""Words behind `-c` of which one is the script: others may be values of options."""
+"""Maximum number of words after `-c` that may be the script: others may be values of options."""
 MAX_PARAMETERS = 32
 
 Words = Sequence[str]
@@ -34,7 +34,7 @@ WRAPPERS = word_set(
     "setarch linux32 linux64 cgexec eatmydata sudo doas"
 )
 BULK = frozenset({"xargs", "parallel"})
-"""They run a command with words from their input."""
+"""Programs that run a command with words from their input."""
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
 
 _GRAMMAR = word_set("! { if then elif else while until do")
@@ -52,16 +52,16 @@ def program_name(word: str) -> str:
 
 
 def programs_named(name: str, known: Iterable[str]) -> list[str]:
-    """Return the name itself, or those of the known programs that a glob pattern stands for."""
+    """Return the name itself, or the known programs that match it if it is a glob pattern."""
     return [each for each in known if fnmatchcase(each, name)] if _GLOB.search(name) else [name]
 
 
 def is_open_name(word: str) -> bool:
-    """Tell whether the name of a program is known only when the script runs."""
+    """Return whether the name of a program is known only when the script runs."""
     if len(word) > MAX_NAME:
         return "$" in word
     name = _EXPANSIONS.sub("$", word)
-    # A blank or a parenthesis is left where one substitution holds another.
+    # A blank or a parenthesis is left if one substitution is inside another.
     is_nested = "$" in name and any(character in name for character in " \n()")
     return is_nested or "$" in program_name(name) or word == "{}"
 
@@ -71,7 +71,7 @@ def without_expansions(word: str) -> str:
 
 
 def runs_of_find(words: Words) -> Iterator[Words]:
-    """Return the commands that `find` and `fd` are told to run."""
+    """Yield the commands that `find` and `fd` run by these arguments."""
     run: list[str] = []
     in_run = False
     for word in words:
@@ -88,7 +88,9 @@ def runs_of_find(words: Words) -> Iterator[Words]:
 
 
 def after_prefixes(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out assignments, and words of the shell's grammar: behind `!` the parser takes those for commands."""
+    """Return the words without leading assignments and words of the shell's grammar: after `!` the parser reads those
+    as commands.
+    """
     at = 0
     while at < len(words) and (words[at] in _GRAMMAR or ASSIGNMENT.match(words[at])):
         at += 1
@@ -96,9 +98,7 @@ def after_prefixes(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def scripts_of(words: Words) -> Iterator[tuple[str, Words]]:
-    """Return the words that may be the script, if an option such as `-c` or `-lc` announces one, each with its
-    parameters.
-    """
+    """Yield the words that may be the script, each with its parameters, if there is an option such as `-c` or `-lc`."""
     for at, word in enumerate(words):
         if _SCRIPT_OPTION.fullmatch(word):
             operands = [place for place in range(at + 1, len(words)) if not words[place].startswith("-")]
@@ -108,7 +108,7 @@ def scripts_of(words: Words) -> Iterator[tuple[str, Words]]:
 
 
 def reads_input(words: Words, *, sources: bool) -> bool:
-    """Tell whether a shell with these arguments runs its standard input, or what a substitution gives it as a file."""
+    """Return whether a shell with these arguments runs its standard input, or a file that a substitution provides."""
     rest = iter(words)
     for word in rest:
         if word in _SHELL_VALUED and not sources:
@@ -121,13 +121,13 @@ def reads_input(words: Words, *, sources: bool) -> bool:
 
 
 def names_command(last: str) -> bool:
-    """Tell whether `xargs` with this last word runs a command that does not come from its input."""
+    """Return whether `xargs` with this last word runs a command that does not come from its input."""
     name = program_name(last)
     return name not in WRAPPERS and name not in INTERPRETERS and name not in ("-c", "{}")
 
 
 def fragment_words(part: str) -> Iterator[str]:
-    """Return the words of a part of a script, as far as they are known without its syntax. Raises TooManyWords."""
+    """Yield the words of a part of a script, as far as they are known without its syntax. Raises TooManyWords."""
     for word in _QUOTED_WORD.sub(r"\2", part).split():
         expanded = expand_braces(re.sub(r"\\(.)", r"\1", word))
         yield from expanded if len(expanded) > 1 else re.sub(r"[{},]", " ", expanded[0]).split()
@@ -136,7 +136,7 @@ def fragment_words(part: str) -> Iterator[str]:
 MAX_CHARACTERS = 10_000
 
 PROGRAM_OPTIONS = frozenset({"tar", "rsync", "scp", "sftp", "sort", "split", "rg", "zip"})
-"""Programs with options that name a command."""
+"""Names of programs with options that name a command."""
 
 _PROGRAM_OPTION = re.compile(r"(?:--?\w[\w-]*=|-o|-I)(?:\w+=)?(.+)", re.DOTALL)
 _CALLS = re.compile(r"system|popen|subprocess|exec|spawn|\||qx|`")
@@ -146,7 +146,7 @@ _SED_SUBSTITUTION = re.compile(r"s(.)(?:(?!\1).)*\1((?:(?!\1).)*)\1\w*e")
 
 
 def embedded_scripts(program: str, words: Sequence[str]) -> Iterator[str]:
-    """Return the texts that a program with these arguments most likely gives to a shell."""
+    """Yield the texts that a program with these arguments most likely passes to a shell."""
     for word in words:
         if len(word) > MAX_CHARACTERS:
             continue
@@ -161,16 +161,16 @@ def embedded_scripts(program: str, words: Sequence[str]) -> Iterator[str]:
 
 MAX_DEPTH = 8
 MAX_WORK = 200_000
-"""Characters of scripts plus words of commands that one inspection may visit, plus ten for each visit."""
+"""Limit of the work of one inspection: characters of scripts plus words of commands, plus ten for each visit."""
 PARSING = 200
-"""The work of parsing a script, however short."""
+"""Work of parsing a script, however short, in the unit of `MAX_WORK`."""
 MAX_SUSPECT_CHARACTERS = 2_000
 MAX_SUSPECTS = 200
 MAX_SUSPECT_WORK = 50_000
-"""What goes beyond is not looked at: such texts are seldom run."""
+"""Limit of the work for suspect texts. Texts beyond it are not searched: such texts are seldom run."""
 
 Reached = Iterator[FoundCommand | None]
-"""None stands for commands that are not known: the command line is too large to be inspected whole."""
+"""Commands that were found. None stands for unknown commands: the command line is too large to be inspected whole."""
 
 _TAKING_SCRIPTS = frozenset(
     {"env", "watch", "ssh", "script", "parallel", "hyperfine", "tmux", "screen", "flock", "runuser", "perf"}
@@ -178,9 +178,9 @@ _TAKING_SCRIPTS = frozenset(
 _FINDERS = frozenset({"find", "fd", "fdfind"})
 
 _ATTACHED_SCRIPT = re.compile(r"--[\w-]+=|-[a-zA-Z0]*?[Sc]")
-"""Before the value of `-S` of env, and of `-c` of script and flock, in one word with it."""
+"""Prefix of the value of `-S` of env, and of `-c` of script and flock, if both are in one word."""
 _SETTING = re.compile(r"-?\w+=\|?")
-"""Before a value: `-oProxyCommand=` of ssh, or an assignment."""
+"""Prefix of a value: `-oProxyCommand=` of ssh, or an assignment."""
 _OTHER_LANGUAGES = re.compile(r"([gmn]?awk|perl|python[\d.]*|ruby|node|php|lua|sed)$")
 _SEPARATORS = re.compile(r"[;&|()\n`]+")
 _REDIRECTION = re.compile(r"\d*(?:>>|<>|[<>])[&|]?(?:\d*-(?=\s))?|&>>?")
@@ -191,7 +191,7 @@ def commands_of(argv: Words) -> Reached:
 
 
 class _Search:
-    """Goes through one command line, and what is nested in it, within a fixed amount of work."""
+    """Searches one command line and its nested commands, within a fixed amount of work."""
 
     def __init__(self) -> None:
         self._left = MAX_WORK
@@ -235,7 +235,9 @@ class _Search:
         return self._left < 0
 
     def _script(self, script: str, depth: int, parameters: Words = (), *, is_certain: bool = True) -> Reached:
-        """Search a script that some shell will run, or may run: then it is not searched for fragments."""
+        """Search a script that a shell runs, or with `is_certain` false, may run: then it is not searched for
+        fragments.
+        """
         if self._is_spent(PARSING + len(script)) or depth >= MAX_DEPTH:
             yield None
             return
@@ -253,7 +255,7 @@ class _Search:
             yield from self._texts_as_scripts((*_texts_of(found.commands), *found.texts), depth + 1)
 
     def _texts_as_scripts(self, texts: Iterable[str], depth: int) -> Reached:
-        """Search texts. Those that are long, or no scripts, are most likely no commands."""
+        """Search texts as scripts. Long texts, and texts that are no scripts, are most likely no commands."""
         short = dict.fromkeys(text for text in texts if 0 < len(text) <= MAX_SUSPECT_CHARACTERS)
         left, self._left = self._left, min(self._left, self._left_for_suspects)
         for text in list(short)[:MAX_SUSPECTS]:
@@ -261,7 +263,7 @@ class _Search:
         self._left, self._left_for_suspects = left, min(self._left, self._left_for_suspects)
 
     def _fragments(self, script: str, depth: int) -> Reached:
-        """Search a script with syntax errors: its parts, as far as they can be separated."""
+        """Search the parts of a script with syntax errors, as far as they can be separated."""
         for part in _SEPARATORS.split(_REDIRECTION.sub(" ", script.replace("\\\n", ""))):
             try:
                 words = tuple(fragment_words(part))
@@ -274,10 +276,12 @@ class _Search:
         for at, word in enumerate(command.words):
             yield from self.commands(replace(command, words=command.words[at:]), depth)
             if program_name(word) in WRAPPERS:
-                return  # its own tails have been visited
+                return  # the tails of this command have been visited
 
     def _wrapped(self, program: str, command: FoundCommand, depth: int) -> Reached:
-        """Yield what a wrapper may run. With options of many kinds, any word after its name may start the command."""
+        """Yield the commands that a wrapper may run. Wrappers have options of many kinds, so any word after the name
+        may start the command.
+        """
         words = command.words
         if program in _TAKING_SCRIPTS:
             for at, word in enumerate(words):
@@ -304,7 +308,7 @@ class _Search:
 
 
 def _texts_of(commands: Sequence[FoundCommand]) -> Iterator[str]:
-    """Return the texts that commands hold: their arguments as a line, what they print, and each argument of several
+    """Yield the texts in commands: their arguments as a line, the text that they print, and each argument of several
     words.
     """
     for command in commands:
@@ -318,7 +322,7 @@ def _texts_of(commands: Sequence[FoundCommand]) -> Iterator[str]:
 
 
 def _runs_what_it_wrote(found: FoundScript) -> bool:
-    """Tell whether a command of the script is, or reads as a script, a file that the script writes."""
+    """Return whether a command of the script is, or reads as a script, a file that the script writes."""
     written = {normpath(name) for name in found.written}
     for command in found.commands:
         if command.words[:1] == ("tee",):
@@ -332,5 +336,5 @@ def _runs_what_it_wrote(found: FoundScript) -> bool:
 
 
 def _split(text: str) -> str:
-    """Read blanks as `env -S` does, for which `\\_` is one."""
+    """Return the text with `\\_` replaced by a blank, as `env -S` reads it."""
     return text.replace("\\_", " ")

@@ -1,13 +1,13 @@
-"""Which commands run without an approval although nothing is trusted: those that are known to only read.
+"""Commands that run without an approval under the policy that trusts nothing: those that are known to only read.
 
-An allow-list of programs, each with an allow-list of options: none of these writes a file, runs a program, or follows a
-growing file, neither by its GNU nor its BSD meaning. Refused is every option that is not listed, and every form that
-two implementations might parse differently: abbreviated long options, values that look like options. A script is safe
-only if every byte of it is understood and every command in it is safe.
+The module has an allow-list of programs, each with an allow-list of options. None of these writes a file, runs a
+program, or follows a growing file, neither in its GNU nor its BSD meaning. Every option that is not listed is refused,
+and every form that two implementations might parse differently: abbreviated long options, values that look like
+options. A script is safe only if every byte of it is understood and every command in it is safe.
 
-The kernel's files reveal processes and block on devices, and some files hold nothing but secrets: reading those needs
-an approval, as far as the text of a path shows it, without following links. The sandbox is the boundary; this decides
-only what runs unapproved.
+The kernel's files reveal processes and block on devices, and some files contain only secrets: reading those needs an
+approval, as far as the text of a path shows it, without following links. The sandbox is the boundary; this module
+decides only what runs without approval.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _DIGITS = re.compile(r"-\d+")
 
 
 class Options(Struct, frozen=True):
-    """Short options by letter; long ones by name: `all`, `width=` with a value, `color?` with an optional one."""
+    """Allowed options of a program: short ones by letter; long ones by name: `all`, `width=` with a value, `color?`
+    with an optional value.
+    """
 
     flags: str = ""
     valued: str = ""
@@ -35,7 +37,7 @@ class Options(Struct, frozen=True):
     numeric: bool = False
     """Whether `-5` is an option, as in `head -5`."""
     most: int | None = None
-    """The largest number of operands; None: any."""
+    """Maximum number of operands. None if there is no limit."""
 
 
 def options(
@@ -45,7 +47,7 @@ def options(
 
 
 def operands_of(words: Sequence[str], allowed: Options) -> list[str] | None:
-    """Return the arguments that are not options; None where one is not allowed."""
+    """Return the arguments that are not options; None if an option is not allowed."""
     operands: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -87,7 +89,7 @@ def _is_value(word: str | None) -> bool:
 
 
 Reader = Callable[[Sequence[str]], "list[str] | None"]
-"""Maps a program's arguments to the paths it reads; None where it is not known to only read."""
+"""Function from a program's arguments to the paths that it reads. None if the program is not known to only read."""
 
 _LINE_RANGE = re.compile(r"\d+(,\d+)?p", re.ASCII)
 _NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
@@ -113,7 +115,7 @@ _FILE_READERS: Mapping[str, Options] = {
         "cdDiuz",
         "fsw",
         "count repeated unique ignore-case skip-fields= skip-chars= check-chars= zero-terminated",
-        most=1,  # the second would be written
+        most=1,  # the second operand would be written
     ),
     "base64": options("dDi", "w", "decode ignore-garbage wrap="),
     "stat": options("fLtx", "c", "dereference file-system format= printf= terse"),
@@ -186,7 +188,7 @@ def _seq(words: Sequence[str]) -> list[str] | None:
 
 
 def _sed(words: Sequence[str]) -> list[str] | None:
-    """Accepts only a script that prints a range of lines of one file: others write files and run commands."""
+    """Accept only a script that prints a range of lines of one file: other scripts write files and run commands."""
     match words:
         case ["-n", script] if _LINE_RANGE.fullmatch(script):
             return []
@@ -217,7 +219,7 @@ def _find(words: Sequence[str]) -> list[str] | None:
         if word in _FIND_VALUED:
             in_expression = True
             value = next(rest, None)
-            # Where another find takes no value here, the word must not be an action of its own.
+            # Another `find` may take no value here, so the word must not be an action of its own.
             if value is None or (value.startswith("-") and not _NEGATIVE.fullmatch(value)):
                 return None
         elif word in _FIND_TESTS:
@@ -260,8 +262,8 @@ _GIT_READING = {
 
 
 def git_reads(words: Sequence[str]) -> bool:
-    """Tell whether `git` with these arguments only reads. Options before the command select other repositories:
-    refused.
+    """Return whether `git` with these arguments only reads. Options before the command select other repositories, so
+    they are refused.
     """
     if not words or words[0] not in _GIT_READING:
         return False
@@ -278,14 +280,14 @@ MAX_FOLDERS = 8
 
 
 class Reach:
-    """Tracks the working directories that a script may have: each `cd` may have succeeded or not."""
+    """The working directories that a script may have: each `cd` may have succeeded or not."""
 
     def __init__(self) -> None:
         self._folders = {""}
         self.has_moved = False
 
     def moves(self, words: Sequence[str]) -> bool:
-        """Applies a `cd` with these arguments; False where they are not understood."""
+        """Apply a `cd` with these arguments. Return False if they are not understood."""
         operands = [word for word in words if word not in ("-L", "-P", "--")]
         if len(operands) > 1 or any(word.startswith("-") and word != "-" for word in operands):
             return False
@@ -305,8 +307,8 @@ class Reach:
 
 
 def _is_off_limits(path: str, *, everything: bool) -> bool:
-    """Tell whether reading a path needs an approval. `everything`: the command reads all files below, and the kernel's
-    folders are below the root.
+    """Return whether reading a path needs an approval. `everything` says that the command reads all files below, and
+    the kernel's folders are below the root.
     """
     parts = [part for part in path.split("/") if part]
     outside = [part for part in parts if part != ".."]
@@ -327,12 +329,13 @@ def is_known_safe(
     git_is_plain: Callable[[], bool] | None = None,
     allowed: Callable[[Sequence[str]], bool] = lambda words: False,
 ) -> bool:
-    """Tell whether the command is known to only read, but for what `allowed` accepts: the user has agreed to that.
+    """Return whether the command is known to only read. Commands that `allowed` accepts are excepted: the user has
+    agreed to them.
 
-    `trusts` receives the name of each program, the shell included: whether the name resolves to the program of the
-    system and not to a file of the workspace. `git_is_plain` is called for git commands: whether the repository of the
-    working directory configures nothing that git would run (`git_commands.is_plain_repository`). Without it, git is not
-    safe.
+    `trusts` receives the name of each program, including the shell, and returns whether the name resolves to the
+    program of the system and not to a file of the workspace. `git_is_plain` is called for git commands, and returns
+    whether the repository of the working directory configures nothing that git would run
+    (`git_commands.is_plain_repository`). Without it, no git command is safe.
     """
     script = script_of(argv)
     commands = _single(argv) if script is None else split_script(script)
@@ -340,19 +343,19 @@ def is_known_safe(
         return False
     agreed = frozenset(words for words in commands if allowed(words))
     reach = Reach()
-    # A command that was agreed to may write, so what git would find afterwards is not known.
+    # A command to which the user agreed may write, so it is not known what git would find afterwards.
     plain = None if agreed else git_is_plain
     if not all(words in agreed or _only_reads(words, reach, git_is_plain=plain) for words in commands):
         return False
     if script is None:
         return trusts(argv[0])
-    # `cd` is part of every shell.
+    # `cd` is built into every shell.
     return all(map(trusts, dict.fromkeys([argv[0], *(words[0] for words in commands if words[0] != "cd")])))
 
 
 def _single(argv: Sequence[str]) -> Commands | None:
-    """Return the one command; None where an operator is an argument: the model forgot the shell, so its intent is not
-    what would run.
+    """Return the one command; None if an operator is an argument: the model forgot the shell, so the command would not
+    do what the model intended.
     """
     if not argv or not all(word.isprintable() and not _OPERATOR_WORD.fullmatch(word) for word in argv):
         return None
@@ -372,7 +375,7 @@ def _only_reads(words: Sequence[str], reach: Reach, *, git_is_plain: Callable[[]
 
 
 def _program(word: str) -> str:
-    """Return the name of a program on the PATH or in a system folder; any other path stays as it is."""
+    """Return the name of a program on the PATH or in a system folder. Any other path is returned unchanged."""
     for folder in _PROGRAM_FOLDERS:
         if word.startswith(folder):
             return word.removeprefix(folder)

@@ -1,10 +1,10 @@
-"""Shell scripts as syntax trees, and those of plain commands as the argument vectors that a shell would execute.
+"""Shell scripts as syntax trees, and scripts of plain commands as the argument vectors that a shell would execute.
 
-Only this module knows the parser. Its grammar is that of bash; where another shell, or bash itself, parses a script
+This module alone uses the parser. Its grammar is that of bash. If another shell, or bash itself, parses a script
 differently, the callers conclude nothing from the tree.
 
-`split_script` is for decisions: it returns None wherever bash, zsh and sh might disagree with it. `split_for_display`
-is for display: it understands more scripts and guarantees nothing. `as_typed` says which lines a program gets of what
+`split_script` is for decisions: it returns None if bash, zsh and sh might disagree with it. `split_for_display` is for
+display: it understands more scripts and guarantees nothing. `as_typed` returns the lines that a program reads when text
 is typed into its terminal.
 """
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_SECONDS = 0.03
-"""Processor time. What models write takes a hundredth of it; adversarial input takes minutes."""
+"""Time limit of parsing, in seconds of processor time. Scripts of models take a hundredth of it; adversarial input
+takes minutes.
+"""
 
 
 def parse(
@@ -42,7 +44,7 @@ def parse(
 
 
 def descendants(node: Node) -> Iterator[Node]:
-    """Return the node and all below it, in the order of the text."""
+    """Yield the node and all nodes below it, in the order of the text."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -51,8 +53,8 @@ def descendants(node: Node) -> Iterator[Node]:
 
 
 def text_of(node: Node, source: bytes) -> str:
-    # Not `node.text`: it reads the source again through the callback of `parse`, and uses what that returned after it
-    # was freed. That crashes where large blocks go back to the system (`process_memory`).
+    # `node.text` is not used: it reads the source again through the callback of `parse`, and uses the result after it
+    # was freed. That crashes if large blocks are returned to the system (`process_memory`).
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
@@ -71,7 +73,9 @@ MAX_STAGES_BEFORE = 8
 
 _SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _ENDING_IN_COMMAND = ("pipeline", "list", "negated_command")
-"""What the parser takes for the body of a redirection of its last command."""
+"""Node types that the parser makes the body of a redirection, although the redirection belongs to their last
+command.
+"""
 
 
 def redirections(command: Node) -> list[Node]:
@@ -84,7 +88,9 @@ def redirections(command: Node) -> list[Node]:
 
 
 def arguments_behind(redirection: Node) -> Iterator[Node]:
-    """Find `-rf d` in `rm 2>/dev/null -rf d`, which the parser takes for more targets of the redirection."""
+    """Yield the nodes of `-rf d` in `rm 2>/dev/null -rf d`, which the parser reads as more targets of the
+    redirection.
+    """
     if redirection.type == "file_redirect":
         yield from redirection.children_by_field_name("destination")[1:]
     elif redirection.type == "heredoc_redirect":
@@ -98,7 +104,9 @@ def substitutions_in(node: Node) -> Iterator[Node]:
 
 
 def stages_before(node: Node) -> Iterator[Node]:
-    """Return the nearest stages before `node` in its pipeline, with the reader of a here-document that starts it."""
+    """Yield the nearest stages before `node` in its pipeline, including the reader of a here-document that starts
+    it.
+    """
     parent = node.parent
     if parent is not None and parent.type == "redirected_statement":
         node, parent = parent, parent.parent
@@ -116,7 +124,7 @@ Commands = tuple[tuple[str, ...], ...]
 
 MAX_CHARACTERS = 10_000
 MAX_COMMANDS = 100
-"""A script with more commands is opaque. No limit here leads to a weaker rule."""
+"""Maximum number of commands. A script with more commands is opaque. No limit here leads to a weaker rule."""
 
 MAX_DISPLAY_CHARACTERS = 100_000
 OPERATORS = frozenset({"&&", "||", ";", "|"})
@@ -124,22 +132,26 @@ OPERATORS = frozenset({"&&", "||", ";", "|"})
 _JOINING = ("program", "list", "pipeline")
 _SHELLS = frozenset(folder + name for name in ("bash", "zsh", "sh") for folder in ("", "/bin/", "/usr/bin/"))
 _PLAIN_WORD = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*")
-"""No quote, glob, brace, tilde, caret, escape, expansion or comment; `=` not first, where zsh expands it."""
+"""Pattern of a word without quote, glob, brace, tilde, caret, escape, expansion or comment. `=` is not allowed as the
+first character, where zsh expands it.
+"""
 
 
 def script_of(argv: Sequence[str]) -> str | None:
-    """Return the script, where `argv` is a known shell that runs exactly one and does nothing else."""
+    """Return the script if `argv` is a known shell that runs exactly one and does nothing else."""
     if len(argv) == 3 and argv[0] in _SHELLS and argv[1] in ("-c", "-lc"):
         return argv[2]
     return None
 
 
 def split_script(script: str) -> Commands | None:
-    """Return the commands of a script that is nothing but plain ones, joined by `&&`, `||`, `;` or `|`."""
+    """Return the commands of a script that has only plain commands, joined by `&&`, `||`, `;` or `|`. None for any
+    other script.
+    """
     if len(script) > MAX_CHARACTERS:
         return None
     script = script.strip(" \t\n")
-    # Shells, parsers and terminals disagree about control characters, newlines and exotic blanks.
+    # Shells, parsers and terminals disagree about control characters, newlines and unusual blanks.
     if not script.replace("\t", " ").isprintable():
         return None
     source = script.encode()
@@ -153,7 +165,7 @@ def split_script(script: str) -> Commands | None:
 
 
 class _PlainReader:
-    """Walks a tree from left to right and accounts for every byte: what no accepted node covers must be blank."""
+    """Walks a tree from left to right and accounts for every byte: bytes that no accepted node covers must be blank."""
 
     def __init__(self, source: bytes) -> None:
         self.commands: list[tuple[str, ...]] = []
@@ -162,7 +174,7 @@ class _PlainReader:
         self._at = 0
 
     def accepts(self, root: Node) -> bool:
-        pending = [root]  # not recursive: every `&&` is a level of its own
+        pending = [root]  # not recursive, because every `&&` is a level of its own
         while pending:
             node = pending.pop()
             if node.type == "command":
@@ -201,7 +213,7 @@ class _PlainReader:
         return "".join(parts)
 
     def _part(self, node: Node) -> str | None:
-        """Return the value of a word or a part of one; None where the shell would do more than remove quotes."""
+        """Return the value of a word or a part of one; None if the shell would do more than remove quotes."""
         text = text_of(node, self._source)
         self._at = node.end_byte
         match node.type:
@@ -225,7 +237,7 @@ class _PlainReader:
 
 
 def split_for_display(script: str) -> Commands | None:
-    """Return the commands as written: without quotes, with escapes and globs."""
+    """Return the commands as written: without quotes, with escapes and globs. None if the script is not understood."""
     if len(script) > MAX_DISPLAY_CHARACTERS:
         return None
     source = script.encode("utf-8", "replace")
@@ -269,7 +281,7 @@ _ERASE_WORD = "\x17"
 
 
 def as_typed(text: str) -> str:
-    """Return the lines that a program reads. What moves a cursor, completes or recalls is left out."""
+    """Return the lines that a program reads. Characters that move a cursor, complete or recall are left out."""
     lines: list[str] = []
     line = ""
     for character in text:

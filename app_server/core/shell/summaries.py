@@ -1,7 +1,6 @@
-"""Summarises what a command line seems to do, for clients to display: it reads a file, lists files, searches, or is
-unknown.
+"""Summarises, for display by clients, what a command line seems to do: read a file, list files, search, or unknown.
 
-A guess from the arguments alone. People read the result beside the command itself. No decision depends on it.
+The summary is a guess from the arguments alone. People read it beside the command itself. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def summarize(words: Words) -> ParsedCommand:
 
 
 def only_formats(words: Words) -> bool:
-    """Tell whether a command only shapes the output of the one before it in a pipeline."""
+    """Return whether a command only shapes the output of the one before it in a pipeline."""
     match words:
         case [
             "wc" | "tr" | "cut" | "sort" | "uniq" | "xargs" | "tee" | "column" | "awk" | "yes" | "printf",
@@ -55,7 +54,7 @@ def only_formats(words: Words) -> bool:
 
 
 def shortens_output(command: str) -> bool:
-    """Tell whether a command shows the first or last lines of what another one prints."""
+    """Return whether a command shows the first or last lines of another command's output."""
     match split(command):
         case ["head" | "tail", "-n" | "-c", count]:
             return _is_number(count.removeprefix("+"))
@@ -201,7 +200,7 @@ def _looks_like_path(word: str) -> bool:
 
 
 def _is_line_range(script: str) -> bool:
-    """Tell whether it is `5p` or `5,9p`."""
+    """Return whether it is a line range: `5p` or `5,9p`."""
     ends = script.removesuffix("p").split(",")
     return script.endswith("p") and len(ends) <= 2 and all(end and _is_number(end) for end in ends)
 
@@ -247,7 +246,9 @@ def _of_script(script: str) -> list[ParsedCommand]:
 
 
 def _shown_whole(summary: ParsedCommand, script: str, *, is_single: bool) -> ParsedCommand:
-    """Show a script that does one thing as it is written, where that is more informative."""
+    """Return the summary with the script as it is written, if the script does one thing and that is more
+    informative.
+    """
     if isinstance(summary, UnknownCommand):
         return summary
     words = split(script)
@@ -262,7 +263,7 @@ def _shown_whole(summary: ParsedCommand, script: str, *, is_single: bool) -> Par
 
 
 def _summaries(commands: Sequence[Words]) -> list[ParsedCommand]:
-    """Summarise each command except `cd`, which changes the paths of the files read after it."""
+    """Summarise each command except `cd`, which changes the paths of the files that are read after it."""
     summaries: list[ParsedCommand] = []
     folder = ""
     for words in commands:
@@ -277,7 +278,7 @@ def _summaries(commands: Sequence[Words]) -> list[ParsedCommand]:
 
 
 def _without_noise(summaries: list[ParsedCommand]) -> list[ParsedCommand]:
-    """Drops `echo` at the start, `true`, and line numbering, as long as something remains."""
+    """Drop `echo` at the start, `true`, and line numbering, as long as something remains."""
     while len(summaries) > 1:
         noise = next((n for n, one in enumerate(summaries) if _is_noise(one, first=n == 0)), None)
         if noise is None:

@@ -1,8 +1,8 @@
 """Expands the words of a script as a shell would most likely expand them.
 
-Quotes are removed, braces are expanded (`r{m,} {a..c}` → `rm r a b c`), escapes of `$'…'`, `echo -e` and `printf` are
-replaced, and the values are inserted that the script gives to its variables and parameters, as far as it shows them.
-What is known only when the script runs stays as it is written.
+Quotes are removed, braces are expanded (`r{m,} {a..c}` → `rm r a b c`), and escapes of `$'…'`, `echo -e` and `printf`
+are replaced. Values that the script gives to its variables and parameters are inserted, as far as the script shows
+them. Parts that are known only when the script runs stay as they are written.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ _MARK = "\ue003"
 
 
 class TooManyWords(Exception):
-    """A word stands for more words than are looked at."""
+    """A word expands to more words than the limit."""
 
 
 def mark_braces(script: str) -> str:
-    """Replaces opening braces that belong to words by a letter. The parser takes that of `{rm,-rf}` for a group's."""
+    """Replace opening braces that belong to words by a letter. The parser reads the brace of `{rm,-rf}` as that of a
+    group.
+    """
     return _IN_WORD.sub(_MARK, script) if "{" in script else script
 
 
@@ -48,7 +50,7 @@ def quote_braces(text: str) -> str:
 
 
 def expand_braces(text: str) -> list[str]:
-    """Expand braces; numbers of a sequence are represented by its ends. Raises TooManyWords."""
+    """Expand braces. A sequence of numbers is represented by its ends. Raises TooManyWords."""
     text = unmark_braces(text)
     if "{" not in text:
         return [text.translate(_UNQUOTED)]
@@ -73,7 +75,7 @@ def _expanded(text: str) -> list[str]:
 
 
 def _end(text: str, start: int) -> int | None:
-    """Return where the brace is closed that is opened at `start`."""
+    """Return the position of the brace that closes the one at `start`. None if it is not closed."""
     depth = 0
     for at in range(start, len(text)):
         depth += (text[at] == "{") - (text[at] == "}")
@@ -100,7 +102,7 @@ def _alternatives(inner: str) -> list[str] | None:
 
 
 MAX_ROUNDS = 100
-"""How often a format is used for more arguments."""
+"""Maximum number of times that a format is repeated for more arguments."""
 
 _HEX = "([0-9a-fA-F]{1,%d})"
 _DECODED_ESCAPE = re.compile(
@@ -139,7 +141,7 @@ def _decoded(match: re.Match[str]) -> str:
 
 
 def printed(words: Sequence[str]) -> str | None:
-    """Return what `echo` or `printf` with its arguments prints; None for other programs."""
+    """Return the text that `echo` or `printf` with these arguments prints; None for other programs."""
     match words:
         case ["echo", *rest]:
             while rest and re.fullmatch("-[neE]+", rest[0]):
@@ -174,14 +176,14 @@ def _formatted(form: str, arguments: Sequence[str]) -> str:
 
 
 _FIELD_BREAK = "\x1f"
-"""Marks where an unquoted expansion splits a word."""
+"""Marker of the positions at which an unquoted expansion splits a word."""
 
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPE_IN_DOUBLE = re.compile(r"\\(.)", re.DOTALL)
 _EXPANSION = re.compile(r"\$\{?(\w+|[@*])(?:\[[^\]]*\])?(?:(:?[-=+])(.*))?\}?", re.DOTALL)
 _NOT_ARGUMENTS = ("variable_assignment", "herestring_redirect", "file_redirect")
 _NAMING = frozenset({"which", "type"})
-"""Programs that print where a program is. Its name is enough."""
+"""Names of programs that print the path of a program; the result has only the program's name."""
 
 
 class WordExpander:
@@ -191,7 +193,7 @@ class WordExpander:
         self._breaks = _field_breaks(self._variables["IFS"])
 
     def own_words(self, command: Node) -> list[str]:
-        """Return the words of a command, without those that the parser places behind a redirection. Raises
+        """Return the words of a command, without those that the parser puts behind a redirection. Raises
         TooManyWords.
         """
         texts: list[str] = []
@@ -200,13 +202,13 @@ class WordExpander:
             if not child.is_named or child.type in _NOT_ARGUMENTS or _is_descriptor(child, following):
                 continue
             text = self._text(child.children[0] if child.type == "command_name" else child)
-            # What no blank separates is one word, also where the parser sees two.
+            # Parts without a blank between them are one word, even if the parser sees two.
             texts[-1:] = [texts[-1] + text] if child.start_byte == end else [*texts[-1:], text]
             end = child.end_byte
         return [word for text in texts for word in _words_of(text)]
 
     def words(self, node: Node) -> list[str]:
-        """Raises TooManyWords."""
+        """Return the words of a node. Raises TooManyWords."""
         return _words_of(self._text(node))
 
     def _text(self, node: Node, *, quoted: bool = False) -> str:
@@ -237,7 +239,7 @@ class WordExpander:
         return value if quoted else self._breaks.sub(_FIELD_BREAK, value)
 
     def _value(self, text: str) -> str:
-        """Return the value of `$x` or `${x:-default}`; the expansion itself where that is not known."""
+        """Return the value of `$x` or `${x:-default}`; the expansion itself if the value is not known."""
         match = _EXPANSION.fullmatch(text)
         if match is None:
             return quote_braces(text)
@@ -250,7 +252,7 @@ class WordExpander:
         return quote_braces(text) if value is None else value
 
     def _output(self, substitution: Node) -> str | None:
-        """Return what a substitution of one simple command prints, if its words show it."""
+        """Return the output of a substitution of one simple command, if its words show it. Otherwise None."""
         inner = substitution.named_children
         if len(inner) != 1 or inner[0].type != "command":
             return None
@@ -260,8 +262,8 @@ class WordExpander:
 
 @lru_cache(maxsize=16)
 def _field_breaks(separators: str) -> re.Pattern[str]:
-    """Compile what separates words. Cached: there is an expander for each command of a script, and hardly any sets
-    `IFS`.
+    """Return the pattern of field separators. It is cached, because there is an expander for each command of a script,
+    and hardly any script sets `IFS`.
     """
     return re.compile(rf"[\s{re.escape(separators)}]+")
 
@@ -272,7 +274,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _is_descriptor(node: Node, following: Node | None) -> bool:
-    """Tell whether it is the `0` in `bash 0<<< text`, which the parser takes for an argument."""
+    """Return whether it is the `0` in `bash 0<<< text`, which the parser reads as an argument."""
     return (
         node.type == "number"
         and following is not None
@@ -282,7 +284,7 @@ def _is_descriptor(node: Node, following: Node | None) -> bool:
 
 
 def named_program(words: Sequence[str]) -> str | None:
-    """Return `rm` of `which rm`, `type -P rm` and `command -v rm`."""
+    """Return `rm` for `which rm`, `type -P rm` and `command -v rm`. None for any other command."""
     match words:
         case [first, *_, program] if first in _NAMING:
             return program
@@ -293,17 +295,17 @@ def named_program(words: Sequence[str]) -> str | None:
 
 
 MAX_APPENDED = 100
-"""Assignments with `+=`, each of which has a longer value than the one before."""
+"""Maximum number of assignments with `+=`, each of which has a longer value than the one before."""
 
 _KEY = re.compile(r"\[[^\]]*\]=")
 _NAME = re.compile(r"\$\{?[!#]?(\w+|[@*])")
 
 
 class ScriptVariables:
-    """Each name with all its values: which one holds where is known only when the script runs."""
+    """Each name with all its values: the value at a certain place is known only when the script runs."""
 
     def __init__(self, nodes: Sequence[Node], source: bytes, parameters: Sequence[str] = ()) -> None:
-        """Raises TooManyWords."""
+        """Read the assignments of a script. Raises TooManyWords."""
         self._source = source
         self._plain = WordExpander(source, {})
         self._functions = {
@@ -329,7 +331,7 @@ class ScriptVariables:
                     pass
 
     def expanders(self, node: Node) -> Iterator[WordExpander]:
-        """Make an expander for each combination of the values of the variables that are used below `node`."""
+        """Yield an expander for each combination of the values of the variables that are used below `node`."""
         names = dict.fromkeys(match[1] for match in _NAME.finditer(text_of(node, self._source)))
         open_names = [name for name in names if len(self._values.get(name, ())) > 1]
         last = {name: values[-1] for name, values in self._values.items()}

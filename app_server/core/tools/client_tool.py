@@ -1,6 +1,6 @@
-"""Tools that the client brought: the model calls them, the client runs them.
+"""Tools that the client declared: the model calls them and the client runs them.
 
-What comes back is bounded here, and no address in it is read or fetched.
+This module bounds the answers of the client. It reads or fetches no address in them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST_TOOLS = 128
 MAX_NAME = 128
 MAX_DESCRIPTIONS = 128 * 1024
 MAX_TEXT = 256 * 1024
-"""Characters of the texts of one answer."""
+"""Maximum size of the texts of one answer, in characters."""
 MAX_IMAGES = 20 * 1024 * 1024
-"""Characters of the images of one answer."""
+"""Maximum size of the images of one answer, in characters."""
 MOST_PARTS = 256
 RESERVED_PREFIX = "mcp__"
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
@@ -36,7 +36,7 @@ _ADDRESS = re.compile(r"data:image/[\w.+-]+;base64,|https?://", re.IGNORECASE)
 
 
 class DynamicTool:
-    """One of them."""
+    """One tool of the client, as the model calls it."""
 
     parallel = False
 
@@ -133,8 +133,8 @@ def _schema(tool: ClientTool) -> dict[str, Json]:
 
 
 def bounded(parts: Sequence[InputText | InputImage]) -> tuple[InputText | InputImage, ...]:
-    """Return the parts, with a note in place of what is too long or is no picture that a model can be sent. Slow for
-    large pictures: use a thread.
+    """Return the parts, with a note in place of each part that is too long or is not an image that a model accepts.
+    Slow for large images: call it in a thread.
     """
     return tuple(_bounded(parts))
 
@@ -174,7 +174,7 @@ def _shown(part: InputText | InputImage) -> Json:
 
 
 def _output(parts: tuple[InputText | InputImage, ...], *, success: bool) -> ToolOutput:
-    """Return the output as plain text where there is nothing else: not every provider understands parts."""
+    """Return the output as plain text if all parts are text: not every provider understands parts."""
     texts = [part.text for part in parts if isinstance(part, InputText)]
     if len(texts) == len(parts):
         return text_output("\n".join(texts), success=success)

@@ -1,5 +1,7 @@
-"""The tools that run commands: `shell` and `shell_command`, a vector or a line in the user's shell, to its end;
-`exec_command` and `write_stdin`, a line on a terminal that may outlive the call, and what is typed into it later.
+"""The tools that run commands.
+
+- `shell` and `shell_command` run an argument vector, or a line in the user's shell, until it ends.
+- `exec_command` runs a line on a terminal, which may outlive the call. `write_stdin` types into that terminal later.
 
 The last two read the terminal for as long as one call may take, and report the output to the model.
 """
@@ -38,7 +40,7 @@ from app_server_protocol.engine.items import CommandSource
 from app_server_protocol.structs import replace
 
 MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
-"""One of these is in every command that is a patch."""
+"""Markers of a patch: every command that is a patch contains at least one of them."""
 
 ApplyPatch = Callable[[Command, ToolTurn], Awaitable[ToolOutput | None]]
 
@@ -46,7 +48,7 @@ _APPLY: Lazy[ApplyPatch] = Lazy(lambda: import_module("app_server.core.tools.pat
 
 
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Serve a call of one of these tools."""
+    """Serve a call of one of the tools of this module."""
     match call.name:
         case "exec_command":
             return await _exec_command(call, turn)
@@ -71,7 +73,7 @@ async def _run(
 
 
 async def _applied(command: Command, turn: ToolTurn) -> ToolOutput | None:
-    """Apply the patch in place of a command that only calls `apply_patch`. None for any other command."""
+    """Apply the patch instead of running a command that only calls `apply_patch`. Return None for any other command."""
     if not any(mark in word for word in command.argv for mark in MARKS):
         return None
     return await _APPLY.get()(command, turn)
@@ -91,11 +93,11 @@ def _command(
 
 
 SHORTEST_MS, LONGEST_MS = 250, 60_000
-"""Limits of the time that one call may wait."""
+"""Limits of the time that one call may wait, in milliseconds."""
 MAX_TOKENS = 10_000
-"""The part of a snapshot that the model gets if it sets no limit."""
+"""Size of the part of a snapshot that the model gets if it sets no limit, in tokens."""
 CHUNK_ID = 6
-"""Digits of the id of a snapshot."""
+"""Number of digits in the id of a snapshot."""
 
 
 class TerminalSnapshot(Struct, frozen=True):
@@ -105,7 +107,7 @@ class TerminalSnapshot(Struct, frozen=True):
     output: bytes
     seconds: float
     exit_code: int | None
-    """None: it is still running."""
+    """Exit code of the command. None if it is still running."""
 
     @property
     def denied(self) -> bool:
@@ -117,7 +119,7 @@ class TerminalSnapshot(Struct, frozen=True):
 
 
 async def poll_terminal(terminal: Terminal, yield_ms: float | None, usual_ms: float) -> TerminalSnapshot:
-    """Read until the command ends or the time is up, which is `usual_ms` if the model does not say."""
+    """Read until the command ends or the wait is over. The wait is `usual_ms` if the model sets none."""
     terminal.deltas.renew()
     seen = HeadTail(SESSION_CAP)
     pty, began = terminal.pty, anyio.current_time()
@@ -157,7 +159,7 @@ def render_snapshot(snapshot: TerminalSnapshot, chunk_id: str, max_tokens: int) 
 
 
 YIELD_MS, LOOK_MS = 10_000, 250
-"""How long a call of `exec_command` and of `write_stdin` waits if the model does not say."""
+"""Default wait of a call of `exec_command` and of `write_stdin`, in milliseconds, if the model sets none."""
 
 
 async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
@@ -216,7 +218,7 @@ async def _write_stdin(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     if terminal is None:
         raise ToolFailure(f"write_stdin failed: {turn.commands.terminals.why_missing(number)}")
     text = arguments.chars or ""
-    # Nobody is asked about what a command that has ended would not read.
+    # Input for a command that has ended has no effect, so the user is not asked about it.
     if text and not terminal.end_emitted:
         await check_input(text, terminal, turn)
         await terminal.pty.write(text.encode())

@@ -49,10 +49,10 @@ _TURN_DIFF: Lazy[TurnDiff] = Lazy(lambda: import_module("app_server.core.patch.c
 
 
 class TurnDiffTracker:
-    """One per turn. Call `record` before a patch is written."""
+    """The diff of one turn's patches. Callers call `record` before they write a patch."""
 
     def __init__(self, home: str | None = None, base: str | None = None) -> None:
-        """`home` and `base` as in `changes.turn_diff`."""
+        """`home` and `base` are those of `changes.turn_diff`."""
         self._home, self._base = home, base
         self._plans: list[PatchPlan] = []
 
@@ -62,40 +62,45 @@ class TurnDiffTracker:
         return bool(self._plans)
 
     def record(self, plan: PatchPlan) -> None:
-        """Note a patch that is about to be written."""
+        """Record a patch that is about to be written."""
         self._plans.append(plan)
 
     def unified_diff(self) -> str | None:
-        """Compare the files of all patches with the disk; None where nothing differs. Blocks while it reads."""
+        """Compare the files of all patches with the disk; return None if nothing differs. Blocks while it reads."""
         return _TURN_DIFF.get()(self._plans, self._home, self._base) if self._plans else None
 
 
 COARSE_NS: Final = 20_000_000
-"""So much earlier than it was may the time of a file's change be, for the system's clock of files is coarse."""
+"""Tolerance at the begin of a span, in nanoseconds: the file system's clock is coarse, so a file's modification time
+may be earlier than the change.
+"""
 MOST_SPANS: Final = 1000
 
 
 class EditorFiles(Protocol):
-    """The client's editor. Both answer in any order, and may never answer."""
+    """The files in the client's editor. Calls may finish in any order, and may never finish."""
 
     async def read(self, path: str) -> str | None:
-        """Return the text of a file as the editor has it; None where it does not say."""
+        """Return the text of a file as the editor has it; None if the editor does not report it."""
         ...
 
     async def write(self, path: str, text: str) -> bool:
-        """Put a text into the editor and save it; False where that failed."""
+        """Put a text into the editor and save it. Return False if that failed."""
         ...
 
 
 class DiskChanges:
-    """When commands and patches of a conversation changed files: what the editor shows of those may be old."""
+    """The time spans in which commands and patches of a conversation changed files.
+
+    The editor's text of a file that changed within such a span may be out of date.
+    """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
-        """`now_ns` gives nanoseconds since 1970, as times of files are."""
+        """`now_ns` returns nanoseconds since 1970, the unit of files' modification times."""
         self._now_ns = now_ns
         self._spans: list[tuple[int, int]] = []
         self._since: int | None = None
-        """A command runs, or has run, whose end is not known."""
+        """Begin of an unbounded span: a command runs, or has run, whose end is not known. None if there is none."""
 
     @contextmanager
     def span(self) -> Iterator[None]:
@@ -109,7 +114,7 @@ class DiskChanges:
                 self._spans = [(first[0], second[1]), *rest]
 
     def open_end(self) -> None:
-        """Note that from now on any file may be changed at any time."""
+        """Record that from now on commands may change any file at any time."""
         if self._since is None:
             self._since = self._now_ns() - COARSE_NS
 
@@ -130,7 +135,7 @@ ClientQuestions = PendingAnswers[str, ToolCallAnswer | UserInputAnswer | McpCall
 
 
 class ToolFailure(Exception):
-    """The tool cannot serve the call; the message is for the model."""
+    """The tool cannot serve the call; the message is sent to the model."""
 
 
 class ToolCall(Struct, frozen=True):
@@ -139,7 +144,7 @@ class ToolCall(Struct, frozen=True):
     call_id: str
     name: str
     arguments: str
-    """JSON text for a function, free text for a custom tool."""
+    """JSON text of a function call, or free text of a custom tool call."""
     custom: bool = False
     local_shell: bool = False
 
@@ -156,7 +161,7 @@ def text_output(text: str, success: bool | None = True) -> ToolOutput:
 
 
 class CommandServices(Struct):
-    """Services by which tools run commands and write patches; the same for all turns of a conversation."""
+    """Services by which tools run commands and write patches. All turns of a conversation share them."""
 
     runner: CommandRunner
     roots: ConversationRoots
@@ -168,14 +173,16 @@ class CommandServices(Struct):
     caller: CurrentCaller
     """The client in whose environment commands run."""
     shown_once: set[str] = msgspec.field(default_factory=set)
-    """Warnings that this conversation has emitted; each is emitted once."""
+    """Keys of warnings that this conversation has emitted; each is emitted once."""
     exposed_folders: set[str] = msgspec.field(default_factory=set)
     """Real directories in which commands or repositories of this conversation may have created files, in any turn."""
     editor: EditorAccess | None = None
-    """The files that the client's editor has open, where it lets us read and write them."""
+    """Access to the files that the client's editor has open. None if the client does not let the server read and write
+    them.
+    """
 
     def may_read(self, policy: SandboxPolicy, cwd: str) -> MayRead:
-        """Return what commands may read under a policy: whatever the server reads for the model obeys the same rules.
+        """Return the check of what commands may read under a policy. All reads of the server for the model obey it too.
         Reads the disk.
         """
         if not isinstance(policy, PermissionProfile):
@@ -185,36 +192,36 @@ class CommandServices(Struct):
 
 
 class ApprovalServices(Struct, frozen=True):
-    """Services by which tools request approvals; the same for all turns of a conversation."""
+    """Services by which tools request approvals. All turns of a conversation share them."""
 
     broker: ApprovalBroker
     remembered: ApprovalMemory
     store: Callable[[], Awaitable[None]]
-    """Returns once all events emitted so far are stored; a decision takes effect only after that."""
+    """Function that returns once all events emitted so far are stored; a decision takes effect only after that."""
     rules: RuleBook = msgspec.field(default_factory=RuleBook)
     questions: ClientQuestions = msgspec.field(default_factory=PendingAnswers)
-    """Of tools, to the client; by call id."""
+    """Pending questions of tools to the client, by call id."""
 
 
 class ClockAndIds(Struct, frozen=True, kw_only=True):
     clock: Callable[[], float]
-    """Monotonic seconds."""
+    """Monotonic clock, in seconds."""
     now: Callable[[], datetime]
     new_id: Callable[[], str]
-    """A random UUID as text."""
+    """Generator of random UUIDs as text."""
     new_turn_id: Callable[[], str]
-    """A UUIDv7 as text."""
+    """Generator of UUIDv7 identifiers as text."""
     wall_clock: Callable[[], float]
-    """Seconds since 1970."""
+    """Wall clock, in seconds since 1970."""
 
 
 class Strictness(Struct, frozen=True):
-    """Checks that clients of an older API do without."""
+    """Optional checks, which are off for clients of an older API."""
 
     pictures: bool = True
-    """Whether a picture with a wrong checksum is a broken one."""
+    """Whether an image with a wrong checksum is treated as broken."""
     silent_tools: bool = True
-    """Whether MCP tools that give no hints fail where nobody is asked."""
+    """Whether MCP tools without hints fail if the approval policy asks nobody."""
 
 
 STRICT: Final = Strictness()
@@ -234,7 +241,7 @@ class ToolTurn(Struct, eq=False):
     sources: ClockAndIds
     telemetry: ConversationTelemetry = NO_TELEMETRY
     goals: GoalKeeper | None = None
-    """Set in turns of APIs that know goals."""
+    """Access to the goal of the thread, in turns of APIs that have goals. None in other turns."""
     output_limit: OutputLimit = STANDARD_OUTPUT
     strictness: Strictness = STRICT
 
@@ -242,14 +249,15 @@ class ToolTurn(Struct, eq=False):
         self.items.emit(event)
 
     def plan(self) -> SandboxPlan | None:
-        """Make the sandbox plan of the turn's policy; None for full access. Reads the disk."""
+        """Return the sandbox plan of the turn's policy; None for full access. Reads the disk."""
         settings, commands = self.settings, self.commands
         tmpdir = temporary_folder(self.config.fence, commands.caller.environment)
         return commands.runner.plan(settings.sandbox_policy, settings.cwd, commands.roots, tmpdir=tmpdir)
 
     def approved_plan(self) -> SandboxPlan | None:
-        """Make the plan of a command that the user allowed to run without the sandbox: None, unless the turn's policy
-        hides files. Reads the disk.
+        """Return the plan of a command that the user allowed to run without the sandbox.
+
+        It is None unless the turn's policy hides files. Reads the disk.
         """
         settings, commands = self.settings, self.commands
         tmpdir = temporary_folder(self.config.fence, commands.caller.environment)
@@ -273,7 +281,7 @@ class ToolTurn(Struct, eq=False):
 
 
 class Tool(Protocol):
-    """One tool. Stateless: each call brings its turn."""
+    """One tool. It has no state: each call carries its turn."""
 
     @property
     def name(self) -> str: ...

@@ -1,9 +1,9 @@
 """Files with unsaved text in the client's editor, which a patch must neither lose nor overwrite.
 
-The disk is the truth, except for a file that a patch updates and whose text in the editor differs from the disk's: if
-the patch fits the editor's text, it is made there and written through the editor. The editor writes with the user's
-rights and follows links, so it is used only while no command of this server runs that could put one in its way, and
-the patch is judged and asked about as any other.
+The disk is authoritative, with one exception: a file that a patch updates and whose text in the editor differs from the
+text on the disk. If the patch fits the editor's text, it is applied there and written through the editor. The editor
+writes with the user's rights and follows links. So it is used only while no command of this server runs, which could
+put a link in its way. Such a patch is judged and approved like any other.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from app_server.light_dataclasses import replace
 from app_server_protocol.structs import Discreet
 
 READ_SECONDS: Final = 0.3
-"""An editor that takes longer to say what it has is not waited for."""
+"""Timeout of reading texts from the editor, in seconds. Texts that arrive later are ignored."""
 WRITE_SECONDS: Final = 5.0
 MOST_FILES: Final = 64
-"""A patch of more files is written to the disk."""
+"""Maximum number of files in a patch that goes through the editor. A patch with more files is written to the disk."""
 
 
 class OverlaidFiles(Struct, frozen=True):
-    """The disk, with other texts for some files."""
+    """The files on the disk, with the editor's texts in place of some of them."""
 
     disk: PatchFiles
     texts: Mapping[str, bytes]
-    """By real path."""
+    """Texts of the editor, by real path."""
 
     def resolve_path(self, path: str) -> str:
         return self.disk.resolve_path(path)
@@ -62,20 +62,22 @@ class PlannedPatch(Discreet, frozen=True):
     HIDDEN = ("on_disk",)
     plan: PatchPlan
     unsaved: frozenset[str] = frozenset()
-    """Real paths of the files that are written through the editor."""
+    """Real paths of the files that are to be written through the editor."""
     on_disk: Mapping[str, bytes] = msgspec.field(default_factory=dict)
-    """What those files are on the disk."""
+    """Contents of those files on the disk, by real path."""
 
     def through_editor(self) -> list[FileEdit]:
         return [edit for edit in self.plan.edits if edit.place.real in self.unsaved]
 
     def for_disk(self) -> PatchPlan:
-        """Return the rest, with the summary of all: it is what the model is sent."""
+        """Return the plan without the editor's files, but with the summary of all files, because the model is sent
+        it.
+        """
         edits = tuple(edit for edit in self.plan.edits if edit.place.real not in self.unsaved)
         return replace(self.plan, edits=edits)
 
     def fallback(self, failed: list[FileEdit]) -> PatchPlan:
-        """Writes to the disk what the editor did not take."""
+        """Return the plan that writes to the disk the files that the editor did not save."""
         edits = tuple(replace(edit, old=self.on_disk[edit.place.real]) for edit in failed)
         return replace(self.plan, edits=edits)
 
@@ -89,8 +91,8 @@ class _Candidate(Struct, frozen=True):
 async def plan_with_editor(
     patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess | None, scope: WriteScope | None = None
 ) -> PlannedPatch:
-    """Plan a patch of the disk, or of the editor's text where it fits that. The editor is asked for files of `scope`
-    only, if there is one. Raises PatchError.
+    """Plan a patch of the disk, or of the editor's text if the patch fits it. If `scope` is given, the editor is asked
+    only for files within it. Raises PatchError.
     """
     if editor is not None:
         overlay, on_disk = await _unsaved(patch, cwd, disk, editor, scope)
@@ -100,12 +102,12 @@ async def plan_with_editor(
                 plan = await run_in_thread(plan_patch, patch, cwd, overlaid, abandon_on_cancel=True)
                 return PlannedPatch(plan, frozenset(overlay), on_disk)
             except PatchError:
-                pass  # it fits only the disk, or neither; then the error names what is on the disk
+                pass  # it fits only the disk, or neither; then the error below names the content of the disk
     return PlannedPatch(await run_in_thread(plan_patch, patch, cwd, disk, abandon_on_cancel=True))
 
 
 async def check_unchanged(editor: EditorAccess, edits: list[FileEdit]) -> None:
-    """Raises PatchError where the editor's text is another one than when the patch was planned."""
+    """Raise PatchError if the editor's text has changed since the patch was planned."""
     now = await _texts(editor.files, [edit.place.path for edit in edits])
     for edit in edits:
         if _encoded(now.get(edit.place.path)) != edit.old:
@@ -113,7 +115,7 @@ async def check_unchanged(editor: EditorAccess, edits: list[FileEdit]) -> None:
 
 
 async def write_through_editor(editor: EditorAccess, edits: list[FileEdit]) -> list[FileEdit]:
-    """Return those that the editor did not take."""
+    """Write the edits, and return those that the editor did not save."""
     failed = []
     for edit in edits:
         taken = False
@@ -127,7 +129,9 @@ async def write_through_editor(editor: EditorAccess, edits: list[FileEdit]) -> l
 async def _unsaved(
     patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess, scope: WriteScope | None
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return, by real path, the texts of the editor that differ from the disk's and fit the patch; and the disk's."""
+    """Return two mappings by real path: the editor's texts that differ from the disk's and fit the patch, and the
+    contents of the same files on the disk.
+    """
     try:
         candidates = await run_in_thread(
             _candidates, patch, cwd, disk, editor.changes, abandon_on_cancel=True
@@ -152,7 +156,9 @@ async def _unsaved(
 
 
 def _candidates(patch: Patch, cwd: str, disk: PatchFiles, changes: DiskChanges) -> list[_Candidate]:
-    """Return files that the patch updates once, in place, and that nothing of this conversation has changed last."""
+    """Return the files that the patch updates once and in place, and whose last change does not come from this
+    conversation.
+    """
     found, operations = list[_Candidate](), patch.operations
     if len(operations) > MOST_FILES:
         return []
@@ -170,7 +176,7 @@ def _candidates(patch: Patch, cwd: str, disk: PatchFiles, changes: DiskChanges) 
 
 
 async def _texts(files: EditorFiles, paths: list[str]) -> dict[str, str]:
-    """Return what the editor says of these files in time."""
+    """Return the texts that the editor reports for these files before the timeout."""
     texts: dict[str, str] = {}
 
     async def ask(path: str) -> None:
@@ -193,7 +199,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _plain(content: bytes) -> bytes:
-    """Return a text without line ends and byte order marks, which editors show in their own way."""
+    """Return a text without byte order mark and with normalized line ends: editors show both in their own way."""
     return content.removeprefix(BOM.encode()).replace(b"\r\n", b"\n")
 
 

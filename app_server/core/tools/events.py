@@ -1,5 +1,7 @@
-"""What tools emit: the part of the turn's emitter that they use, and the output of a command, as events while it runs,
-limited in number, and in the item at its end. Pure.
+"""Events that tools emit.
+
+This module has the part of the turn's emitter that tools use. It also has the output of a command, both as a limited
+number of events while the command runs, and in the item at its end. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ class BegunItem(Protocol):
 
 
 class TurnEvents(Protocol):
-    """Every item starts once and ends once: by `complete`, or when its turn is cut."""
+    """The event emitter of a turn. Every item starts once and ends once: by `complete`, or when its turn is cut off."""
 
     @property
     def turn_id(self) -> str: ...
@@ -37,7 +39,7 @@ class TurnEvents(Protocol):
     def start(self, item: Item) -> None: ...
 
     def update(self, item: Item) -> None:
-        """Replace an open item, so that a cut emits its latest state."""
+        """Replace an open item, so that an interrupted turn emits its latest state."""
         ...
 
     def complete(self, item: Item) -> None: ...
@@ -47,35 +49,37 @@ class TurnEvents(Protocol):
         ...
 
     def is_open(self, item_id: str) -> bool:
-        """Tell whether an item of this turn has begun and not ended."""
+        """Return whether an item of this turn has begun and not ended."""
         ...
 
     def detach(self, item_id: str) -> BegunItem:
-        """Let an item outlive the turn: `complete_detached` ends it, in whatever turn that is."""
+        """Let an item outlive the turn: `complete_detached` ends it, in whichever turn is running then."""
         ...
 
     def apart(self) -> TurnEvents:
-        """Return what emits outside of all operations, for what goes on after the turn."""
+        """Return an emitter outside of all operations, for items that continue after the turn."""
         ...
 
     def complete_detached(self, item: Item, begun: BegunItem, turn_id: str, *, cut: bool = False) -> None: ...
 
 
 MAX_DELTAS = 10_000
-"""Output events of one command, as in codex 0.58. The end event has head and tail of all output."""
+"""Maximum number of output events of one command, the value of codex 0.58. The end event has head and tail of all
+output.
+"""
 MAX_BYTES = 16 << 20
-"""Bytes in these events: a fast command and a slow client must not exhaust the server's memory."""
+"""Maximum size of these events, in bytes: a fast command and a slow client must not exhaust the server's memory."""
 
 
 class OutputDeltas:
-    """Emits output as it arrives."""
+    """Emits the output of one command as it arrives, within limits."""
 
     def __init__(self, item_id: str, emit: Callable[[CommandOutput], None]) -> None:
         self._item_id, self._emit = item_id, emit
         self.renew()
 
     def renew(self) -> None:
-        """Begin the limits anew: somebody has looked at the command, which may go on for long."""
+        """Reset the limits: the model has polled the command, which may run for long."""
         self._left, self._left_bytes = MAX_DELTAS, MAX_BYTES
 
     def emit_output(self, stream: ExecOutputStream, data: bytes) -> None:
@@ -92,7 +96,7 @@ def decode(data: bytes) -> str:
 
 
 def shown_output(result: ExecResult, output: str, limit: OutputLimit) -> str:
-    """Return all output of a command that ran as the model is shown it."""
+    """Return all output of a command that ran, as it is shown to the model."""
     return command_output(output, limit, timed_out=result.timed_out, seconds=result.duration_s)
 
 

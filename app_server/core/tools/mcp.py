@@ -1,6 +1,6 @@
-"""Calls of what MCP servers have: their own tools, and three tools for their resources.
+"""Calls of tools of MCP servers: the servers' own tools, and three tools for their resources.
 
-Each request is an item; if the turn is interrupted, the end of the turn cuts it.
+Each request is an item; if the turn is interrupted, the end of the turn ends the item.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def finished_item(item: McpToolCall, seconds: float, result: McpResult) -> McpTo
 
 
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Serve a call of a server's tool, or of one of the three for resources."""
+    """Serve a call of a server's tool, or of one of the three tools for resources."""
     match call.name:
         case "list_mcp_resources" | "list_mcp_resource_templates":
             listing = _listing(call)
@@ -68,14 +68,14 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
             request = partial(turn.mcp.requests.read_resource, server.strip(), given.uri.strip())
         case _:
             return await _call_server(call, turn)
-    # For the events: the arguments as the model wrote them.
+    # The events show the arguments as the model wrote them.
     invocation = McpInvocation(server=server, tool=call.name, arguments=parse_json(call.arguments))
     return text_output(await request_as_item(turn, call.call_id, invocation, request))
 
 
 async def _call_server(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Call the tool of a server, which validates the arguments, because many servers accept more than they declare.
-    Absent arguments and null call it without any.
+    """Call the tool of a server. The server validates the arguments, because many servers accept more than they
+    declare. If the arguments are absent or null, the tool is called without arguments.
     """
     arguments = parse_json(call.arguments)
     tool = turn.mcp.tools().get(call.name)
@@ -88,7 +88,7 @@ async def _call_server(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     refused = None
     if arguments is None or isinstance(
         arguments, dict
-    ):  # the call fails without a question where they are neither
+    ):  # a call whose arguments are neither fails without a question
         refused = await refusal(call.call_id, tool, call.name, arguments, turn)
     if refused is None:
         outcome = await turn.mcp.requests.call(call.name, arguments)

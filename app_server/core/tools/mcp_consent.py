@@ -1,8 +1,8 @@
-"""Approval of the model's calls of MCP tools: whether the user is asked, and what the answer means.
+"""Approval of the model's calls of MCP tools: whether the user is asked, and the effect of the answer.
 
-A server runs with the user's rights, outside of the sandbox. So the approval policy decides: `never` lets a call that
-needs approval fail, unless the turn has full access. Clients of an API that is older than hints get tools without any,
-unless the settings ask for approval of these.
+A server runs with the user's rights, outside of the sandbox. So the approval policy decides: with `never`, a call that
+needs approval fails, unless the turn has full access. Clients of an API that is older than hints can call tools without
+hints, unless the settings ask for approval of these.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewD
 from app_server_protocol.structs import Json
 
 AS_ELICITATION: Final = "tool_call_mcp_elicitation"
-"""The feature by which clients of the thread API are asked as by the server."""
+"""Feature with which clients of the thread API get the question as an elicitation of the server."""
 
-# Reads and writes the user's file.
+# This module reads and writes the user's file, so it is loaded on first use.
 _SETTINGS: Lazy[ModuleType] = Lazy(lambda: import_module("app_server.core.tools.mcp_settings"))
 
 # Clients show these texts as the reason of a failed call.
@@ -42,9 +42,9 @@ CHANGED: Final = "MCP tool changed while the user was asked about it"
 
 
 async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn: ToolTurn) -> str | None:
-    """Return why the call must not be made, in words for the model and the user; None if it may be made.
+    """Return the reason why the call must not be made, as text for the model and the user; None if it may be made.
 
-    `name` is the one by which the model knows the tool.
+    `name` is the name by which the model knows the tool.
     """
     config = turn.mcp.configs[tool.server]
     if not needs_approval(config, tool):
@@ -101,7 +101,9 @@ async def _ask(
 
 
 async def _keep(config: McpServerConfig, tool: McpTool, turn: ToolTurn) -> None:
-    """Let the settings approve the tool for every conversation; a failure is told, and the yes holds for this one."""
+    """Write to the settings that the tool is approved for every conversation. If that fails, emit a warning; the
+    approval then holds for this conversation.
+    """
     try:
         await run_in_thread(_SETTINGS.get().keep_approval, turn.config, config, tool.tool)
     except ConfigError as error:

@@ -1,7 +1,7 @@
-"""Approvals of MCP tools that the user wants to keep: `approval_mode` of the tool in config.toml.
+"""Persistent approvals of MCP tools: the setting `approval_mode` of the tool in config.toml.
 
-Only a server that config.toml defines as it runs here can be kept: under the name of a server that a request or the
-command line defines, another program could run in the next conversation.
+An approval can be stored only for a server that config.toml defines as it runs here. Under the name of a server that a
+request or the command line defines, another program could run in the next conversation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def can_keep_approval(config: Config, server: McpServerConfig) -> bool:
 
 
 def keep_approval(config: Config, server: McpServerConfig, tool: str) -> None:
-    """Write that calls of the tool need no approval. Raises ConfigError if the file cannot be changed."""
+    """Store that calls of the tool need no approval. Raises ConfigError if the file cannot be changed."""
     key = ("mcp_servers", server.name, "tools", tool, "approval_mode")
 
     def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:

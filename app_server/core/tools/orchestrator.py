@@ -38,13 +38,13 @@ from app_server_protocol.events.commands import ExecApprovalRequestEvent
 from app_server_protocol.policy import AskForApproval, ReviewDecision
 
 DEFAULT_TIMEOUT_MS = 10_000
-"""The time limit if the model gives none; the default of codex 0.58."""
+"""Time limit of a command in milliseconds if the model sets none; the default of codex 0.58."""
 
 REJECTED = "exec command rejected by user"
 RETRY_REASON = "command failed; retry without sandbox?"
 RULE_REASON = "a rule requires approval"
 ESCALATION_REASON = "to be run without the sandbox"
-"""The reason of an escalation if the model gives none: nothing else in the request shows the escalation."""
+"""Reason of an escalation if the model gives none: nothing else in the request shows the escalation."""
 STAYS_HIDDEN = "files that the permission profile hides stay hidden"
 
 
@@ -55,18 +55,20 @@ class Command(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     cwd: str
     line: str | None = None
-    """The line that the model wrote, if we added the shell. Clients see it as the command of the item; an approval
-    request shows the argv, because that is what the approval covers."""
+    """The line that the model wrote, if the server added the shell. Clients see it as the command of the item; an
+    approval request shows the argv, because that is what the approval covers.
+    """
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     escalated: bool = False
     justification: str | None = None
     source: CommandSource = CommandSource.AGENT
-    """What the user typed needs no approval to run in the sandbox. The provider's own kind of call, which clients see
-    as a user's command, needs one like any other."""
+    """Origin of the command. A command that the user typed needs no approval to run in the sandbox. The provider's own
+    kind of call, which clients see as a user's command, needs an approval like any other.
+    """
     unconfined: bool = False
-    """The user typed it, to be run with their own rights: it never has a sandbox."""
+    """Whether the user typed it to run with their own rights: it never has a sandbox."""
     process_id: str | None = None
-    """The number of that terminal."""
+    """Number of the command's terminal. None if it has no terminal."""
 
     def item(self) -> CommandExecution:
         """Return the item as it starts."""
@@ -82,7 +84,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Protocol):
-    """The result of a run, of any kind."""
+    """The result of a run, of any kind of command."""
 
     @property
     def denied(self) -> bool:
@@ -98,7 +100,7 @@ class Rejected(Exception):
 
 
 async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
-    """Returns the output for the model. Raises ToolFailure if nothing was run."""
+    """Run the command and return the output for the model. Raises ToolFailure if nothing was run."""
 
     async def execute(spec: CommandSpec) -> ExecResult:
         return await turn.commands.runner.run(spec, OutputDeltas(command.call_id, turn.emit).emit_output)
@@ -112,9 +114,10 @@ async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
 async def run_with_approval(
     command: Command, turn: ToolTurn, execute: Callable[[CommandSpec], Awaitable[Ran]]
 ) -> Ran:
-    """Steps 1 to 4 around `execute`, which runs a spec. Raises ToolFailure, after the end of the item, if nothing was
-    run."""
-    # The user's rules are about commands of the model.
+    """Do steps 1 to 4 of the flow. `execute` runs a spec. If nothing was run, the item ends and ToolFailure is
+    raised.
+    """
+    # The user's rules apply to commands of the model only.
     typed = command.source is CommandSource.USER_SHELL
     restriction = None if typed else turn.approvals.rules.restriction(command.argv)
     request = decide.CommandRequest(command.argv, command.escalated, restriction)
@@ -143,14 +146,16 @@ async def run_with_approval(
 
 
 class CommandApproval:
-    """Steps 2 to 4 for one command."""
+    """Steps 2 to 4 of the flow for one command."""
 
     def __init__(self, command: Command, request: decide.CommandRequest, turn: ToolTurn) -> None:
         self._command, self._request, self._turn = command, request, turn
         self._folder = real_path(command.cwd)
-        """Resolved once: it is judged, shown, remembered and run in the same directory."""
+        """Real path of the directory, resolved once: the command is judged, shown, remembered and run in the same
+        directory.
+        """
         self._known_to_read = False
-        """Whether it runs unasked only because it is known to read."""
+        """Whether the command runs without approval only because it is known to read only."""
 
     async def execute_approved(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
         if self._command.unconfined:
@@ -181,7 +186,7 @@ class CommandApproval:
         return self._turn.settings.approval_policy
 
     async def _approve_first_run(self) -> bool:
-        """Step 2. Returns False if no approval was needed. Raises Rejected."""
+        """Do step 2 of the flow. Return False if no approval was needed. Raises Rejected."""
         command, turn = self._command, self._turn
         if command.source is CommandSource.USER_SHELL:
             return False
@@ -234,7 +239,9 @@ class CommandApproval:
             )
 
     def _with_folder(self, reason: str | None) -> str | None:
-        """Add where the directory leads. Our part comes first: the rest may be the model's text."""
+        """Add the directory to which the working directory leads. The server's text comes first: the rest may be the
+        model's.
+        """
         if self._folder == self._command.cwd:
             return reason
         leads = f"{self._command.cwd} leads to {self._folder}"
@@ -247,7 +254,7 @@ class CommandApproval:
         return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.commands.exposed_folders))
 
     def _spec(self, plan: SandboxPlan | None) -> CommandSpec:
-        """Return the spec for the runner: with the turn's environment, without credentials."""
+        """Return the spec for the runner, with the turn's environment and without credentials."""
         command, turn = self._command, self._turn
         return CommandSpec(
             argv=command.argv,
@@ -266,7 +273,7 @@ class CommandApproval:
 
 
 def _rule_reason(rule: PrefixRule, given: str | None) -> str:
-    """Say that a rule asks. Our part comes first: the rest is the model's."""
+    """Return a reason that names the rule. The server's text comes first: the rest is the model's."""
     why = f"a rule requires approval: {rule.justification}" if rule.justification else RULE_REASON
     return f"{why}; {given}" if given else why
 
@@ -291,6 +298,6 @@ def _text_of(error: ToolFailure | CoreError | OSError | Rejected) -> str:
 
 
 def command_tool_output(result: ExecResult, shown: str) -> ToolOutput:
-    """Return the output for the model of a command that ran. `shown`: what it printed, cut to size."""
+    """Return the output of a command that ran, for the model. `shown` is the printed output, cut to size."""
     text = command_result(shown, result.exit_code, result.duration_s)
     return text_output(text, success=result.exit_code == 0)

@@ -1,11 +1,11 @@
 """The flow of a patch: parse → judge its targets → plan → approve → write inside the sandbox.
 
-1. The targets are judged by their real paths: the patch is applied, needs approval, or is rejected. Of a rejected
-   patch no file is read: not even whether its hunks fit is for the model to know.
+1. The targets are judged by their real paths: the patch is applied, needs approval, or is rejected. No file of a
+rejected patch is read: the model must not even learn whether its hunks fit.
 2. Every hunk of every file is located, before any approval or write.
-3. A separate process writes it inside the sandbox. If the sandbox denied that and the user approved the patch, it is
-   written again without the sandbox: the approval was for these changes in these places, and the writer does nothing
-   else and follows no link. Either everything is written or nothing.
+3. A separate process writes the patch inside the sandbox. If the sandbox denied that and the user approved the patch,
+it is written again without the sandbox: the approval was for these changes in these files, and the writer does nothing
+else and follows no link. Either everything is written or nothing.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from app_server_protocol.structs import replace
 REJECTED = "patch rejected by user"
 TIMEOUT_MS = 60_000
 REFUSED = "Failed to "
-"""The prefix of the writer's message if it lacks the rights; other failures name their reason."""
+"""Prefix of the writer's message if it lacks the rights; other failures name their reason."""
 
 
 class PatchFlow(Struct, frozen=True):
-    """One patch of one call."""
+    """The flow of one patch of one call."""
 
     call_id: str
     text: str
@@ -68,14 +68,14 @@ class PatchFlow(Struct, frozen=True):
     turn: ToolTurn
 
     async def output(self) -> ToolOutput:
-        """Apply it. Returns the output for the model; raises ToolFailure if nothing was written."""
+        """Apply the patch and return the output for the model. Raises ToolFailure if nothing was written."""
         result = await self.apply()
         return command_tool_output(
             result, shown_output(result, decode(result.aggregated), self.turn.output_limit)
         )
 
     async def apply(self) -> ExecResult:
-        """Returns the output of the writer. Raises ToolFailure if nothing was written."""
+        """Apply the patch and return the output of the writer. Raises ToolFailure if nothing was written."""
         if self.turn.settings.mode.kind is TurnMode.PLAN:
             raise ToolFailure("patch rejected: no files are changed in plan mode")
         turn, disk = self.turn, DiskFiles(self.turn.commands.runner.home)
@@ -85,13 +85,13 @@ class PatchFlow(Struct, frozen=True):
             allowed = await confinement(turn)
             verdict = self._judge(patch, places, allowed)
             editor = None if turn.commands.runner.busy else turn.commands.editor
-            # Before the user was asked, the editor hands out nothing from outside of the workspace.
+            # Before the user has approved, the editor must not reveal text from outside of the workspace.
             shown = WriteScope((real_path(turn.settings.cwd),)) if isinstance(verdict, AskUser) else None
             planned = await plan_with_editor(patch, self.cwd, disk, editor, shown)
         except PatchError as error:
             raise ToolFailure(error.for_model()) from error
         plan = planned.plan
-        # What its names lead to may have changed since.
+        # The targets of the patch's paths may have changed since the first check.
         verdict = self._judge(patch, plan.places(), allowed)
         item = FileChange(id=self.call_id, changes=shown_changes(plan), texts=shown_texts(plan))
         turn.items.start(item)
@@ -114,7 +114,7 @@ class PatchFlow(Struct, frozen=True):
 
     # --- step 1
     def _judge(self, patch: Patch, places: Sequence[Place], allowed: SandboxPlan | None) -> AskUser | None:
-        """Decide by the places of a patch. Raises ToolFailure for a rejected one, of which no content is shown."""
+        """Judge a patch by its targets. Raises ToolFailure for a rejected patch, without showing any content."""
         hidden = next((place for place in places if allowed and _is_hidden(place.real, allowed)), None)
         if allowed is not None and hidden is not None:
             verdict: Verdict = Reject(f"the permission profile `{allowed.view.profile}` hides {hidden.label}")
@@ -132,7 +132,7 @@ class PatchFlow(Struct, frozen=True):
 
     # --- step 2
     async def _approve(self, plan: PatchPlan, allowed: SandboxPlan | None, verdict: AskUser | None) -> bool:
-        """Tell whether the user approved it; False if no approval was needed."""
+        """Return whether the user approved it; False if no approval was needed."""
         if verdict is None:
             self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.APPROVED)
             return False
@@ -141,7 +141,9 @@ class PatchFlow(Struct, frozen=True):
 
     @property
     def _policy(self) -> AskForApproval:
-        """Return the policy. Where the user is not asked about the sandbox, a patch that leaves it is refused."""
+        """The effective approval policy. If the user is not asked about the sandbox, a patch that leaves it is
+        refused.
+        """
         settings = self.turn.settings
         asks = settings.granular is None or settings.granular.sandbox_approval
         return settings.approval_policy if asks else AskForApproval.NEVER
@@ -150,7 +152,7 @@ class PatchFlow(Struct, frozen=True):
         if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or allowed is None:
             return None
         protected = git_directories([place.real for place in places], allowed.written, allowed.home)
-        # A root that the plan has within the home was granted there on purpose.
+        # If the plan has a writable root within the home, it was granted there on purpose.
         home = () if any(within(root, allowed.home) for root in allowed.written) else (allowed.home,)
         closed = (*allowed.protected, *allowed.reserved, *allowed.view.hidden, *home, *protected)
         return WriteScope(allowed.written, closed, allowed.view.reopened)
@@ -170,8 +172,8 @@ class PatchFlow(Struct, frozen=True):
     async def _write_planned(
         self, planned: PlannedPatch, allowed: SandboxPlan | None, approved: bool
     ) -> ExecResult:
-        """Write to the disk first, completely or not at all; then the editor, and the disk again where the editor
-        fails.
+        """Write to the disk first, completely or not at all, then to the editor. Files that the editor does not save
+        are written to the disk.
         """
         edits, editor = planned.through_editor(), self.turn.commands.editor
         if not edits or editor is None:
@@ -203,8 +205,8 @@ class PatchFlow(Struct, frozen=True):
         return await self._write(plan, None)
 
     async def _write(self, plan: PatchPlan, allowed: SandboxPlan | None) -> ExecResult:
-        # Only a confined writer may finish what a killed writer left: it has no more rights than any command.
-        # The id is new, because the call's id comes from the model and would be part of names of temporary files.
+        # Only a confined writer may recover what a killed writer left: it has no more rights than any command. The id
+        # is new, because the call's id comes from the model and would be part of names of temporary files.
         document = plan.document(self.turn.sources.new_id(), recover=allowed is not None)
         path = await run_in_thread(_spool, Path(self.turn.commands.runner.home), document)
         try:
@@ -225,14 +227,16 @@ class PatchFlow(Struct, frozen=True):
 
 
 def _is_hidden(real: str, allowed: SandboxPlan) -> bool:
-    """Return whether a place is denied, or has content that no rule lets commands see: no patch tells what that is."""
+    """Return whether a path is denied, or exists without a rule that lets commands see it: no patch may reveal its
+    content.
+    """
     rules = allowed.view.rules
     right = Right.READ if rules is None else rules.right(real)
     return right is Right.DENIED or (right is Right.ABSENT and os.path.lexists(real))
 
 
 def _spool(home: Path, document: bytes) -> str:
-    """Return the plan as a file that the writer can read from inside the sandbox."""
+    """Write the plan to a file that the writer can read from inside the sandbox. Return its path."""
     fd, path = tempfile.mkstemp(prefix="patch-", dir=temporary_folder(home))
     with os.fdopen(fd, "wb") as file:
         file.write(document)
@@ -240,13 +244,13 @@ def _spool(home: Path, document: bytes) -> str:
 
 
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Apply a patch."""
+    """Serve a call of `apply_patch`."""
     text = call.arguments if call.custom else parse_arguments(call.arguments, PatchArguments).input
     return await PatchFlow(call.call_id, text, turn.settings.cwd, turn).output()
 
 
 async def apply_if_patch(command: Command, turn: ToolTurn) -> ToolOutput | None:
-    """Apply the patch that a command is; None if it is none."""
+    """Apply the patch if the command is one; return None otherwise."""
     match find_patch(command.argv):
         case PatchCall(patch, workdir):
             cwd = os.path.normpath(os.path.join(command.cwd, workdir or ""))

@@ -1,7 +1,7 @@
-"""The tools that read for the model: `read_file`, `list_dir`, `grep_files` and `view_image`.
+"""The tools that read files for the model: `read_file`, `list_dir`, `grep_files` and `view_image`.
 
-They read with the rights of a command: a process inside the turn's sandbox, with a time limit. The server itself could
-read files that commands must not see, and could not end a read that hangs.
+They read with the rights of a command: a process inside the turn's sandbox, with a time limit. If the server itself
+read, it could read files that commands must not see, and could not end a read that hangs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def _run_reader(
 
 
 def positive(given: int | None, default: int, problem: str) -> int:
-    """Return the model's number, or the default. Raises ToolFailure if it is below 1."""
+    """Return the model's number, or the default if it is None. Raises ToolFailure if it is below 1."""
     value = default if given is None else given
     if value < 1:
         raise ToolFailure(problem)
@@ -81,7 +81,7 @@ def positive(given: int | None, default: int, problem: str) -> int:
 
 
 def absolute(name: str, path: str) -> str:
-    """Return the path that the model gave as the argument `name`. Raises ToolFailure if it is relative."""
+    """Return the path that the model gave as the argument `name`. Raises ToolFailure if the path is relative."""
     if not os.path.isabs(path):
         raise ToolFailure(f"{name} must be an absolute path")
     return path
@@ -93,7 +93,7 @@ FILES, MOST_FILES = 100, 2000
 
 
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Serve a call of one of these tools."""
+    """Serve a call of one of the tools of this module."""
     match call.name:
         case "read_file":
             return await _read_file(schemas.parse_arguments(call.arguments, schemas.ReadFileArguments), turn)
@@ -152,7 +152,8 @@ async def _grep_files(arguments: schemas.GrepFilesArguments, turn: ToolTurn) -> 
 async def _view_image(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     arguments = schemas.parse_arguments(call.arguments, schemas.ViewImageArguments)
     path = os.path.join(turn.settings.cwd, arguments.path)
-    # Commands use the same directory: the one that the name led to when the conversation got it.
+    # The path is resolved as for commands: from the real path that the directory had when the conversation began using
+    # it.
     real = os.path.join(turn.commands.roots.real(turn.settings.cwd), arguments.path)
     data = await read_bytes("image", turn, path=real, most=MAX_IMAGE_BYTES)
     try:

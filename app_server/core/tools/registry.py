@@ -1,6 +1,7 @@
-"""The tools of a turn, in the order of the model's tool list: by configuration and model.
+"""The tools of a turn, chosen by configuration and model, in the order of the model's tool list.
 
-A tool is its name, what the model is told of it, and the module that serves its calls, which is loaded with the first.
+A tool has a name, a description for the model, and a module that serves its calls. The module is loaded with the first
+call.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.policy import TurnMode
 
 Invoke = Callable[[ToolCall, ToolTurn], Awaitable[ToolOutput]]
-"""Serves the calls of the tools of one module."""
+"""Function that serves the calls of the tools of one module."""
 
 COMMANDS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.commands").invoke)
 PATCH: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.patching").invoke)
@@ -38,12 +39,12 @@ MCP: Lazy[Invoke] = Lazy(lambda: import_module("app_server.core.tools.mcp").invo
 
 ALWAYS, NEVER = "always", "never"
 TERMINAL, LINE, VECTOR, PROVIDER = "a terminal", "a line", "a vector", "the provider's"
-"""The kinds of tools that run commands. A model is offered one of them."""
+"""Kinds of tools that run commands. A model is offered one of them."""
 
 
 def _switches(config: Config, model: ModelRow) -> frozenset[str]:
-    """Return the names under which tools are offered: the features that are on, the tools that the model's row lists,
-    the kind of shell and of patches. The user's features take precedence over the row.
+    """Return the switches that are on: the enabled features, the tools that the model's row lists, the kind of shell
+    tool and of patch tool. The user's features take precedence over the row.
     """
     features, more = config.features, {ALWAYS}
     if features.enabled("unified_exec"):
@@ -60,21 +61,21 @@ def _switches(config: Config, model: ModelRow) -> frozenset[str]:
 
 
 class BuiltinTool(Struct, frozen=True):
-    """A tool of this server: its name, what a model is told of it, and the module that serves its calls."""
+    """A tool of this server: its name, its description for the model, and the module that serves its calls."""
 
     name: str
     module: Lazy[Invoke] | None
-    """None: the provider serves them."""
+    """Module that serves the calls. None if the provider serves them."""
     told: type[ToolArguments] | ToolSpec
-    """Its arguments; or all that the model is told, where these are not checked here."""
+    """Class of its arguments; or the complete description for the model, if the arguments are not checked here."""
     switch: str = ALWAYS
-    """The model's tool list has it if this is on."""
+    """Switch that offers the tool: the model's tool list contains the tool if the switch is on."""
     accepted: bool = False
-    """Also run if it is not offered: some models call it from training."""
+    """Whether calls are also served if the tool is not offered: some models call it from training."""
     parallel: bool = False
 
     def spec(self) -> ToolSpec:
-        """Return what the model is told."""
+        """Return the description for the model."""
         if isinstance(self.told, type):
             return FunctionTool(self.name, self.told.told, parameters(self.told))
         return self.told
@@ -111,15 +112,17 @@ FREEFORM_PATCH: Final = FreeformTool(
     f"{schemas.PatchArguments.told} The input is the patch itself, not JSON.",
     {"type": "grammar", "syntax": "lark", "definition": GRAMMAR},
 )
-"""For models that were trained on the format of patches."""
+"""The patch tool for models that were trained on the format of patches."""
 
 ASKING: Final = BuiltinTool("request_user_input", USER, schemas.UserInputArguments, NEVER, accepted=True)
-"""Offered in plan mode, or where a feature says so. Otherwise a call is answered with that."""
+"""The tool that asks the user. It is offered in plan mode, or if a feature enables it. Otherwise a call is answered
+with an error that says so.
+"""
 
 PLAN: Final = BuiltinTool("update_plan", USER, schemas.PlanArguments)
 
 TINY_SHELL: Final = BuiltinTool("shell_command", COMMANDS, schemas.TinyShellArguments)
-"""The one tool of models whose window has no room for more."""
+"""The only tool of models whose context window has no room for more."""
 
 RESOURCE_TOOLS: Final = ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource")
 
@@ -130,7 +133,9 @@ GOAL_TOOLS: Final = (
     BuiltinTool("create_goal", USER, schemas.NewGoal),
     BuiltinTool("update_goal", USER, schemas.GoalReport),
 )
-"""Offered in turns of APIs that know goals, where there is a goal or the user wishes for goals."""
+"""Tools for goals. They are offered in turns of APIs that have goals, if there is a goal or the user wishes for
+goals.
+"""
 
 TOOLS: Final = (
     BuiltinTool("exec_command", COMMANDS, schemas.ExecCommandArguments, TERMINAL),
@@ -139,7 +144,7 @@ TOOLS: Final = (
     BuiltinTool("local_shell", COMMANDS, LocalShellTool(), PROVIDER, True),
     BuiltinTool("shell", COMMANDS, schemas.ShellArguments, VECTOR, True),
     BuiltinTool("container.exec", COMMANDS, schemas.ShellArguments, NEVER, True),
-    # Over the conversation API also without servers, as in codex 0.58.
+    # The conversation API has these also without servers, as codex 0.58.
     BuiltinTool("list_mcp_resources", MCP, schemas.ListingArguments, parallel=True),
     BuiltinTool("list_mcp_resource_templates", MCP, schemas.TemplateArguments, parallel=True),
     BuiltinTool("read_mcp_resource", MCP, schemas.ReadingArguments, parallel=True),
@@ -153,13 +158,13 @@ TOOLS: Final = (
     BuiltinTool("view_image", READING, schemas.ViewImageArguments, "view_image_tool", parallel=True),
     ASKING,
 )
-"""Every other built-in tool, in the order of the tool list. A new tool needs one line here."""
+"""All other built-in tools, in the order of the tool list. A new tool needs one line here."""
 
 BUILTIN_NAMES: Final = frozenset(tool.name for tool in (*TOOLS, *GOAL_TOOLS))
-"""Names that MCP tools cannot take, whether or not a turn has the tool."""
+"""Names that MCP tools cannot take, whether or not the turn offers the built-in tool."""
 
 RESERVED_NAMES: Final = BUILTIN_NAMES - {"grep_files", "read_file", "list_dir", "web_search", "view_image"}
-"""Names that tools of a client cannot take."""
+"""Names that a client's tools cannot take."""
 
 
 class ToolOffer(Struct, frozen=True, kw_only=True):
@@ -171,15 +176,17 @@ class ToolOffer(Struct, frozen=True, kw_only=True):
     resources: bool = True
     """Whether there may be resources of MCP servers."""
     mcp_tokens: int | None = None
-    """Tokens for the descriptions of MCP tools; None if there is no limit."""
+    """Maximum size of the descriptions of MCP tools, in tokens. None if there is no limit."""
     asks: bool = False
-    """Whether the tool that asks the user is offered in every mode, so that the tools do not change with it."""
+    """Whether the tool that asks the user is offered in every mode, so that a change of mode does not change the
+    tools.
+    """
     before: tuple[Tool, ...] = ()
-    """Tools of the request before, whose order is kept."""
+    """Tools of the previous request, whose order is preserved."""
 
 
 EVERYTHING: Final = ToolOffer()
-"""Offers what settings and model say."""
+"""Offer without restrictions: settings and model alone decide."""
 
 
 class ToolSet(Struct, frozen=True):
@@ -187,11 +194,11 @@ class ToolSet(Struct, frozen=True):
 
     offered: tuple[Tool, ...]
     accepted: tuple[Tool, ...]
-    """Not necessarily offered, but run if the model calls them."""
+    """Tools that are run if the model calls them, even if they are not offered."""
     mcp_tools: int = 0
-    """MCP tools that there are."""
+    """Number of MCP tools that exist."""
     mcp_omitted: int = 0
-    """MCP tools that did not fit and are not offered."""
+    """Number of MCP tools that did not fit and are not offered."""
 
     def specs(self) -> list[ToolSpec]:
         return [tool.spec() for tool in self.offered]
@@ -209,7 +216,7 @@ def build_tools(
     client_tools: Sequence[ClientTool] = (),
     mode: TurnMode = TurnMode.DEFAULT,
 ) -> ToolSet:
-    """Choose the tools of a turn. An MCP tool never replaces a built-in one. A client's tool may replace one that only
+    """Choose the tools of a turn. An MCP tool never replaces a built-in tool. A client's tool may replace one that only
     reads.
     """
     brought = dynamic_tools(client_tools)
@@ -228,8 +235,8 @@ def build_tools(
 
 
 def _continued(before: Sequence[Tool], now: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return the tools of the request before in their order, with new ones behind them. A built-in tool stays as it
-    was; one of a server that is gone goes, and one that has changed takes its own place.
+    """Return the tools of the previous request in their order, followed by new ones. A built-in tool stays unchanged.
+    An MCP or client tool that no longer exists is removed; a changed one replaces its old version in the same position.
     """
     new = {tool.name: tool for tool in now}
     kept: list[Tool] = []
@@ -243,7 +250,7 @@ def _continued(before: Sequence[Tool], now: Sequence[Tool]) -> tuple[Tool, ...]:
 
 
 def _builtin_tools(config: Config, model: ModelRow, offer: ToolOffer) -> list[BuiltinTool]:
-    """Return the built-in tools that fit the size of the prompt and can be used."""
+    """Return the built-in tools that fit the size of the prompt and are usable."""
     if offer.size is PromptSize.TINY:
         return [TINY_SHELL]
     switches = _switches(config, model)
@@ -273,7 +280,7 @@ def _mcp_tools(mcp: McpManager | None) -> list[BuiltinTool]:
 
 
 def _fitting(tools: Sequence[BuiltinTool], tokens: int | None) -> Sequence[BuiltinTool]:
-    """Return the first tools whose descriptions fit together."""
+    """Return the longest prefix of the tools whose descriptions fit into `tokens` together."""
     if tokens is None:
         return tools
     left = tokens
@@ -285,5 +292,5 @@ def _fitting(tools: Sequence[BuiltinTool], tokens: int | None) -> Sequence[Built
 
 
 def spec_tokens(spec: ToolSpec) -> int:
-    """Return the estimated size of what the model is told of a tool."""
+    """Return the estimated size of a tool's description for the model, in tokens."""
     return estimate_tokens(msgspec.json.encode(spec).decode())

@@ -1,9 +1,9 @@
-"""What a turn's commands and patches may do: the sandbox plan of the policy, with a warning event if the machine cannot
-enforce all of it, and what the user consents to beyond that. Only here a decision becomes a yes or a no.
+"""The rights of a turn's commands and patches: the sandbox plan of the policy, and the user's consent beyond it. This
+module alone turns a decision of the user into a yes or a no.
 
 The client is warned once per conversation before anything runs in a weaker sandbox than the policy promises. Terminals
 with more rights than the current policy grants are ended before anything else runs. The client is also warned of
-programs that the user configured to run outside of the sandbox, where commands may change them.
+programs that the user configured to run outside of the sandbox, if commands may change them.
 
 Input for a terminal is checked by the policy of the current turn, not of the turn that opened the terminal.
 """
@@ -34,12 +34,12 @@ from app_server_protocol.events.notices import WarningEvent
 from app_server_protocol.policy import ReviewDecision
 
 NOTICE: Final = "sandbox"
-"""The key under which the conversation records that it has sent the warning."""
+"""Key under which the conversation records that the warning about the sandbox was sent."""
 
 
 async def confinement(turn: ToolTurn) -> SandboxPlan | None:
-    """Make the plan of a command of this turn; None for full access. The writable root is the turn's directory, never
-    one that the model names.
+    """Return the sandbox plan of a command of this turn; None for full access. The writable root is the turn's
+    directory, never one that the model names.
     """
     plan = writable_scope(turn)
     turn.commands.exposed_folders.update(exposed_by(turn, plan))
@@ -73,7 +73,7 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
 
 
 def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
-    """Return what to tell about each configured program that commands may change. Looks at the same roots once."""
+    """Yield a warning for each configured program that commands may change. The same roots are checked only once."""
     key = f"programs in {plan.written}"
     if key in turn.commands.shown_once:
         return
@@ -93,8 +93,8 @@ def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
 
 
 def _configured_programs(config: Config, cwd: str) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Find who runs a program, the folder to which its words are relative (none: they are not), the program and its
-    arguments.
+    """Yield for each configured program: its owner, the folder to which its words are relative (empty if they are not),
+    and the program with its arguments.
     """
     if config.notify:
         yield "`notify`", "", config.notify
@@ -113,16 +113,16 @@ Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
 
 
 def policy_rights(turn: ToolTurn) -> Rights:
-    """Return the rights that the turn's policy grants without approval, by the roots that the conversation was given:
-    what is compared is what a command will run with. Reads the disk.
+    """Return the rights that the turn's policy grants without approval, computed from the roots that the conversation
+    was given, because commands run with these. Reads the disk.
     """
     return rights_of(turn.plan())
 
 
 async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> bool:
-    """Tell whether the user approves `question`, now or by an earlier approval for the session.
+    """Return whether the user approves `question`, now or by an earlier approval for the session.
 
-    Callers come here only if the policy requires approval. A policy that never asks therefore ignores session
+    Callers call this only if the policy requires approval. A policy that never asks therefore ignores session
     approvals.
     """
     if turn.approvals.remembered.covers(consent):
@@ -146,7 +146,7 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
 
 
 async def _keep_rule(rule: KeepRule, question: Question, turn: ToolTurn) -> None:
-    """Keeps it only in the very words that were proposed. Other words are a yes to this one run all the same."""
+    """Store the rule only if its words are exactly the proposed ones. Other words still approve this one run."""
     if not isinstance(question, ExecApprovalRequestEvent) or question.proposed_rule is None:
         return
     problem: str | None = OTHER_RULE.format(join(question.proposed_rule))
@@ -160,7 +160,7 @@ REJECTED = "input rejected by user"
 
 
 async def check_input(text: str, terminal: Terminal, turn: ToolTurn) -> None:
-    """Raises ToolFailure if `text` must not be typed."""
+    """Raise ToolFailure if `text` must not be typed into the terminal."""
     policy, approval = policy_rights(turn), turn.settings.approval_policy
     verdict = decide_input(text, approval, terminal.rights, policy, turn.settings.granular)
     match verdict:
@@ -181,7 +181,9 @@ async def check_input(text: str, terminal: Terminal, turn: ToolTurn) -> None:
 
 
 def _question(text: str, terminal: Terminal) -> ExecApprovalRequestEvent:
-    """Ask under the id of the call that opened the terminal: clients know the running command by it."""
+    """Return the question, under the id of the call that opened the terminal: clients know the running command by
+    it.
+    """
     without = "" if terminal.rights.confined else ", which runs without the sandbox"
     return ExecApprovalRequestEvent(
         call_id=terminal.item.id,

@@ -1,8 +1,8 @@
 """Runs the calls of a reply: finds the tool, waits until it may run, converts exceptions into output for the model.
 
-Parallel tools run together, every other tool alone, in the model's order: it waits for all earlier calls, and all later
-calls wait for it. Only here a tool's failure becomes output. A call that an interrupt cut off gets an output that says
-so.
+Parallel tools run together. Every other tool runs alone, in the model's order: it waits for all earlier calls, and all
+later calls wait for it. Only this module turns a tool's failure into output. A call that was cut off by an interrupt
+gets an output that says so.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CallSlot(Struct):
 
 
 class CallOrder:
-    """Each call gets its slot in the model's order, before any call runs."""
+    """The order of calls: each call gets its slot in the model's order, before any call runs."""
 
     def __init__(self) -> None:
         self._slots: list[CallSlot] = []
@@ -76,13 +76,13 @@ class CallOrder:
 log = logging.getLogger(__name__)
 
 Finished = Callable[[Sequence[ResponseItem]], None]
-"""Receives the items that the model will get for a call."""
+"""Callback that receives the items that the model will get for a call."""
 
 BeforeCall = Callable[[], Awaitable[None]]
-"""Called ahead of each call; calls wait for it."""
+"""Hook that is awaited before each call."""
 
 COMMAND_TOOLS = frozenset({"shell", "container.exec", "local_shell", "exec_command", "shell_command"})
-"""Tools whose interrupt is reported as that of a command."""
+"""Names of the tools whose interrupted calls are reported as interrupted commands."""
 
 
 class CallRun(Struct):
@@ -92,14 +92,14 @@ class CallRun(Struct):
     call: ToolCall
     began: float
     output_items: list[ResponseItem] = msgspec.field(default_factory=list)
-    """Its output for the model, once it has finished."""
+    """Output of the call for the model. Empty until it has finished."""
 
     def finish(self, output: ToolOutput) -> None:
         answer = output_of(self.item, output.payload)
         self.output_items = [_with_failure(self.item, answer, output.payload), *output.followup_items]
 
     def items(self, now: float) -> list[ResponseItem]:
-        """Return the call with its output; a call that did not finish gets one."""
+        """Return the call with its output. A call that did not finish gets an output that says it was aborted."""
         if not self.output_items:
             what = aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS)
             self.finish(text_output(what, success=False))
@@ -107,7 +107,7 @@ class CallRun(Struct):
 
 
 def _with_failure(call: CallItem, output: OutputItem, payload: FunctionCallOutputPayload) -> OutputItem:
-    """Return an output that says whether its tool failed, where the API of its call has a field for that."""
+    """Return the output with a mark that its tool failed, if the API of its call has a field for that."""
     origin = call.origin
     if payload.success is not False or origin is None or origin.wire != WireApi.MESSAGES.value:
         return output
@@ -115,7 +115,7 @@ def _with_failure(call: CallItem, output: OutputItem, payload: FunctionCallOutpu
 
 
 class RefusedCalls:
-    """Answers every call with the same sentence, in requests that want words only."""
+    """Answers every call with the same sentence, in requests that want text only."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -128,7 +128,7 @@ class RefusedCalls:
 
 
 class ToolRuntime:
-    """The calls of one turn."""
+    """The running calls of one turn."""
 
     def __init__(self, tools: Tools, turn: ToolTurn, before_call: BeforeCall | None = None) -> None:
         self._tools, self._turn, self._before_call = tools, turn, before_call
@@ -152,8 +152,8 @@ class ToolRuntime:
         return run
 
     def _named(self, call: ToolCall) -> ToolCall:
-        """Give a call an id of its own where a terminal goes on that was opened under this one. The model's history
-        keeps the id that the model chose.
+        """Give a call a new id if a terminal that was opened under the same id is still open. The model's history keeps
+        the id that the model chose.
         """
         if not self._turn.commands.terminals.names(call.call_id):
             return call
@@ -166,7 +166,8 @@ class ToolRuntime:
                     await self._before_call()
                 run.began = self._turn.sources.clock()
                 output = await self._invoke(run.call, tool)
-                # No await between the end event and this: otherwise a crash could store the end without the output.
+                # There is no await between the end event and this line: otherwise a crash could store the end without
+                # the output.
                 run.finish(output)
                 finished(run.output_items)
                 self._report(run, output)

@@ -1,9 +1,9 @@
-"""The terminals of a conversation: commands that outlive the call that opened them, by their session number, and what
-they use.
+"""The terminals of a conversation, by session number: commands that outlive the call that opened them, and their
+resource usage.
 
-All of them end with the conversation and when the user interrupts. A terminal that was opened under a policy with more
-rights than the current one ends at the next call. Output and end of a terminal are emitted as they come, under the turn
-that opened it; for the model the output is kept until its next look.
+All terminals end with the conversation and when the user interrupts. A terminal that was opened under a policy with
+more rights than the current one ends at the next call. Output and end of a terminal are emitted as they occur, under
+the turn that opened it. For the model, the output is kept until its next poll.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from app_server_protocol.events.commands import ExecOutputStream
 from app_server_protocol.structs import replace
 
 MOST = 64
-"""Open at once. Beyond that, a terminal that has ended is closed, otherwise the least recently used one."""
+"""Maximum number of open terminals. Beyond it, a terminal that has ended is closed, otherwise the least recently
+used.
+"""
 
 
 class Terminal:
-    """One open command.
+    """One open terminal with its command.
 
     `item` is its item as it started, with the id of the call that opened it; `turn` opened it and may have ended;
-    `teller` names the turn whose events tell of it now; `seconds` is how long it has run. `rights` are the command's,
-    `policy` those of the policy when it was opened: the command may have more if the user approved that.
+    `teller` returns the emitter of the events about it now; `seconds` returns how long it has run. `rights` are those
+    of the command, `policy` those of the policy when it was opened: the command may have more if the user approved
+    that.
     """
 
     def __init__(
@@ -51,12 +54,12 @@ class Terminal:
         self.number, self.item, self.turn, self.pty = number, item, turn, pty
         self.teller, self.seconds, self.rights, self.policy = teller, seconds, rights, policy
         self.begun: BegunItem | None = None
-        """Set while the item continues and the call that opened it has ended."""
+        """The open item, if it continues after the call that opened it has ended. Otherwise None."""
         self.end_emitted = False
         self.last_usage: ProcessUsage | None = None
-        """As it was when somebody last looked at it."""
+        """Resource usage at the last measurement."""
         self.output = HeadTail(SESSION_CAP)
-        """All its output, for its end event."""
+        """All output of the command, for its end event."""
         self.deltas = OutputDeltas(item.id, lambda output: self.teller().emit_under(self.turn_id, output))
         pty.on_output = self._take
         pty.on_end = self._ended
@@ -67,16 +70,16 @@ class Terminal:
 
     @property
     def line(self) -> str:
-        """Return the command line, for approval requests."""
+        """The command line, for approval requests."""
         return self.item.line or ""
 
     @property
     def runs_on(self) -> bool:
-        """Whether it outlived the call that opened it, and runs."""
+        """Whether it outlived the call that opened it, and still runs."""
         return self.begun is not None and self.pty.exit_code is None
 
     def detach(self) -> None:
-        """Let it outlive the call that opened it; from now on its end is emitted when it comes."""
+        """Let it outlive the call that opened it. From now on its end event is emitted when the command ends."""
         self.begun = self.turn.detach(self.item.id)
         if self.pty.exit_code is not None:
             self.tell_end()
@@ -93,7 +96,7 @@ class Terminal:
             self.teller().complete_detached(item, begun, self.turn_id)
 
     def cut(self, turn: TurnEvents) -> None:
-        """End the item, which goes on since an earlier turn, within this one: the command is killed."""
+        """End the item, which has continued since an earlier turn, within this turn: the command is being killed."""
         assert self.begun is not None
         item = replace(self.item, status=ItemStatus.FAILED, output=decode(self.output.value()))
         turn.complete_detached(item, self.begun, self.turn_id, cut=True)
@@ -120,21 +123,21 @@ class Terminal:
 
 
 class Terminals(Struct):
-    """All of one conversation, the most recently used last."""
+    """All terminals of one conversation. The last is the most recently used one."""
 
     running_turn: Callable[[], TurnEvents | None] = lambda: None
-    """The turn that runs now."""
+    """Function that returns the emitter of the running turn. None if no turn runs."""
     _open: dict[int, Terminal] = msgspec.field(default_factory=dict)
     _next: int = 0
     _outdated: set[int] = msgspec.field(default_factory=set)
-    """Numbers of those that were ended because the policy became stricter."""
+    """Numbers of the terminals that were ended because the policy became stricter."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     @property
     def next_id(self) -> str:
-        """Return the number of the terminal that is opened next."""
+        """The number of the terminal that is opened next, as text."""
         return str(self._next)
 
     def add(
@@ -147,7 +150,7 @@ class Terminals(Struct):
         rights: Rights,
         policy: Rights,
     ) -> Terminal:
-        """Take ownership of the session; `drop` and `close` end it."""
+        """Add a terminal and take ownership of the session; `drop` and `close` end it."""
         numbered, apart = replace(item, process_id=self.next_id), turn.apart()
         terminal = Terminal(
             number=self._next,
@@ -164,7 +167,7 @@ class Terminals(Struct):
         return terminal
 
     async def make_room(self) -> Terminal | None:
-        """End one if the limit is reached, and return it."""
+        """If the limit is reached, end one terminal and return it."""
         if len(self._open) < MOST:
             return None
         over = (number for number, other in self._open.items() if other.pty.exit_code is not None)
@@ -173,21 +176,21 @@ class Terminals(Struct):
         return terminal
 
     def names(self, item_id: str) -> bool:
-        """Tell whether the item of one has this id."""
+        """Return whether a terminal has an item with this id."""
         return any(terminal.item.id == item_id for terminal in self._open.values())
 
     def detached(self) -> list[Terminal]:
-        """Return those that outlived the call that opened them and whose end was not emitted."""
+        """Return the terminals that outlived the call that opened them and whose end was not emitted."""
         return [terminal for terminal in self._open.values() if terminal.begun is not None]
 
     def running_on(self) -> list[Terminal]:
-        """Return those that run between the model's calls, by number."""
+        """Return the terminals that run between the model's calls, ordered by number."""
         found = [terminal for terminal in self._open.values() if terminal.runs_on]
         return sorted(found, key=lambda terminal: terminal.number)
 
     def kill(self, numbers: Collection[int] | None = None) -> bool:
-        """Kill those of these numbers that run between the model's calls, or all of them; whether there were any. The
-        end of each is emitted when it comes.
+        """Kill the terminals with these numbers that run between the model's calls, or all such terminals if None.
+        Return whether there were any. The end event of each is emitted when it ends.
         """
         killed = [terminal for terminal in self.running_on() if numbers is None or terminal.number in numbers]
         for terminal in killed:
@@ -207,13 +210,13 @@ class Terminals(Struct):
         return terminal
 
     def why_missing(self, number: int) -> str:
-        """Return the reason, for the model, why `find` returned None."""
+        """Return the reason why `find` returned None, as text for the model."""
         if number in self._outdated:
             return f"session {number} was ended: the policy that it was opened under gave more rights than this turn's"
         return f"there is no session {number}; it has ended or never was"
 
     async def end_outdated(self, policy: Rights) -> list[Terminal]:
-        """End and return those that were opened under a policy with more rights than `policy`."""
+        """End and return the terminals that were opened under a policy with more rights than `policy`."""
         outdated = [terminal for terminal in self._open.values() if not terminal.policy.within(policy)]
         for terminal in outdated:
             self._outdated.add(terminal.number)
@@ -221,42 +224,44 @@ class Terminals(Struct):
         return outdated
 
     async def drop(self, number: int) -> None:
-        """End it if it is open."""
+        """End the terminal if it is open."""
         terminal = self._open.pop(number, None)
         if terminal is not None:
             await terminal.pty.close()
 
     async def forget(self, number: int) -> None:
-        """End one whose number the model never got; the next terminal reuses the number."""
+        """End a terminal whose number the model never got; the next terminal reuses the number."""
         await self.drop(number)
         if number == self._next - 1:
             self._next = number
 
     async def close(self) -> None:
-        """End all of them concurrently, even if the caller is cancelled."""
+        """End all terminals concurrently, even if the caller is cancelled."""
         terminals = list(self._open.values())
         self._open.clear()
         for terminal in terminals:
             terminal.pty.kill()
-        with anyio.CancelScope(shield=True):  # each of these has a bound of its own
+        with anyio.CancelScope(shield=True):  # each close has a timeout of its own
             async with anyio.create_task_group() as group:
                 for terminal in terminals:
                     group.start_soon(terminal.pty.close, name="terminal close")
 
 
 SHORTEST_SECONDS = 0.5
-"""A share of less time than this says nothing; the time before is counted too."""
+"""Shortest measuring interval of CPU usage, in seconds. The usage within a shorter one says nothing, so the time before
+it is included.
+"""
 
 
 class TerminalUsage(Struct, frozen=True):
     pid: int
     cpu_percent: float
-    """Of one processor, by all its processes: since the look before, or since it began."""
+    """CPU usage of all its processes in percent of one processor, since the previous measurement, or since it began."""
     rss_kb: int
 
 
 def look_at_terminals(terminals: Sequence[Terminal]) -> list[TerminalUsage | None]:
-    """Read what terminals use; None where nothing is known. Blocks."""
+    """Return the resource usage of each terminal; None if it is not known. Blocks."""
     if not terminals:
         return []
     table = descendants.listed()

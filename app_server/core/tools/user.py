@@ -1,6 +1,7 @@
-"""Tools between the model and the user, with no other effect: `update_plan` shows the model's plan; in plan mode, or
-where a feature says so, `request_user_input` asks, and the user chooses or writes an answer; `get_goal`, `create_goal`
-and `update_goal` are about the goal of the thread.
+"""Tools for the exchange between the model and the user, without other effects.
+
+`update_plan` shows the model's plan. `request_user_input` asks the user, who chooses or writes an answer; it is for
+plan mode, or if a feature enables it. `get_goal`, `create_goal` and `update_goal` work on the goal of the thread.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from app_server_protocol.policy import TurnMode
 MOST_INQUIRIES = 8
 MOST_CHOICES = 16
 MAX_ANSWER = 16 * 1024
-"""Characters of one answer."""
+"""Maximum size of one answer, in characters."""
 MOST_ANSWERS = 32
-"""To one question."""
+"""Maximum number of answers to one question."""
 
 
 async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Serve a call of one of these tools."""
+    """Serve a call of one of the tools of this module."""
     match call.name:
         case "update_plan":
             return _update_plan(call, turn)
@@ -80,7 +81,7 @@ def _inquiries(arguments: schemas.UserInputArguments) -> tuple[Inquiry, ...]:
 
 
 def _use_goal(call: ToolCall, turn: ToolTurn) -> ToolOutput:
-    """Read, set or judge the goal of the thread."""
+    """Read, create or update the goal of the thread."""
     if (goals := turn.goals) is None:
         raise ToolFailure("this conversation has no goals")
     now = int(turn.sources.wall_clock())

@@ -1,4 +1,4 @@
-"""The order rules of the thread API that concern the items of turns, a function for each. Pure."""
+"""The order rules of the thread API about the items of turns, one function for each rule. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from app_server_protocol.structs import Json
 
 
 def is_background(item: Mapping[str, Json]) -> bool:
-    """Check for a command on a terminal, which may go on after its turn."""
+    """Return whether it is a command on a terminal, which may continue after its turn."""
     return item["type"] == "commandExecution" and item.get("processId") is not None
 
 
 def rule_03_the_words_that_begin_a_turn_come_first() -> Check:
-    """Check that a turn which `turn/start` begins has the user's words as its first item. A compaction may precede, and
-    what the user runs meanwhile. A thread with a goal begins turns by itself, which words may join before the client is
-    told that they run.
+    """Check that a turn which `turn/start` begins has the user's input as its first item. A compaction may precede, and
+    commands that the user runs in the meantime. A thread with a goal begins turns by itself; input may be added to such
+    a turn before the client knows that it runs.
     """
     running: set[str] = set()
     have_goals: set[str] = set()
@@ -25,9 +25,9 @@ def rule_03_the_words_that_begin_a_turn_come_first() -> Check:
     def check(wire: WireMessage) -> Iterator[str]:
         if wire.asked is not None and wire.answers == "turn/start" and wire.result is not None:
             if wire.asked.params.get("input"):
-                begun_by_words.update({wire.result["turn"]["id"]} - running)  # words join one that runs
+                begun_by_words.update({wire.result["turn"]["id"]} - running)  # input may join a running turn
         elif wire.joined:
-            begun_by_words.intersection_update(running)  # it is shown the words in what it joins
+            begun_by_words.intersection_update(running)  # the thread in the answer contains the input
         elif wire.of_threads and wire.method == "turn/started":
             running.add(wire.params["turn"]["id"])
         elif wire.of_threads and wire.method == "thread/goal/updated":
@@ -80,7 +80,7 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
 
 @of_threads
 def rule_05_an_item_ends_once_before_its_turn() -> Check:
-    """Check all items but commands on a terminal, which may go on."""
+    """Check all items except commands on a terminal, which may continue."""
     open_items: dict[tuple[str, str], str] = {}
     completed: set[tuple[str, str]] = set()
 
@@ -105,8 +105,9 @@ def rule_05_an_item_ends_once_before_its_turn() -> Check:
 
 
 def rule_07_usage_follows_what_it_paid_for() -> Check:
-    """Check that no message and no reasoning of the model is open when usage is sent; a client that joins is sent it
-    once at any time."""
+    """Check that no message and no reasoning of the model is open when usage is sent. A client that joins receives
+    usage once at any time.
+    """
     open_items: dict[str, set[str]] = {}
     joined: set[str] = set()
 
@@ -131,8 +132,8 @@ def rule_07_usage_follows_what_it_paid_for() -> Check:
 
 @of_threads
 def rule_08_a_diff_follows_its_change() -> Check:
-    """Check that `turn/diff/updated` comes after a file change, or a command, and only when it changed. Whoever joins
-    does not know what has changed before.
+    """Check that `turn/diff/updated` comes after a file change or a command, and only if the diff changed. A client
+    that joins does not know the earlier changes.
     """
     joined: set[str] = set()
     changed: set[str] = set()
@@ -159,7 +160,7 @@ def rule_08_a_diff_follows_its_change() -> Check:
 
 
 def rule_13_both_apis_send_items_in_one_order() -> Check:
-    """Check, where the conversation API listens too, that the same messages end in the same order."""
+    """If the conversation API is subscribed too, check that the same messages end in the same order."""
     ends: dict[str, tuple[list[str], list[str]]] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""How order rules are applied, each to every message of one connection once; and the rules of JSON-RPC itself. Pure.
+"""The application of order rules to the messages of one connection, and the rules of JSON-RPC itself. Pure.
 
-A rule is a function that makes a `Check`. The check keeps what it has to remember, and gives the violations of a
-message as texts. A message of the wrong shape is none of its business: the schema check names it. The rules of JSON-RPC
-hold in both directions.
+A rule is a function that makes a `Check`. The check keeps its own state, and yields the violations of a message as
+texts. It ignores a message with a wrong shape, which the schema check reports. The rules of JSON-RPC apply in both
+directions.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from app_server_protocol.structs import Json
 
 
 class WireMessage(Struct, frozen=True):
-    """One message, with what rules want to know of it."""
+    """One message, with the facts that rules need."""
 
     position: int
     sent: bool
-    """By the client."""
+    """Whether the client sent it."""
     message: Json
     method: str
-    """Of a request or a notification, else empty."""
+    """Method of a request or a notification. Otherwise empty."""
     params: Json
-    """An object, empty where there is none."""
+    """Parameters as an object. Empty if there are none."""
     asked: WireMessage | None
-    """The request that this is the answer to; None if it is none, or none is known."""
+    """Request that this message answers. None if it is no answer, or if its request is not known."""
     result: Json
-    """Of an answer that is no error; else None."""
+    """Result of an answer without an error. Otherwise None."""
     of_threads: bool
     """Whether it is a notification or a request of the server, in the thread API."""
 
     @property
     def answers(self) -> str:
-        """Return the method of the request that this answers, empty if there is none."""
+        """The method of the request that this answers. Empty if there is none."""
         return "" if self.asked is None else self.asked.method
 
     @property
     def thread(self) -> str:
-        """Return the id of the thread that the parameters name."""
+        """The id of the thread that the parameters name."""
         return str(self.params.get("threadId"))
 
     @property
     def joined(self) -> Json:
-        """Return the thread that the client joins by this answer, as it is then; None for any other message."""
+        """The thread that the client joins by this answer, in its current state. None for any other message."""
         return self.result["thread"] if self.result is not None and self.answers == "thread/resume" else None
 
 
@@ -55,13 +55,13 @@ Check = Callable[[WireMessage], Iterator[str]]
 Rule = Callable[[], Check]
 AtTheEnd = Callable[[], Iterator[str]]
 RuleOfTheEnd = Callable[[], tuple[Check, AtTheEnd]]
-"""Its second part is called once, for a client that stayed to the end."""
+"""Rule with a second part, which is called once at the end if the client had not left."""
 Violation = tuple[str, str]
-"""The name of the rule, and what is wrong."""
+"""Name of the rule, and a text about the violation."""
 
 
 class Requests:
-    """Finds for each message what it answers."""
+    """Finds the request that each message answers."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[bool, str], WireMessage] = {}
@@ -102,12 +102,14 @@ class OrderChecker:
         return [(name, problem) for name, check in self._checks for problem in _problems(check, wire)]
 
     def end(self) -> list[Violation]:
-        """Return what is missing, where the client stayed to the end."""
+        """Return the violations at the end, if the client had not left."""
         return [(name, problem) for name, end in self._ends for problem in end()]
 
 
 def of_threads(rule: Rule) -> Rule:
-    """Apply a rule only to what the server says of threads by itself, and to answers by which a client joins one."""
+    """Apply a rule only to the server's notifications and requests about threads, and to answers by which a client
+    joins a thread.
+    """
 
     @wraps(rule)
     def narrowed() -> Check:
@@ -125,13 +127,13 @@ def _problems(check: Check, wire: WireMessage) -> list[str]:
 
 
 def _key(wire: WireMessage) -> tuple[bool, str]:
-    """Return who asked, and under which id."""
+    """Return the side that made the request, and its id."""
     return wire.sent == bool(wire.method), json.dumps(wire.message["id"])
 
 
 def rpc_01_an_answer_has_one_request() -> Check:
-    """Check that an answer is to what the other side sent with that id, and the only one. An id of null answers what
-    was not readable.
+    """Check that an answer has the id of an open request of the other side, and is the only one. An id of null answers
+    a message that was not readable.
     """
 
     def check(wire: WireMessage) -> Iterator[str]:
@@ -172,7 +174,7 @@ def rpc_03_an_answer_is_a_result_or_an_error() -> Check:
 
 
 def rpc_04_every_request_is_answered() -> tuple[Check, AtTheEnd]:
-    """Check the requests of the client; what the server asks may become pointless."""
+    """Check the requests of the client. Requests of the server may become pointless."""
     open_requests: dict[int, str] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The order rules of the Agent Client Protocol, a function for each. Pure."""
+"""The order rules of the Agent Client Protocol, one function for each rule. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ AT_ANY_TIME = frozenset(
         "notice",
     }
 )
-"""Updates that need no prompt to be running."""
+"""Updates that need no running prompt."""
 ORDER = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 OVER = frozenset({"completed", "failed"})
 ENDS_OF_TURNS = ("turn_failed", "request_cancelled")
-"""What errors are called with which prompts are answered whose turns have ended."""
+"""Kinds of the errors that answer prompts whose turns have ended."""
 OPENS_SESSIONS = ("session/load", "session/resume")
 
 
 class _Open:
-    """The requests of the client that are not answered: their methods and sessions."""
+    """The client's requests without an answer: their methods and sessions."""
 
     def __init__(self) -> None:
         self._asked: dict[int, tuple[str, Json]] = {}
@@ -43,21 +43,21 @@ class _Open:
 
 
 class _Calls:
-    """The tool calls of each session, with their states. Those that run are told anew behind the answer by which it is
-    opened again; where that is refused, the session goes on as it was.
+    """The tool calls of each session, with their states. When a session is opened again, its running calls are
+    announced again after the answer. If that request is refused, the session continues unchanged.
     """
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, str], str] = {}
         self._before: dict[tuple[str, str], str] = {}
-        """Those of sessions that are being opened again, from before."""
+        """Earlier states of the calls in sessions that are being opened again."""
 
     def knows(self, session: Json, call: str) -> bool:
-        """Tell whether a call was announced; a question about it may have been on its way as it was told anew."""
+        """Return whether a call was announced. A question about it may have been sent before it was announced again."""
         return (session, call) in self.states or (session, call) in self._before
 
     def see(self, wire: WireMessage) -> None:
-        """Call it after the check."""
+        """Update the states. Rules call it after their check."""
         if wire.sent and wire.method in OPENS_SESSIONS:
             session = wire.params.get("sessionId")
             self._before |= {key: state for key, state in self.states.items() if key[0] == session}
@@ -94,7 +94,7 @@ def session_01_every_message_has_the_version() -> Check:
 
 
 def session_02_a_session_is_known_by_an_answer() -> Check:
-    """Check that a message names no session that no answer has named, unless the client asked for it by name."""
+    """Check that a message names only sessions that an answer has named, or that the client has requested by name."""
     known: set[str] = set()
 
     def check(wire: WireMessage) -> Iterator[str]:
@@ -148,7 +148,9 @@ def session_05_no_call_is_open_after_its_prompt() -> Check:
 
 
 def _is_refused(wire: WireMessage) -> bool:
-    """Tell whether a prompt is answered that began no turn: what runs in its session is another's."""
+    """Return whether the answer refuses a prompt, which then began no turn: a running turn of its session is
+    another's.
+    """
     error = wire.message.get("error") or {}
     return bool(error) and (error.get("data") or {}).get("kind") not in ENDS_OF_TURNS
 
@@ -184,7 +186,9 @@ def session_07_what_is_current_is_offered() -> Check:
 
 
 def session_08_a_call_is_announced_once_and_goes_forward() -> Check:
-    """Check calls, except while a session is opened again: its calls are told from the begin, beside those that run."""
+    """Check calls, except while a session is opened again: then its calls are announced from the beginning, beside
+    those that run.
+    """
     calls, asked = _Calls(), _Open()
 
     def check(wire: WireMessage) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The order rules of the thread API (docs/threads.md), a function for each. Pure."""
+"""The order rules of the thread API (docs/threads.md), one function for each rule. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app_server_protocol.structs import Json
 
 OPENS_THREADS = ("thread/start", "thread/fork")
 OLD_WORDS = ("sendUserMessage", "sendUserTurn")
-"""Requests of the conversation API with words for the thread."""
+"""Requests of the conversation API with input for the thread."""
 STARTS_TURNS = ("turn/start", "review/start")
 HAS_NO_RESOLVED = ("item/tool/call",)
-"""Requests to the client that are part of an item, whose completion says that they are over."""
+"""Requests to the client that are part of an item, whose completion shows that they are over."""
 LEAVES_THREADS = ("thread/unsubscribe", "thread/delete", "thread/archive")
 
 
 def _opened(wire: WireMessage) -> str | None:
-    """Return the thread that an answer opens."""
+    """Return the id of the thread that an answer opens. None if it opens none."""
     if wire.sent or wire.result is None or wire.answers not in OPENS_THREADS:
         return None
     id: str = wire.result["thread"]["id"]
@@ -34,9 +34,9 @@ def _turn_of(params: Json) -> str | None:
 
 
 def rule_01_the_answer_comes_first() -> Check:
-    """Check that the answer to a request that begins a turn or a thread comes before all that it causes. A turn that
-    was known before the request was made, or that began otherwise, is one that the request joins: for a goal, or with
-    words that the client said in the conversation API.
+    """Check that the answer to a request that begins a turn or a thread comes before all messages that it causes. A
+    request is added to a turn that was known before the request, or that began otherwise: for a goal, or with input
+    that the client sent in the conversation API.
     """
     first_of: dict[str, int] = {}
     answered: set[str] = set()
@@ -70,7 +70,9 @@ def rule_01_the_answer_comes_first() -> Check:
 
 
 def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
-    """Check that `thread/started` comes next about a thread after the answer that opens it, and only so."""
+    """Check that `thread/started` is the first message about a thread after the answer that opens it, and comes only
+    then.
+    """
     opened: set[str] = set()
     announced: set[str] = set()
 
@@ -95,7 +97,7 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
 
 @of_threads
 def rule_03_active_then_started_then_the_users_words() -> Check:
-    """Check that a thread is active before its turn starts, and that the words that begin it come whole."""
+    """Check that a thread is active before its turn starts, and that the input that begins it is complete."""
     active: dict[str, bool] = {}
     waiting: dict[str, str] = {}  # turn → "item" before its first item, then the id of that item
     inactive: set[str] = set()
@@ -108,7 +110,7 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
             active[wire.thread] = params["status"]["type"] == "active"
         elif method == "turn/started":
             if not active.get(wire.thread, False):
-                inactive.add(params["turn"]["id"])  # no fault where it ends at once: it never began
+                inactive.add(params["turn"]["id"])  # no violation if it ends at once: it never began
             waiting[params["turn"]["id"]] = "item"
         elif method in ("item/started", "item/completed") and params["turnId"] in waiting:
             turn, item = params["turnId"], params["item"]
@@ -132,7 +134,7 @@ def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
 
     def check(wire: WireMessage) -> Iterator[str]:
         if wire.joined:
-            joined.add(wire.joined["id"])  # whoever joins is told what runs
+            joined.add(wire.joined["id"])  # a client that joins is notified of the running turn
         elif wire.method == "turn/started":
             if wire.thread in running and wire.thread not in joined:
                 yield f"{wire.params['turn']['id']} starts while {running[wire.thread]} runs"
@@ -146,7 +148,7 @@ def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
 
 @of_threads
 def rule_06_a_thread_waits_before_it_asks() -> Check:
-    """Check that a thread says that it waits for an approval before it asks for one."""
+    """Check that a thread's status shows that it waits for an approval before it asks for one."""
     flags: dict[str, list[str]] = {}
 
     def check(wire: WireMessage) -> Iterator[str]:
@@ -183,7 +185,7 @@ def rule_09_a_failed_turn_ends_with_its_error() -> Check:
 
 @of_threads
 def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
-    """Check that `turn/completed` comes once and last, but for what goes on on a terminal."""
+    """Check that `turn/completed` comes once and last, except for commands that continue on a terminal."""
     ended: set[str] = set()
     background: set[str] = set()
 
