@@ -84,9 +84,7 @@ class RunningTask:
     def __init__(self, task: Task, seconds: float) -> None:
         self.task, self.seconds = task, task.budget.seconds or seconds
         self.whole, self.scope = anyio.CancelScope(), anyio.CancelScope()
-        """Two cancel scopes: of the attempt, to interrupt it; and of its work, after which its folder is compared and
-        removed.
-        """
+        """Two cancel scopes: of the attempt, to interrupt it; and of its work, without the comparison of its folder."""
         self.passes = anyio.Event()
         """Event that is set when the waiting request may be sent; there is a new one for each request."""
         self.used_up = ""

@@ -56,9 +56,7 @@ class Coordinator:
         self._workers, self._progress = workers, progress
         self._clock, self._storing = anyio.current_time, anyio.Lock()
         self._woken, self._fresh = anyio.Event(), anyio.Event()
-        """Two events. The first is set when the run has ended, or its waiting time has changed; the second when there
-        are results to store.
-        """
+        """Events: the run has ended or its waiting time has changed; there are results to store."""
         self._jobs = 0
         self._nodes: dict[int, str] = {}
         """Machine names of the workers that are ready, by worker number."""

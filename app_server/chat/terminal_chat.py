@@ -208,9 +208,7 @@ class TerminalChat:
             question.shown_at = self._clock()
 
     def answer(self) -> None:
-        """Answer with the text of the prompt. A text that is no answer is put back afterwards; an invalid value
-        stays.
-        """
+        """Answer with the text of the prompt. A text that is no answer is put back; an invalid value stays."""
         question, line = self._chat.questions.current, self._session.default_buffer.text
         if question is None:
             return
