@@ -27,11 +27,11 @@ from msgspec import Struct, msgpack
 from app_server.batch.messages import CHECKOUTS, Setup
 from app_server.batch.tasks import TRANSPORTS, Checkout, Numbered, Problem, Task, file_name, folder_of, is_url
 from app_server.core.errors import GitError
+from app_server.core.file_rules import PROTECTED_NAMES
 from app_server.core.git.repository import Repository, config_of, find_repository
 from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
 from app_server.core.git.snapshot import write_worktree
 from app_server.core.git.worktree_files import worktree_file
-from app_server.core.sandbox.plan import PROTECTED_NAMES
 from app_server.core.threads import run_in_thread
 from app_server.places.locks import hold
 

@@ -20,9 +20,19 @@ from app_server.core.session.review_texts import outcome
 from app_server_protocol.acp.tool_calls import ToolCallStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
 from app_server_protocol.events import notices
-from app_server_protocol.events.tools import PlanUpdateEvent
-from app_server_protocol.events.turn import TokenCountEvent, TokenUsageInfo
+from app_server_protocol.events.commands import (
+    ApplyPatchApprovalRequestEvent,
+    ExecApprovalRequestEvent,
+    TurnDiffEvent,
+)
+from app_server_protocol.events.tools import (
+    ElicitationRequestEvent,
+    McpListToolsResponseEvent,
+    PlanUpdateEvent,
+)
+from app_server_protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
 
 MOST_HELD: Final = 50
 """Maximum number of notices that are queued for the next turn."""
@@ -88,8 +98,48 @@ class SessionNews:
                     self.notice(Notice(message))
             case notices.DeprecationNoticeEvent():
                 self.notice(Notice(event.summary, details=event.details))
-            case _:
-                pass
+            case (
+                events.AgentMessageDelta()
+                | events.ReasoningSummaryDelta()
+                | events.ReasoningTextDelta()
+                | events.CommandOutput()
+                | events.ItemStarted()
+                | events.ItemCompleted()
+                | events.CommandRunning()
+                | events.PatchWriting()
+                | events.TurnStarted()
+                | events.TurnEnded()
+                | notices.UndoCompletedEvent()
+            ):
+                pass  # `SessionFold` writes them
+            case (
+                events.ReasoningSummaryPart()
+                | events.TerminalInput()
+                | events.SettingsChanged()
+                | events.ModelRerouted()
+                | events.McpServerStateChanged()
+                | events.GoalUpdated()
+                | events.GoalCleared()
+                | TokenCountEvent()
+                | RawResponseItemEvent()
+                | TurnDiffEvent()
+                | notices.BackgroundEventEvent()
+                | notices.ShutdownCompleteEvent()
+                | notices.UndoStartedEvent()
+                | notices.GetHistoryEntryResponseEvent()
+                | notices.ListCustomPromptsResponseEvent()
+                | McpListToolsResponseEvent()
+            ):
+                pass  # editors have no place for them, or `AcpSession` sends them
+            case (
+                ExecApprovalRequestEvent()
+                | ApplyPatchApprovalRequestEvent()
+                | ElicitationRequestEvent()
+                | ToolCallQuestion()
+                | UserInputQuestion()
+                | McpCallQuestion()
+            ):
+                pass  # `SessionAdapter.question` makes requests of them
 
 
 NO_FINDINGS: Final = "The review found nothing."

@@ -19,15 +19,20 @@ from app_server.apis.acp.options import Permissions, SessionOptions, mode_of
 from app_server.apis.acp.outbound import SessionAdapter
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import PromptTurns
-from app_server.apis.acp.updates import update_bytes
 from app_server.conversations.adapter import ApiId, ClientLine, ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
 from app_server.core.config.types import Config
 from app_server.core.session.commands import ChangeSettings
+from app_server_protocol.acp.updates import (
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionInfoUpdate,
+    SessionUpdate,
+)
 from app_server_protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
 from app_server_protocol.engine.settings import UNSET, SettingsChange
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +79,9 @@ class AcpSession:
         if options == before:
             return
         self.live.session.do(ChangeSettings(_change(before, options), now=True))
-        self.send("config_option_update", configOptions=options.config_options())
+        self.send(ConfigOptionUpdate(config_options=options.config_options()))
         if options.mode != before.mode:
-            self.send("current_mode_update", currentModeId=options.mode)
+            self.send(CurrentModeUpdate(current_mode_id=options.mode))
 
     def take_settings(self) -> Iterator[bytes]:
         """Adopt settings that another client has changed; yield updates about those that differ from this session's
@@ -93,14 +98,14 @@ class AcpSession:
         if now.effort != known.effort:
             self.options = replace(self.options, effort=now.effort)
         if self.options != before:
-            yield update_bytes("config_option_update", configOptions=self.options.config_options())
+            yield ConfigOptionUpdate(config_options=self.options.config_options()).to_json()
         if self.options.mode != before.mode:
-            yield update_bytes("current_mode_update", currentModeId=self.options.mode)
+            yield CurrentModeUpdate(current_mode_id=self.options.mode).to_json()
 
     # --- lines
-    def send(self, kind: str, **fields: Json) -> None:
-        """Send an update of that kind, after the lines that wait."""
-        self._write(self.adapter.send(update_bytes(kind, **fields)))
+    def send(self, update: SessionUpdate) -> None:
+        """Send an update, after the lines that wait."""
+        self._write(self.adapter.send(update.to_json()))
 
     def send_message(self, text: str) -> None:
         """Send a message of the agent that no model wrote."""
@@ -123,7 +128,7 @@ class AcpSession:
         if not isinstance(event.event, TurnEnded) or self.title is None or self._title_sent:
             return ()
         self._title_sent = True
-        return (update_bytes("session_info_update", title=self.title),)
+        return (SessionInfoUpdate(title=self.title).to_json(),)
 
     def _is_foreign(self, turn_id: str | None) -> bool:
         """Return whether a turn may have a message of another client."""

@@ -27,6 +27,14 @@ from app_server_protocol.acp.tool_calls import (
     ToolCallStatus,
     ToolKind,
 )
+from app_server_protocol.acp.updates import (
+    CompactionUpdate,
+    MessageChunk,
+    NoticeUpdate,
+    PlanEntry,
+    PlanUpdate,
+    UsageUpdate,
+)
 from app_server_protocol.events.tools import PlanItemArg
 from app_server_protocol.jsonrpc import SESSION_UPDATE
 from app_server_protocol.structs import Json, json_bytes
@@ -159,12 +167,6 @@ def _chunk(speaker: Speaker, message_id: str, text: str) -> bytes:
     return head.encode() + b'{"type":"text","text":' + json_bytes(text) + b"}}"
 
 
-def update_bytes(kind: str, **fields: Json) -> bytes:
-    """Return an update of that kind; fields that are None are left out."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    return json_bytes({"sessionUpdate": kind, **given})
-
-
 _STATUS: Final = {
     None: ToolCallStatus.IN_PROGRESS,
     True: ToolCallStatus.COMPLETED,
@@ -226,13 +228,15 @@ class SessionUpdates(LinePacer):
     # --- messages
     def block(self, speaker: Speaker, message_id: str, block: Json) -> None:
         """Write a part of a message that is not text: a content block."""
-        self.add(update_bytes(speaker.value, messageId=message_id, content=block))
+        self.add(MessageChunk(session_update=speaker.value, message_id=message_id, content=block).to_json())
 
     def notice(self, notice: Notice, message_id: str) -> None:
         """Write a notice; for clients that cannot show notices, a thought under that id."""
         if self._client.notices:
-            fields = {"severity": notice.severity, "title": notice.text, "description": notice.details}
-            self.add(update_bytes("notice", **fields))
+            shown = NoticeUpdate(
+                severity=notice.severity.value, title=notice.text, description=notice.details
+            )
+            self.add(shown.to_json())
         elif not notice.passing:
             text = notice.text if notice.details is None else f"{notice.text}\n{notice.details}"
             head = "" if notice.severity is Severity.INFO else f"{notice.severity.capitalize()}: "
@@ -241,12 +245,12 @@ class SessionUpdates(LinePacer):
     # --- states
     def plan(self, steps: Iterable[PlanItemArg]) -> None:
         """Write the whole plan."""
-        entries = [{"content": each.step, "priority": "medium", "status": each.status} for each in steps]
-        self.add(update_bytes("plan", entries=entries), state="plan")
+        entries = tuple(PlanEntry(content=each.step, priority="medium", status=each.status) for each in steps)
+        self.add(PlanUpdate(entries=entries).to_json(), state="plan")
 
     def usage(self, used: int, size: int) -> None:
         """Write how full the context window is."""
-        self.add(update_bytes("usage_update", used=used, size=size), state="usage")
+        self.add(UsageUpdate(used=used, size=size).to_json(), state="usage")
 
     def compaction(self, id: str, succeeded: bool | None = None) -> None:
         """Write that a compaction has begun, or whether it has succeeded."""
@@ -254,7 +258,7 @@ class SessionUpdates(LinePacer):
         if succeeded is None and not self._live:
             return
         if self._client.compaction:
-            self.add(update_bytes("compaction_update", compactionId=id, status=status))
+            self.add(CompactionUpdate(compaction_id=id, status=status).to_json())
         elif succeeded is None or not self._live:
             title = "Compact the conversation"
             call = SessionToolCall(tool_call_id=id, title=title, kind=ToolKind.THINK, status=status)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app_server.core.file_rules import PROTECTED_NAMES
 from app_server.core.patch.planner import Place
 from app_server.core.real_path import within
 from app_server.light_dataclasses import dataclass
 from app_server_protocol.policy import AskForApproval
-
-PROTECTED_NAMES = frozenset((".git", ".codex", ".agents", ".aws"))
 
 IGNORED_IN_NAMES = dict.fromkeys(
     (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
@@ -86,7 +85,8 @@ def _is_protected(real: str, root: str) -> bool:
 
 def _reason(places: Sequence[Place], outside: Sequence[Place]) -> str | None:
     sentences = [f"{place.label} is a link to {place.real}" for place in places if place.linked]
-    protected = [place.label for place in outside if PROTECTED_NAMES & set(place.real.casefold().split("/"))]
+    names = frozenset(PROTECTED_NAMES)
+    protected = [place.label for place in outside if names & set(place.real.casefold().split("/"))]
     if protected:
         sentences.append(f"{', '.join(protected)} can change what git or the agent will run")
     return "; ".join(sentences) or None

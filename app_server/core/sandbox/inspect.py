@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 from app_server.beneath import Beneath
 from app_server.core.errors import raise_shortage
+from app_server.core.file_rules import PROTECTED_NAMES
 from app_server.core.launcher.placeholder_dirs import is_placeholder
 from app_server.core.real_path import real_path, within
 from app_server.core.sandbox.inspect_profile import inspect_profile
 from app_server.core.sandbox.plan import (
     NOTHING_KEPT,
-    PROTECTED_NAMES,
     KeptFolders,
     KnownFolders,
     RootFacts,

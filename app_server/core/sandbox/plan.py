@@ -16,15 +16,10 @@ from msgspec import Struct
 
 from app_server.beneath import SECRET_FILES
 from app_server.core import remedies
-from app_server.core.file_rules import FileRules
+from app_server.core.file_rules import PROTECTED_NAMES, FileRules
 from app_server.core.real_path import within
 from app_server_protocol.policy import WorkspaceWrite
 from app_server_protocol.structs import replace
-
-PROTECTED_NAMES = (".git", ".codex", ".agents", ".aws")
-"""Names in a writable root that control what the user's tools execute later. They are never writable, even if
-missing.
-"""
 
 WHOLE_DISK = "the whole disk can be no root"
 IN_HOME = "it lies in the server's home"

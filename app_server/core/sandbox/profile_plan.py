@@ -13,11 +13,10 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from app_server.core.file_rules import FileRules, Right
+from app_server.core.file_rules import PROTECTED_NAMES, FileRules, Right
 from app_server.core.real_path import within
 from app_server.core.sandbox.plan import (
     BY_LINK,
-    PROTECTED_NAMES,
     FileView,
     ProfileFacts,
     RootFacts,

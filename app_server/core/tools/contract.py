@@ -196,7 +196,7 @@ class ApprovalServices(Struct, frozen=True):
 
     broker: ApprovalBroker
     remembered: ApprovalMemory
-    store: Callable[[], Awaitable[None]]
+    flush: Callable[[], Awaitable[None]]
     """Function that returns once all events emitted so far are stored; a decision takes effect only after that."""
     rules: RuleBook = msgspec.field(default_factory=RuleBook)
     questions: ClientQuestions = msgspec.field(default_factory=PendingAnswers)
@@ -270,7 +270,7 @@ class ToolTurn(Struct, eq=False):
         answer = await self.approvals.broker.request_decision(call_id, self.id, lambda: self.emit(event))
         tool = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"
         self.report_decision(tool, call_id, answer.decision, by_user=True)
-        await self.approvals.store()
+        await self.approvals.flush()
         return answer
 
     def report_decision(

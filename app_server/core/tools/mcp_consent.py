@@ -96,7 +96,7 @@ async def _ask(
         as_inquiry=not turn.config.features.enabled(AS_ELICITATION),
     )
     answer = await turn.approvals.questions.ask(call_id, lambda: turn.emit(question))
-    await turn.approvals.store()
+    await turn.approvals.flush()
     return answer if isinstance(answer, McpCallDecision) else None
 
 

@@ -51,7 +51,7 @@ async def _request_user_input(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     inquiries = _inquiries(schemas.parse_arguments(call.arguments, schemas.UserInputArguments))
     question = UserInputQuestion(call.call_id, inquiries)
     answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
-    await turn.approvals.store()
+    await turn.approvals.flush()
     given = answer.answers if isinstance(answer, UserInputAnswer) else {}
     answers = {
         inquiry.id: {"answers": [text[:MAX_ANSWER] for text in given[inquiry.id][:MOST_ANSWERS]]}

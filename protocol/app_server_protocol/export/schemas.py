@@ -7,7 +7,7 @@ that code generated from either schema fits the other.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -199,9 +199,18 @@ def unions(
     }
     order = ORDER[table.api.value]
     return {
-        name: {"oneOf": [found[method] for method in sorted(found, key=order.index)]}
+        name: {"oneOf": [found[method] for method in sorted(found, key=partial(_rank, order))]}
         for name, found in calls.items()
     }
+
+
+def _rank(order: Sequence[str], method: str) -> int:
+    """Return the position of a method in the schemas. Raises SystemExit if `order.json` does not name the method."""
+    if method not in order:
+        raise SystemExit(
+            f"{_FOLDER / 'order.json'} does not name `{method}`: add it where the schemas shall have it"
+        )
+    return order.index(method)
 
 
 def _calls(rows: Mapping[str, AnyClientRequest] | Mapping[str, AnyServerRequest]) -> dict[str, Schema]:

@@ -30,6 +30,7 @@ from app_server_protocol.acp.session import (
     StopReason,
     TextBlock,
 )
+from app_server_protocol.acp.updates import AvailableCommandsUpdate
 from app_server_protocol.events.tools import McpListToolsResponseEvent
 from app_server_protocol.structs import replace
 
@@ -129,7 +130,7 @@ async def _read_prompts(services: AcpServices, session: AcpSession) -> None:
     prompts = await services.server.host.prompts()
     if prompts != session.commands.prompts:
         session.commands = replace(session.commands, prompts=prompts)
-        session.send("available_commands_update", availableCommands=session.commands.shown())
+        session.send(AvailableCommandsUpdate(available_commands=tuple(session.commands.shown())))
 
 
 async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> UserWords:

@@ -55,6 +55,7 @@ from app_server_protocol.acp.requests import (
     SetSessionModeRequest,
     StoredSessionRequest,
 )
+from app_server_protocol.acp.updates import SessionInfoUpdate
 from app_server_protocol.ids import SessionOrigin, parse_conversation_id
 from app_server_protocol.structs import replace
 from app_server_protocol.table import NoFields
@@ -122,7 +123,7 @@ async def load_session(services: AcpServices, params: StoredSessionRequest) -> A
         services.server.background.start_soon(_end, session, name=f"end session {session.id}")
         raise
     if session.title is not None:
-        session.send("session_info_update", title=session.title)
+        session.send(SessionInfoUpdate(title=session.title))
     yield OpenedSession(**session.options.shown())
     await follow(services, session, joined)
 

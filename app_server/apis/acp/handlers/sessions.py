@@ -30,6 +30,7 @@ from app_server_protocol.acp.tool_calls import (
     ReadTextFileRequest,
     WriteTextFileRequest,
 )
+from app_server_protocol.acp.updates import AvailableCommandsUpdate
 from app_server_protocol.events.notices import CustomPrompt
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.structs import Json, replace
@@ -167,7 +168,7 @@ async def follow(services: AcpServices, session: AcpSession, joined: Sequence[Cl
     """Send the client the events of a session whose id it knows; first `joined`, the current state of a session that it
     has joined.
     """
-    session.send("available_commands_update", availableCommands=session.commands.shown())
+    session.send(AvailableCommandsUpdate(available_commands=tuple(session.commands.shown())))
     services.sessions.follow(session, joined)
     if session.lists_models is not None:
         services.sessions.background.start_soon(_offer_models, services, session, session.lists_models)
