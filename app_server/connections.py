@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from app_server.identity import Limits
 from app_server.rpc.outgoing import Outgoing, Patience
-from app_server.transport.framing import Transport, TransportClosed
+from app_server_protocol.framing import Transport, TransportClosed
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.structs import json_bytes
 

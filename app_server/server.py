@@ -53,7 +53,7 @@ from app_server.rpc.connection import Connection, Router
 from app_server.rpc.lanes import ServerLanes
 from app_server.rpc.outgoing import Outgoing
 from app_server.served import Served
-from app_server.transport.framing import Transport
+from app_server_protocol.framing import Transport
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled

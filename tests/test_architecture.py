@@ -195,8 +195,10 @@ APIS_FOLDER = "app_server.apis"
 
 WIRE = (
     *(f"app_server_protocol.{api}" for api in APIS),
+    "app_server_protocol.framing",
     "app_server_protocol.jsonrpc",
-    "app_server_protocol.table",
+    "app_server_protocol.method_table",
+    "app_server_protocol.rpc_errors",
 )
 """Modules of the wire format, which the engine does not know."""
 
@@ -314,7 +316,6 @@ PURE = (
     "app_server.inspector.shapes",
     "app_server.masking",
     "app_server.rpc.backlog",
-    "app_server.transport.framing",
     "app_server_protocol",
 )
 """Modules and folders that decide and never act. The same holds for everything that they import."""

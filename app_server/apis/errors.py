@@ -10,8 +10,8 @@ from typing import Final
 from app_server.core import remedies
 from app_server.core.errors import SHORTAGES, ConfigError, ConversationError, CoreError, retry_hint
 from app_server.core.remedies import Problem
-from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from app_server_protocol.jsonrpc import shortened
+from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_request
 from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server_protocol.engine.items import AgentMessage, CommandExecution, Item, Plan, Reasoning
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import replace
 
 Shown = TypeVar("Shown")

@@ -28,13 +28,13 @@ from app_server.apis.ignored_parameters import ParameterCheck
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
-from app_server.rpc.errors import RpcError, invalid_field, invalid_request
 from app_server.rpc.lanes import LaneName
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import describe_validation_error, unknown_method
 from app_server_protocol.jsonrpc import INITIALIZE, Request
+from app_server_protocol.method_table import AnyClientRequest, ClientRequest, NoResult, by_method
+from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_request
 from app_server_protocol.structs import Json, Written
-from app_server_protocol.table import AnyClientRequest, ClientRequest, NoResult, by_method
+from app_server_protocol.wire_fields import describe_validation_error, unknown_method
 
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)

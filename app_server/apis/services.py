@@ -22,11 +22,11 @@ from app_server.core.host import Host
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile, UserAgent
 from app_server.machine import Machine
-from app_server.rpc.errors import RpcError, invalid_params, invalid_request
-from app_server_protocol.engine.settings import UNSET, SettingsChange
+from app_server_protocol.engine.session_settings import UNSET, SettingsChange
 from app_server_protocol.jsonrpc import INVALID_REQUEST, shortened
+from app_server_protocol.method_table import Fields, S, ServerNotification
+from app_server_protocol.rpc_errors import RpcError, invalid_params, invalid_request
 from app_server_protocol.structs import Json
-from app_server_protocol.table import Fields, S, ServerNotification
 
 if TYPE_CHECKING:
     from app_server.core.mcp.requests import McpRequests

@@ -26,7 +26,7 @@ from app_server.core.threads import run_in_thread
 from app_server.places.locks import LockHeld, hold
 from app_server.places.private_folder import make_private_folder
 from app_server.rpc.outgoing import Outgoing
-from app_server.transport.framing import Transport, TransportClosed
+from app_server_protocol.framing import Transport, TransportClosed
 
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")
 LONGEST_LINE: Final = 1 << 31

@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from app_server.batch.local import COMMAND, LONGEST_LINE, Workers
 from app_server.client.command_line import InvalidCommandLine
-from app_server.transport.framing import LineDecoder, Oversized, Transport
+from app_server_protocol.framing import LineDecoder, Oversized, Transport
 
 LOOKS_EVERY: Final = 1.0
 ENDS_WITHIN: Final = 5.0

@@ -37,9 +37,9 @@ from app_server.places.private_folders import FOLDER, own_folder
 from app_server.startup.launch import server_home
 from app_server.startup.process import guard_memory
 from app_server.transport.claim import claim_stdout
-from app_server.transport.framing import Transport
 from app_server.transport.stdio import StdioTransport
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.framing import Transport
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:

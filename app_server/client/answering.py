@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from app_server.client.approval_requests import ApprovalReply, ApprovalRequest, parse_request, reply_of
 from app_server.client.connection import ServerConnection
 from app_server.client.failures import HandlerFailed
-from app_server.rpc.errors import RpcError
-from app_server_protocol.fields import describe_validation_error, unknown_method
 from app_server_protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, Request, RequestId
+from app_server_protocol.rpc_errors import RpcError
+from app_server_protocol.wire_fields import describe_validation_error, unknown_method
 
 log = logging.getLogger(__name__)
 

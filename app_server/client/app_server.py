@@ -21,9 +21,9 @@ from app_server.client.options import ForkOptions, ListOptions, OpenOptions, Sta
 from app_server.client.thread_handle import ThreadHandle, open_thread
 from app_server_protocol.base import WireModel
 from app_server_protocol.jsonrpc import INITIALIZE, INITIALIZED
-from app_server_protocol.reading import read
+from app_server_protocol.method_table import ClientRequest
+from app_server_protocol.parse import read
 from app_server_protocol.structs import Json, Written
-from app_server_protocol.table import ClientRequest
 from app_server_protocol.v2 import server as wire
 from app_server_protocol.v2 import thread_open
 from app_server_protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams

@@ -18,15 +18,15 @@ from pydantic import ValidationError
 
 from app_server.client.failures import AppServerError, RequestRefused, ServerEnded, UnexpectedAnswer
 from app_server.client.link import ServerLink
-from app_server.rpc.errors import RpcError
 from app_server.rpc.outgoing import Outgoing
-from app_server.transport.framing import Oversized, TransportClosed
 from app_server_protocol import jsonrpc
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import describe_validation_error
-from app_server_protocol.reading import read
+from app_server_protocol.framing import Oversized, TransportClosed
+from app_server_protocol.method_table import ClientRequest
+from app_server_protocol.parse import read
+from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json, Written
-from app_server_protocol.table import ClientRequest
+from app_server_protocol.wire_fields import describe_validation_error
 
 log = logging.getLogger(__name__)
 

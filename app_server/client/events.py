@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
-from app_server_protocol.reading import read
+from app_server_protocol.method_table import AnyServerNotification, ServerNotification
+from app_server_protocol.parse import read
 from app_server_protocol.structs import Json, Struct, Written
-from app_server_protocol.table import AnyServerNotification, ServerNotification
 from app_server_protocol.v2 import items, server, settings, table, thread, turn
 from app_server_protocol.v2.turn import (
     TurnCompletedNotification,

@@ -20,7 +20,7 @@ from anyio.abc import ByteReceiveStream, Process
 from msgspec import Struct
 
 from app_server.client.failures import ServerEnded
-from app_server.transport import framing
+from app_server_protocol import framing
 
 
 class ServerLink(framing.Transport, Protocol):

@@ -17,11 +17,11 @@ from app_server.core.session.commands import AnswerElicitation, Command, Decide
 from app_server.rpc.backlog import TextPart
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.questions import AllowFiles, KeepRule, McpCallDecision
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.method_table import AnyServerRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.structs import Json, Written
-from app_server_protocol.table import AnyServerRequest
 
 
 class Activity(StrEnum):

@@ -24,7 +24,7 @@ from app_server.conversations.subscriptions import Client, Subscriptions
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Close, Interrupt
 from app_server_protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
-from app_server_protocol.events.notices import ShutdownCompleteEvent
+from app_server_protocol.events.notice_events import ShutdownCompleteEvent
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:

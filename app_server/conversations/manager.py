@@ -17,7 +17,7 @@ from app_server.core.caller import Caller
 from app_server.core.config.types import Config
 from app_server.core.opening import NewConversation, Opened, Origin, StoredRollout
 from app_server.core.real_path import real_path
-from app_server.rpc.errors import invalid_request, not_found, overloaded
+from app_server_protocol.rpc_errors import invalid_request, not_found, overloaded
 from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from app_server_protocol.engine.questions import (
     ToolCallQuestion,
     UserInputQuestion,
 )
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.responses import InputText

@@ -29,7 +29,7 @@ from app_server.identity import ClientProfile
 from app_server.rpc.backlog import SharedLines
 from app_server.rpc.outgoing import Outgoing
 from app_server_protocol.engine.events import SessionEvent, TurnStarted
-from app_server_protocol.events.turn import RawResponseItemEvent
+from app_server_protocol.events.turn_events import RawResponseItemEvent
 
 if TYPE_CHECKING:
     from app_server.core.session.handle import SessionHandle

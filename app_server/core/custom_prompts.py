@@ -10,7 +10,7 @@ from pathlib import Path
 from app_server.beneath import read_named
 from app_server.core.prompt_text import split_front_matter
 from app_server.core.text_of_bytes import text_of_bytes
-from app_server_protocol.events.notices import CustomPrompt
+from app_server_protocol.events.notice_events import CustomPrompt
 
 MAX_BYTES = 1024 * 1024
 HINT_KEYS = ("argument-hint", "argument_hint")

@@ -77,8 +77,8 @@ from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox, Transcript
 from app_server_protocol.engine.events import McpServerStateChanged
 from app_server_protocol.engine.questions import ClientTool
-from app_server_protocol.engine.settings import ModeSettings, Settings
-from app_server_protocol.events.notices import DeprecationNoticeEvent, WarningEvent
+from app_server_protocol.engine.session_settings import ModeSettings, Settings
+from app_server_protocol.events.notice_events import DeprecationNoticeEvent, WarningEvent
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import PAGINATED, SessionMetaLine, utc_timestamp

@@ -23,7 +23,7 @@ from app_server.core.git.repository import find_repository
 from app_server.core.git.run_git import Git
 from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
-from app_server_protocol.events.notices import CustomPrompt
+from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.policy import SandboxPolicy
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app_server.core.model.model_client import RequestGate
     from app_server.core.rollout.conversation import StoredConversation
     from app_server.core.session.handle import SessionHandle
-    from app_server_protocol.engine.settings import Settings
+    from app_server_protocol.engine.session_settings import Settings
 
 
 class NewConversation(Struct, frozen=True):

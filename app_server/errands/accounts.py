@@ -17,8 +17,8 @@ from app_server.client.command_line import InvalidCommandLine
 from app_server.client.events import ServerEvent
 from app_server.errands.errand import NotDone, misused, run_errand, say
 from app_server.standard_streams import cancel_on_interrupt
+from app_server_protocol.method_table import NoParams
 from app_server_protocol.structs import Json
-from app_server_protocol.table import NoParams
 from app_server_protocol.v2 import account as wire
 from app_server_protocol.v2.mcp import McpServerOauthLoginCompletedNotification
 

@@ -35,7 +35,7 @@ from app_server.inspector.session_records import (
 from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore, Intake
 from app_server.named_files import read_input
-from app_server.transport.framing import LineDecoder
+from app_server_protocol.framing import LineDecoder
 from app_server_protocol.structs import Json
 
 PATIENCE = 30.0

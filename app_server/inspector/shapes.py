@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from app_server.inspector.rules.order import Violation, WireMessage
 from app_server_protocol import acp, v1, v2
 from app_server_protocol.events.msg import EVENTS
-from app_server_protocol.fields import PREFIX, describe_validation_error
-from app_server_protocol.reading import read
+from app_server_protocol.method_table import Table
+from app_server_protocol.parse import read
 from app_server_protocol.structs import Json, Written
-from app_server_protocol.table import Table
 from app_server_protocol.v1.conversation import EVENT_PREFIX
+from app_server_protocol.wire_fields import PREFIX, describe_validation_error
 
 SCHEMA = "schema"
 UNKNOWN_METHOD = "unknown-method"

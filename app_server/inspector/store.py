@@ -14,7 +14,7 @@ import anyio
 from app_server.inspector.analysis import Analyzer, SessionEntry
 from app_server.inspector.overview import Overview
 from app_server.inspector.session_records import Frame, Record, Recorder, SessionHead, Source, record_of
-from app_server.transport.framing import LineDecoder
+from app_server_protocol.framing import LineDecoder
 from app_server_protocol.structs import Json
 
 MOST_ENTRIES = 250_000

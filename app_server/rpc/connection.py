@@ -16,11 +16,11 @@ import anyio
 import anyio.lowlevel
 from msgspec import Struct
 
-from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.lanes import LaneName, Lanes, ServerLanes
 from app_server.rpc.outgoing import ClientReply, Outgoing, describe
-from app_server.transport.framing import Oversized
 from app_server_protocol import jsonrpc
+from app_server_protocol.framing import Oversized
+from app_server_protocol.rpc_errors import RpcError, overloaded
 from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)

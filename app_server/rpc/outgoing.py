@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from app_server.rpc.backlog import Backlog, SharedLines, TextPart
-from app_server.rpc.errors import RpcError
 from app_server_protocol.jsonrpc import (
     RequestId,
     dump_error,
@@ -24,6 +23,7 @@ from app_server_protocol.jsonrpc import (
     dump_response,
     with_version,
 )
+from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json
 
 

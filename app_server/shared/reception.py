@@ -18,14 +18,14 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from app_server.logs import CONNECTION
-from app_server.rpc.errors import overloaded
 from app_server.server import ClientPlace, Server
 from app_server.shared.doors import Door
 from app_server.shared.preface import BadPreface, Question, no, parse_preface, yes
 from app_server.shared.visits import Arrival, Nonsense, Speech, Visit, speech_of
-from app_server.transport.framing import Transport
 from app_server.transport.sockets import LongMessages, SocketStream
+from app_server_protocol.framing import Transport
 from app_server_protocol.jsonrpc import dump_error
+from app_server_protocol.rpc_errors import overloaded
 
 log = logging.getLogger(__name__)
 

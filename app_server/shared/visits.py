@@ -24,8 +24,8 @@ from app_server.served import Served
 from app_server.server import ClientPlace, Server
 from app_server.shared.doors import Door
 from app_server.shared.peers import is_from_own_work, is_own_work, peer_of
-from app_server.transport.framing import Transport
 from app_server.transport.sockets import Room, SocketStream, StreamTransport
+from app_server_protocol.framing import Transport
 
 if TYPE_CHECKING:
     from app_server.transport.websocket import WebSocketTransport

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
+from app_server_protocol.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
 
 
 class MemoryTransport:

@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
 
-from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
+from app_server_protocol.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
 
 READ_SIZE = 1 << 16
 

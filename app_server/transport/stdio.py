@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 import anyio
 
 from app_server.descriptors import own_description
-from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
+from app_server_protocol.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
 
 READ_SIZE = 1 << 18
 """Size of a read, in bytes: a pipe holds 64 KiB by default and at most 1 MiB."""

@@ -17,8 +17,8 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 
-from app_server.transport.framing import Oversized, TransportClosed
 from app_server.transport.sockets import Room
+from app_server_protocol.framing import Oversized, TransportClosed
 
 log = logging.getLogger(__name__)
 

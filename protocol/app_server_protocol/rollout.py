@@ -15,11 +15,11 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.events.msg import EVENTS, EventMsg
-from app_server_protocol.fields import StoredSandboxPolicy
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, TurnMode
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import EngineStruct, Json, shown
+from app_server_protocol.wire_fields import StoredSandboxPolicy
 
 
 class SubAgentKind(StrEnum):

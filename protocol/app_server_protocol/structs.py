@@ -3,7 +3,7 @@
 Two spellings exist, as for models (`app_server_protocol.base`): `WireStruct` is camelCase, `EngineStruct` is
 snake_case. An optional field is written as null; a class with `omit_defaults=True` leaves out a field that has its
 default, except `shown` fields. The exporter of schemas passes a struct to pydantic like any type: there it is replaced
-by a model with the same fields; `app_server_protocol.reading` reads it.
+by a model with the same fields; `app_server_protocol.parse` reads it.
 """
 
 from __future__ import annotations

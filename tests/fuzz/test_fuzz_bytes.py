@@ -25,7 +25,7 @@ from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.safe_commands import is_known_safe as judge_safe
 from app_server.core.shell.script import split_script
 from app_server.core.shell.summaries import parse_command
-from app_server.transport.framing import LineDecoder, Oversized
+from app_server_protocol.framing import LineDecoder, Oversized
 from app_server_protocol.jsonrpc import (
     INVALID_REQUEST,
     PARSE_ERROR,

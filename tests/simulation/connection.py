@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.transport.framing import TransportClosed
+from app_server_protocol.framing import TransportClosed
 from app_server_protocol.structs import Json
 from tests.support.client import Logged, MemoryWire
 

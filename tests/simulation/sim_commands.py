@@ -21,7 +21,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.exec.streams import KILLED, Report
 from app_server.core.patch.atomic_writer import apply_document
 from app_server.core.sandbox.plan import SandboxState
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import Json
 from tests.simulation.sim_mcp import SimService
 from tests.simulation.sim_model import SimModel

@@ -21,7 +21,7 @@ from app_server.shared.lifetime import Lifetime
 from app_server.shared.preface import Question, yes
 from app_server.shared.reception import Reception
 from app_server.shared.visits import Arrival
-from app_server.transport.framing import Transport, TransportClosed
+from app_server_protocol.framing import Transport, TransportClosed
 
 LINE_LIMIT = 1 << 20
 NOTHING = Work(conversations=0, turns=0, questions=0, commands=0)

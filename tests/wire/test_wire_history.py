@@ -11,14 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from app_server.core.rollout.lines import parse_event_msg
 from app_server_protocol import v1
-from app_server_protocol.events.commands import AddFileChange, Duration, PatchApplyBeginEvent
+from app_server_protocol.events.command_events import AddFileChange, Duration, PatchApplyBeginEvent
 from app_server_protocol.events.msg import EVENTS, SessionConfiguredEvent
-from app_server_protocol.events.notices import ErrorEvent
-from app_server_protocol.fields import SandboxPolicy
+from app_server_protocol.events.notice_events import ErrorEvent
 from app_server_protocol.ids import ConversationId, SessionOrigin, new_conversation_id, parse_conversation_id
 from app_server_protocol.mcp import CallToolResult, TextContent
+from app_server_protocol.parse import read
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxMode, WorkspaceWrite
-from app_server_protocol.reading import read
 from app_server_protocol.responses import (
     FunctionCallOutput,
     FunctionCallOutputPayload,
@@ -36,6 +35,7 @@ from app_server_protocol.rollout import (
 )
 from app_server_protocol.structs import Json
 from app_server_protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
+from app_server_protocol.wire_fields import SandboxPolicy
 from tests.support.published import definitions
 from tests.support.schema_examples import THREAD, bare, check_round_trip, examples
 

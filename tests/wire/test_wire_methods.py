@@ -16,20 +16,20 @@ from app_server_protocol.export import main as export
 from app_server_protocol.export import schemas, typescript
 from app_server_protocol.export.definitions import references
 from app_server_protocol.export.guide import EXAMPLES
-from app_server_protocol.fields import PREFIX, describe_validation_error, unknown_method
-from app_server_protocol.policy import AskForApproval, ReviewDecision
-from app_server_protocol.reading import read
-from app_server_protocol.structs import Json
-from app_server_protocol.table import (
+from app_server_protocol.method_table import (
     AnyClientRequest,
     AnyServerNotification,
     AnyServerRequest,
     NoParams,
     by_method,
 )
+from app_server_protocol.parse import read
+from app_server_protocol.policy import AskForApproval, ReviewDecision
+from app_server_protocol.structs import Json
 from app_server_protocol.v1 import conversation, setup
 from app_server_protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
 from app_server_protocol.v1.conversation import NewConversationParams, SendUserMessageParams, TextInputItem
+from app_server_protocol.wire_fields import PREFIX, describe_validation_error, unknown_method
 from tests.support.schema_examples import THREAD
 
 ROOT = Path(__file__).parents[2]

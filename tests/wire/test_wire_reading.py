@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from app_server_protocol.reading import read
+from app_server_protocol.parse import read
 from app_server_protocol.structs import Json, model_of
 from app_server_protocol.v2.items import AgentMessageThreadItem, ItemCompletedNotification
 from app_server_protocol.v2.thread import ThreadStatusChangedNotification

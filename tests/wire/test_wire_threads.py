@@ -14,15 +14,14 @@ from app_server_protocol import jsonrpc, v2
 from app_server_protocol.export import main as export
 from app_server_protocol.export import schemas, typescript
 from app_server_protocol.export.definitions import references
-from app_server_protocol.fields import describe_validation_error
-from app_server_protocol.reading import read
-from app_server_protocol.structs import Json
-from app_server_protocol.table import (
+from app_server_protocol.method_table import (
     AnyClientRequest,
     AnyServerNotification,
     AnyServerRequest,
     NoParams,
 )
+from app_server_protocol.parse import read
+from app_server_protocol.structs import Json
 from app_server_protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
 from app_server_protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
 from app_server_protocol.v2.files import AtPath
@@ -38,6 +37,7 @@ from app_server_protocol.v2.settings import (
 from app_server_protocol.v2.thread import SessionSource, Thread
 from app_server_protocol.v2.thread_open import ThreadStartParams, ThreadStartResponse
 from app_server_protocol.v2.turn import TurnInterruptParams, TurnStartParams
+from app_server_protocol.wire_fields import describe_validation_error
 from tests.support.published import definitions
 from tests.support.schema_examples import check_round_trip, examples
 

@@ -39,7 +39,7 @@ from app_server_protocol.acp.tool_calls import (
 )
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.structs import Json

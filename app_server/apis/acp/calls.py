@@ -25,7 +25,7 @@ from app_server_protocol.acp.tool_calls import (
 )
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.items import CommandSource, ItemStatus
-from app_server_protocol.events.commands import (
+from app_server_protocol.events.command_events import (
     AddFileChange,
     DeleteFileChange,
     FileChange,

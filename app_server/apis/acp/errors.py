@@ -12,9 +12,9 @@ from app_server.core.errors import (
     ConversationError,
     RolloutNotFound,
 )
-from app_server.rpc.errors import RpcError
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
+from app_server_protocol.rpc_errors import RpcError
 
 METHOD_NOT_FOUND: Final = -32601
 AUTH_REQUIRED: Final = -32000

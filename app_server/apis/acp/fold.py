@@ -21,8 +21,8 @@ from app_server_protocol.acp.tool_calls import ToolCallStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
-from app_server_protocol.events import notices
-from app_server_protocol.events.commands import (
+from app_server_protocol.events import notice_events
+from app_server_protocol.events.command_events import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     TurnDiffEvent,
@@ -32,7 +32,7 @@ from app_server_protocol.events.tools import (
     McpListToolsResponseEvent,
     PlanUpdateEvent,
 )
-from app_server_protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
+from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
 
 MOST_HELD: Final = 50
 """Maximum number of notices that are queued for the next turn."""
@@ -91,12 +91,12 @@ class SessionNews:
                     self._updates.usage(*usage)
             case PlanUpdateEvent():
                 self._updates.plan(event.plan)
-            case notices.WarningEvent() | notices.ErrorEvent():
+            case notice_events.WarningEvent() | notice_events.ErrorEvent():
                 self.notice(Notice(event.message))
             case events.McpServersSettled(failures=failures):
                 for message in failures:
                     self.notice(Notice(message))
-            case notices.DeprecationNoticeEvent():
+            case notice_events.DeprecationNoticeEvent():
                 self.notice(Notice(event.summary, details=event.details))
             case (
                 events.AgentMessageDelta()
@@ -109,7 +109,7 @@ class SessionNews:
                 | events.PatchWriting()
                 | events.TurnStarted()
                 | events.TurnEnded()
-                | notices.UndoCompletedEvent()
+                | notice_events.UndoCompletedEvent()
             ):
                 pass  # `SessionFold` writes them
             case (
@@ -123,11 +123,11 @@ class SessionNews:
                 | TokenCountEvent()
                 | RawResponseItemEvent()
                 | TurnDiffEvent()
-                | notices.BackgroundEventEvent()
-                | notices.ShutdownCompleteEvent()
-                | notices.UndoStartedEvent()
-                | notices.GetHistoryEntryResponseEvent()
-                | notices.ListCustomPromptsResponseEvent()
+                | notice_events.BackgroundEventEvent()
+                | notice_events.ShutdownCompleteEvent()
+                | notice_events.UndoStartedEvent()
+                | notice_events.GetHistoryEntryResponseEvent()
+                | notice_events.ListCustomPromptsResponseEvent()
                 | McpListToolsResponseEvent()
             ):
                 pass  # editors have no place for them, or `AcpSession` sends them
@@ -205,7 +205,7 @@ class SessionFold:
                 self._news.turn_started(turn, inner.model_context_window)
             case events.TurnEnded():
                 self._turn_ended()
-            case notices.UndoCompletedEvent():
+            case notice_events.UndoCompletedEvent():
                 text = inner.message or ("The files are as before." if inner.success else "Undo failed.")
                 self._updates.text(Speaker.AGENT, self._ids.begin_and_end(f"undo-{turn}"), text)
             case _:

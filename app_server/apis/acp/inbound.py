@@ -16,9 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 from app_server.apis.acp.shown import fenced, one_line
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.rpc.errors import RpcError, invalid_params
-from app_server_protocol.acp import session as wire
-from app_server_protocol.acp.session import (
+from app_server_protocol.acp import sessions as wire
+from app_server_protocol.acp.sessions import (
     ContentBlock,
     HttpMcpServer,
     NameAndValue,
@@ -26,8 +25,9 @@ from app_server_protocol.acp.session import (
     SseMcpServer,
     StdioMcpServer,
 )
+from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput, UserInput
 from app_server_protocol.ids import is_unicode
-from app_server_protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from app_server_protocol.rpc_errors import RpcError, invalid_params
 
 _IMAGE_TYPE: Final = re.compile(r"image/[A-Za-z0-9.+-]{1,40}")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")

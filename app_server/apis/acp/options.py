@@ -21,8 +21,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.model.catalogue import find_model
-from app_server.rpc.errors import invalid_params
-from app_server_protocol.acp.session import (
+from app_server_protocol.acp.sessions import (
     ConfigOptionValue,
     SessionConfigOption,
     SessionMode,
@@ -38,6 +37,7 @@ from app_server_protocol.policy import (
     WorkspaceWrite,
     with_roots,
 )
+from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from app_server.apis.acp.fold import SessionFold, SessionNews, context_use
 from app_server.apis.acp.updates import SessionUpdates, Speaker
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server_protocol.acp.session import CANCEL_REQUEST
+from app_server_protocol.acp.sessions import CANCEL_REQUEST
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
 from app_server_protocol.engine.items import UserMessage
 from app_server_protocol.engine.questions import McpCallQuestion
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.event_items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
-from app_server_protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
 from app_server_protocol.jsonrpc import dump_notification
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from app_server.apis.router import FindRoute, Route, RouteFamilies, parsed, rout
 from app_server.apis.services import ServerServices
 from app_server.core.lazy import Lazy
 from app_server.rpc.connection import RpcReply
-from app_server.rpc.errors import RpcError, invalid_params
 from app_server.rpc.lanes import LaneName
-from app_server_protocol.acp.session import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
+from app_server_protocol.acp.sessions import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
 from app_server_protocol.jsonrpc import INITIALIZE, Request, RequestId
+from app_server_protocol.rpc_errors import RpcError, invalid_params
 from app_server_protocol.structs import Json
 
 PROMPTS: Final = "prompts"

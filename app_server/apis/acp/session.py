@@ -31,7 +31,7 @@ from app_server_protocol.acp.updates import (
     SessionUpdate,
 )
 from app_server_protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
-from app_server_protocol.engine.settings import UNSET, SettingsChange
+from app_server_protocol.engine.session_settings import UNSET, SettingsChange
 from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)

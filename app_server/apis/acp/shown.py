@@ -12,7 +12,12 @@ from app_server.core.patch.diff import unified_hunks
 from app_server.core.rollout.stored_events import capped
 from app_server_protocol.acp.tool_calls import DiffOfCall, ToolCallLocation
 from app_server_protocol.engine.items import FileTexts
-from app_server_protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+from app_server_protocol.events.command_events import (
+    AddFileChange,
+    DeleteFileChange,
+    FileChange,
+    UpdateFileChange,
+)
 
 TITLE: Final = 80
 CALL_TITLE: Final = 120

@@ -18,7 +18,7 @@ from app_server.apis.acp.errors import turn_failure
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command, Interrupt, TurnNotSteerable
 from app_server.core.turn.items import UserWords
-from app_server_protocol.acp.session import StopReason
+from app_server_protocol.acp.sessions import StopReason
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 

@@ -19,7 +19,7 @@ from app_server.conversations.adapter import (
 from app_server.core.session.commands import Answer, Command
 from app_server_protocol.engine.events import EngineEvent
 from app_server_protocol.engine.questions import McpCallQuestion
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.policy import ReviewDecision

@@ -25,11 +25,11 @@ from app_server.conversations.adapter import (
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.rpc.backlog import StreamedText
-from app_server_protocol import items as wire
+from app_server_protocol import event_items as wire
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.legacy import has_query, legacy_events
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
-from app_server_protocol.events import commands, messages, notices, tools, turn
+from app_server_protocol.events import command_events, messages, notice_events, tools, turn_events
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.structs import json_bytes, replace
@@ -85,9 +85,9 @@ class ConversationAdapter:
             return ()
         if isinstance(inner, events.Delta):
             return self._delta(event.operation_id, inner)
-        if isinstance(inner, turn.RawResponseItemEvent) and not raw:
+        if isinstance(inner, turn_events.RawResponseItemEvent) and not raw:
             return ()
-        if self._hides_shutdown and isinstance(inner, notices.ShutdownCompleteEvent):
+        if self._hides_shutdown and isinstance(inner, notice_events.ShutdownCompleteEvent):
             return ()
         if isinstance(inner, events.ItemCompleted):
             self._streamed.clear()
@@ -102,7 +102,9 @@ class ConversationAdapter:
         if not elsewhere:
             return ()
         return [
-            ClientLine(self._line("", notices.BackgroundEventEvent(message="answered by another client")))
+            ClientLine(
+                self._line("", notice_events.BackgroundEventEvent(message="answered by another client"))
+            )
         ]
 
     def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
@@ -112,7 +114,7 @@ class ConversationAdapter:
         self._hides_shutdown = continues
 
     def taken_back(self) -> Sequence[ClientLine]:
-        return [ClientLine(self._line("", notices.BackgroundEventEvent(message=TAKEN_BACK)))]
+        return [ClientLine(self._line("", notice_events.BackgroundEventEvent(message=TAKEN_BACK)))]
 
     def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:
         """Convert an engine event into the events of this API; text deltas are converted by `_delta`."""
@@ -122,20 +124,22 @@ class ConversationAdapter:
                 yield messages.AgentReasoningSectionBreakEvent()
             case events.CommandOutput(item_id=call_id, stream=stream, chunk=chunk):
                 encoded = base64.b64encode(chunk).decode("ascii")
-                yield commands.ExecCommandOutputDeltaEvent(call_id=call_id, stream=stream, chunk=encoded)
+                yield command_events.ExecCommandOutputDeltaEvent(
+                    call_id=call_id, stream=stream, chunk=encoded
+                )
             case events.ItemStarted() as started:
                 yield from self._started(id, started)
             case events.ItemCompleted() as completed:
                 yield from self._completed(id, completed)
             case events.PatchWriting(item=item, asked=asked):
                 self._writing.add(item.id)
-                yield commands.PatchApplyBeginEvent(
+                yield command_events.PatchApplyBeginEvent(
                     call_id=item.id, auto_approved=not asked, changes=dict(item.changes)
                 )
             case events.TurnStarted(kind=events.TurnKind.REVIEW) as review:
                 self._review_window = review.model_context_window  # sent after its `entered_review_mode`
             case events.TurnStarted(model_context_window=window):
-                yield turn.TaskStartedEvent(model_context_window=window)
+                yield turn_events.TaskStartedEvent(model_context_window=window)
             case events.TurnEnded() as ended:
                 yield from _turn_end(ended)
             case events.AttemptFailed() | events.McpServersSettled() | McpCallQuestion() as told:
@@ -153,7 +157,7 @@ class ConversationAdapter:
                 | events.McpServerStateChanged()
                 | ToolCallQuestion()
                 | UserInputQuestion()
-                | commands.TurnDiffEvent(unified_diff="")
+                | command_events.TurnDiffEvent(unified_diff="")
             ):
                 pass  # this API has no events for them
             case notice:
@@ -191,7 +195,7 @@ class ConversationAdapter:
         match item:
             case items.CommandExecution():
                 shown = item.command if item.line is None else (item.line,)
-                yield commands.ExecCommandBeginEvent(
+                yield command_events.ExecCommandBeginEvent(
                     call_id=item.id,
                     command=shown,
                     cwd=item.cwd,
@@ -202,7 +206,9 @@ class ConversationAdapter:
                 yield tools.McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)
             case _:
                 if (turn_item := _turn_item(item)) is not None:
-                    yield turn.ItemStartedEvent(thread_id=self._conversation_id, turn_id=id, item=turn_item)
+                    yield turn_events.ItemStartedEvent(
+                        thread_id=self._conversation_id, turn_id=id, item=turn_item
+                    )
 
     def _completed(self, id: str, event: events.ItemCompleted) -> Iterator[EventMsg]:
         item = event.item
@@ -220,27 +226,27 @@ class ConversationAdapter:
         if (turn_item := _turn_item(shown)) is not None:
             thread = self._conversation_id
             if unannounced:
-                yield turn.ItemStartedEvent(thread_id=thread, turn_id=id, item=turn_item)
-            yield turn.ItemCompletedEvent(thread_id=thread, turn_id=id, item=turn_item)
+                yield turn_events.ItemStartedEvent(thread_id=thread, turn_id=id, item=turn_item)
+            yield turn_events.ItemCompletedEvent(thread_id=thread, turn_id=id, item=turn_item)
         yield from legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
         if isinstance(item, items.EnteredReview):
-            yield turn.TaskStartedEvent(model_context_window=self._review_window)
+            yield turn_events.TaskStartedEvent(model_context_window=self._review_window)
 
     def _shown(self, event: events.SessionEvent, msg: EventMsg) -> ClientLine:
         id, inner = event.operation_id, event.event
         line = self._line(id, msg)
         match msg:
-            case commands.ExecCommandOutputDeltaEvent() if isinstance(inner, events.CommandOutput):
+            case command_events.ExecCommandOutputDeltaEvent() if isinstance(inner, events.CommandOutput):
                 # Bytes are decoded as one character each (Latin-1), so that pieces of texts can be joined.
                 return ClientLine(line, part=self._output(id, msg).part(inner.chunk.decode("latin-1")))
-            case turn.TokenCountEvent():
+            case turn_events.TokenCountEvent():
                 return ClientLine(line, state=(self._conversation_id, msg.type))
-            case commands.TurnDiffEvent() | tools.PlanUpdateEvent():
+            case command_events.TurnDiffEvent() | tools.PlanUpdateEvent():
                 return ClientLine(line, state=(self._conversation_id, msg.type, id))
             case _:
                 return ClientLine(line)
 
-    def _output(self, id: str, msg: commands.ExecCommandOutputDeltaEvent) -> StreamedText:
+    def _output(self, id: str, msg: command_events.ExecCommandOutputDeltaEvent) -> StreamedText:
         def line(text: str) -> bytes:
             chunk = base64.b64encode(text.encode("latin-1")).decode("ascii")
             return self._line(id, replace(msg, chunk=chunk))
@@ -284,9 +290,9 @@ def _turn_item(item: items.Item) -> wire.TurnItem | None:
 def _told(event: events.AttemptFailed | events.McpServersSettled | McpCallQuestion) -> Iterator[EventMsg]:
     match event:
         case events.AttemptFailed(attempt=attempt, attempts=attempts):
-            yield notices.StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
+            yield notice_events.StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
         case events.McpServersSettled(failures=failures):
-            yield from (notices.ErrorEvent(message=message) for message in failures)
+            yield from (notice_events.ErrorEvent(message=message) for message in failures)
         case McpCallQuestion(call_id=id, server=server, message=message):
             yield tools.ElicitationRequestEvent(
                 server_name=server, id=id, message=message, requested_schema=NO_FIELDS
@@ -296,13 +302,13 @@ def _told(event: events.AttemptFailed | events.McpServersSettled | McpCallQuesti
 def _turn_end(event: events.TurnEnded) -> Iterator[EventMsg]:
     match event.status:
         case events.TurnStatus.COMPLETED:
-            yield turn.TaskCompleteEvent(last_agent_message=event.last_agent_message)
+            yield turn_events.TaskCompleteEvent(last_agent_message=event.last_agent_message)
         case events.TurnStatus.FAILED:
             assert event.error is not None
-            yield notices.ErrorEvent(message=event.error.message)
-            yield turn.TaskCompleteEvent(last_agent_message=None)
+            yield notice_events.ErrorEvent(message=event.error.message)
+            yield turn_events.TaskCompleteEvent(last_agent_message=None)
         case events.TurnStatus.INTERRUPTED:
             assert event.reason is not None
-            yield turn.TurnAbortedEvent(reason=event.reason)
+            yield turn_events.TurnAbortedEvent(reason=event.reason)
         case events.TurnStatus.IN_PROGRESS:
             raise AssertionError("it has ended")

@@ -16,8 +16,8 @@ from app_server.core.rollout.stored_events import kept_item
 from app_server.rpc.backlog import StreamedText
 from app_server_protocol.engine import events, items
 from app_server_protocol.jsonrpc import dump_notification
+from app_server_protocol.method_table import Fields, S, ServerNotification
 from app_server_protocol.structs import json_bytes, replace
-from app_server_protocol.table import Fields, S, ServerNotification
 from app_server_protocol.v2 import items as wire
 
 

@@ -18,17 +18,17 @@ from app_server.core.session.review_texts import outcome
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server.core.shell.summaries import shortens_output
-from app_server.rpc.errors import invalid_field, invalid_params
-from app_server_protocol import items as inputs
+from app_server_protocol import event_items as inputs
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.items import CommandSource, ItemStatus
-from app_server_protocol.events import commands
-from app_server_protocol.events.review import ReviewOutputEvent
-from app_server_protocol.fields import PREFIX, describe_validation_error
+from app_server_protocol.events import command_events
+from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.responses import ResponseItem, SearchAction, WebSearchAction, checked_response_item
+from app_server_protocol.rpc_errors import invalid_field, invalid_params
 from app_server_protocol.structs import Json
 from app_server_protocol.v2 import item_parts as parts
 from app_server_protocol.v2 import items as wire
+from app_server_protocol.wire_fields import PREFIX, describe_validation_error
 
 if TYPE_CHECKING:
     import app_server_protocol.mcp
@@ -168,13 +168,13 @@ def command_line(argv: Sequence[str]) -> str:
 
 
 def command_actions(
-    parsed: Sequence[commands.ParsedCommand], argv: Sequence[str], cwd: str
+    parsed: Sequence[command_events.ParsedCommand], argv: Sequence[str], cwd: str
 ) -> tuple[parts.CommandAction, ...]:
     """Return the actions of the command, part by part. If one part is unknown, the whole command is an unknown action,
     so that no part of it is hidden. Parts that only shorten output do not count.
     """
     parsed = [each for each in parsed if not shortens_output(each.cmd)] or parsed
-    if any(isinstance(each, commands.UnknownCommand) for each in parsed):
+    if any(isinstance(each, command_events.UnknownCommand) for each in parsed):
         return (parts.UnknownCommandAction(command=script_of(argv) or command_line(argv)),)
     return tuple(_action(each, cwd) for each in parsed)
 
@@ -201,30 +201,30 @@ def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.Comm
     )
 
 
-def _action(parsed: commands.ParsedCommand, cwd: str) -> parts.CommandAction:
+def _action(parsed: command_events.ParsedCommand, cwd: str) -> parts.CommandAction:
     match parsed:
-        case commands.ReadCommand():
+        case command_events.ReadCommand():
             return parts.ReadCommandAction(
                 command=parsed.cmd, name=parsed.name, path=posixpath.join(cwd, parsed.path)
             )
-        case commands.ListFilesCommand():
+        case command_events.ListFilesCommand():
             return parts.ListFilesCommandAction(command=parsed.cmd, path=parsed.path)
-        case commands.SearchCommand(query=None):
+        case command_events.SearchCommand(query=None):
             return parts.ListFilesCommandAction(command=parsed.cmd, path=parsed.path)
-        case commands.SearchCommand():
+        case command_events.SearchCommand():
             return parts.SearchCommandAction(command=parsed.cmd, query=parsed.query, path=parsed.path)
-        case commands.UnknownCommand():
+        case command_events.UnknownCommand():
             return parts.UnknownCommandAction(command=parsed.cmd)
 
 
-def _file_change(path: str, change: commands.FileChange) -> parts.FileUpdateChange:
+def _file_change(path: str, change: command_events.FileChange) -> parts.FileUpdateChange:
     kind: parts.PatchChangeKind
     match change:
-        case commands.AddFileChange():
+        case command_events.AddFileChange():
             kind, diff = parts.AddPatchChangeKind(), change.content
-        case commands.DeleteFileChange():
+        case command_events.DeleteFileChange():
             kind, diff = parts.DeletePatchChangeKind(), change.content
-        case commands.UpdateFileChange():
+        case command_events.UpdateFileChange():
             kind = parts.UpdatePatchChangeKind(move_path=change.move_path)
             diff = change.unified_diff
             if change.move_path is not None:

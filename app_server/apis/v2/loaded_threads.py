@@ -25,9 +25,9 @@ from app_server.core.rollout.stored_conversations import StoredConversations
 from app_server.core.rollout.turn_fold import WholeHistory
 from app_server.core.rollout.turn_pages import TurnHistory
 from app_server.identity import UserAgent
-from app_server.rpc.errors import invalid_request
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.rpc_errors import invalid_request
 from app_server_protocol.structs import replace
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.turn import Turn

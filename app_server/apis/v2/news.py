@@ -23,10 +23,10 @@ from app_server_protocol.engine.events import (
     Notice,
     SettingsChanged,
 )
-from app_server_protocol.events import notices, turn
-from app_server_protocol.events.commands import TurnDiffEvent
+from app_server_protocol.events import notice_events, turn_events
+from app_server_protocol.events.command_events import TurnDiffEvent
 from app_server_protocol.events.tools import PlanUpdateEvent
-from app_server_protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
+from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
 from app_server_protocol.structs import alike
 from app_server_protocol.v2 import server
 from app_server_protocol.v2 import thread as wire
@@ -54,7 +54,7 @@ class AccountLimits(Struct):
     latest: server.RateLimitSnapshot = msgspec.field(default_factory=server.RateLimitSnapshot)
 
 
-def token_usage(info: turn.TokenUsageInfo) -> wire.ThreadTokenUsage:
+def token_usage(info: turn_events.TokenUsageInfo) -> wire.ThreadTokenUsage:
     return wire.ThreadTokenUsage(
         total=alike(wire.TokenUsageBreakdown, info.total_token_usage, cache_write_input_tokens=0),
         last=alike(wire.TokenUsageBreakdown, info.last_token_usage, cache_write_input_tokens=0),
@@ -62,11 +62,11 @@ def token_usage(info: turn.TokenUsageInfo) -> wire.ThreadTokenUsage:
     )
 
 
-def rate_limits(snapshot: turn.RateLimitSnapshot) -> server.RateLimitSnapshot:
+def rate_limits(snapshot: turn_events.RateLimitSnapshot) -> server.RateLimitSnapshot:
     return server.RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
 
 
-def _window(window: turn.RateLimitWindow | None) -> server.RateLimitWindow | None:
+def _window(window: turn_events.RateLimitWindow | None) -> server.RateLimitWindow | None:
     if window is None or not math.isfinite(window.used_percent):
         return None
     return server.RateLimitWindow(
@@ -119,12 +119,12 @@ class ThreadNews:
                         f'{{"threadId":{json.dumps(self._thread_id)},"turnId":{json.dumps(turn_id)},"item":'
                     )
                     self._lines.add_raw(RAW_ITEM_COMPLETED, place.encode() + event.item.to_json() + b"}")
-            case notices.WarningEvent() | notices.ErrorEvent():
+            case notice_events.WarningEvent() | notice_events.ErrorEvent():
                 # The error of a turn that fails is sent with the end of the turn; this error ends no turn.
                 self._warn(event.message)
-            case notices.DeprecationNoticeEvent():
+            case notice_events.DeprecationNoticeEvent():
                 self._lines.add(server.DEPRECATION_NOTICE, summary=event.summary, details=event.details)
-            case notices.UndoCompletedEvent():
+            case notice_events.UndoCompletedEvent():
                 if not event.success and event.message is not None:
                     self._warn(event.message)
             case _:

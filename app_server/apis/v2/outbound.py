@@ -25,9 +25,9 @@ from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import Item
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
-from app_server_protocol.events.turn import TokenCountEvent, TokenUsageInfo
+from app_server_protocol.events.turn_events import TokenCountEvent, TokenUsageInfo
 from app_server_protocol.structs import replace
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2 import server, turn

@@ -26,7 +26,7 @@ from app_server.core.session.commands import Answer, Decide
 from app_server_protocol.engine import questions as engine
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.items import CommandExecution, CommandSource, Item
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.responses import InputImage, InputText

@@ -17,7 +17,7 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.tolerance import joined
 from app_server.core.errors import ConfigError, FilePosition
 from app_server_protocol.jsonrpc import dump_notification
-from app_server_protocol.table import Fields, S, ServerNotification
+from app_server_protocol.method_table import Fields, S, ServerNotification
 from app_server_protocol.v2 import server as wire
 
 if TYPE_CHECKING:

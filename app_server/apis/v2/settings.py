@@ -17,10 +17,16 @@ from app_server.core.config.layers import SANDBOX_KEYS
 from app_server.core.config.permission_profiles import WORKSPACE, ProfileError, policy_named
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import UNREADABLE_CONFIG
-from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.questions import ClientTool
-from app_server_protocol.engine.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
+from app_server_protocol.engine.session_settings import (
+    UNSET,
+    ModeSettings,
+    Settings,
+    SettingsChange,
+    Unset,
+    or_unset,
+)
 from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
     PermissionProfile,
@@ -29,6 +35,7 @@ from app_server_protocol.policy import (
     without_profile,
 )
 from app_server_protocol.rollout import TurnContextItem
+from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.structs import alike, replace
 from app_server_protocol.v2 import settings as wire
 from app_server_protocol.v2 import thread, thread_open

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from app_server.core.context.permission_text import filesystem_lines
-from app_server_protocol.engine.settings import Settings
+from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,

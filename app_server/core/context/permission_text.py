@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import join
 
-from app_server_protocol.engine.settings import Settings
+from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.policy import (
     WORKSPACE_ROOTS,
     Access,

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
 from app_server.core.sandbox.plan import SandboxPlan
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import Discreet
 
 TIMEOUT_EXIT_CODE = 124

@@ -22,7 +22,7 @@ from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.process import KILL_SECONDS, Process, start
 from app_server.core.exec.streams import KILLED, READ_SIZE, HeadTail, StdinWriter
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 
 log = logging.getLogger(__name__)
 

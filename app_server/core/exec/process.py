@@ -37,7 +37,7 @@ from app_server.core.exec.streams import (
     enlarge,
     execution_error,
 )
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 
 KILL_SECONDS = 3.0
 """Timeout of the launcher's report of a kill, in seconds. The launcher's own bound for ending the tree is two

@@ -18,7 +18,7 @@ from app_server.core.model import model_errors
 from app_server.core.model.catalogue import bundled
 from app_server.core.model.payload import count, mapping, parse_object, text_of
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.structs import Json, json_bytes
 
 

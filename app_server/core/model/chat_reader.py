@@ -27,7 +27,7 @@ from app_server.core.model.prompt import (
     OutputTextDelta,
     ReasoningContentDelta,
 )
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,

@@ -18,7 +18,7 @@ from app_server.core.model.prompt import (
     Created,
     ModelEvent,
 )
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,

@@ -43,7 +43,7 @@ from app_server.core.model.request_form import MOST_LESSONS, RequestForm
 from app_server.core.model.stream import EventStream
 from app_server.core.model.wires import ModelRequest
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.structs import replace
 
 log = logging.getLogger(__name__)

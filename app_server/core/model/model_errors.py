@@ -17,7 +17,7 @@ from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.lazy import Lazy
 from app_server.core.remedies import Problem
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn import RateLimitSnapshot
+from app_server_protocol.events.turn_events import RateLimitSnapshot
 
 if TYPE_CHECKING:
     from http import HTTPStatus

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.core.config.model_rows import ModelRow
-from app_server_protocol.events.turn import RateLimitSnapshot, TokenUsage
+from app_server_protocol.events.turn_events import RateLimitSnapshot, TokenUsage
 from app_server_protocol.policy import ReasoningSummary, Verbosity
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json

@@ -16,7 +16,7 @@ from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLa
 from app_server.core.model.payload import MAX_ANSWER_BYTES
 from app_server.core.model.prompt import Completed, ModelEvent
 from app_server.core.threads import PIECE_BYTES, PIECE_STEPS, YieldBudget
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
 
 
 class WireDecoder(Protocol):

@@ -19,7 +19,12 @@ from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patc
 from app_server.core.patch.planner import FileEdit, NoSnapshot, PatchPlan, Place, Snapshot, is_text, text_of
 from app_server.light_dataclasses import dataclass
 from app_server_protocol.engine.items import FileTexts
-from app_server_protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+from app_server_protocol.events.command_events import (
+    AddFileChange,
+    DeleteFileChange,
+    FileChange,
+    UpdateFileChange,
+)
 
 SHOWN_CONTEXT = 1
 """Number of context lines in the diffs of an approval request."""

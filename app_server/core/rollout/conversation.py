@@ -52,10 +52,10 @@ from app_server_protocol.engine.items import Item, Reasoning
 from app_server_protocol.engine.legacy import legacy_events
 from app_server_protocol.events import messages as message_events
 from app_server_protocol.events.msg import EVENTS, EventMsg
-from app_server_protocol.events.notices import UndoCompletedEvent
-from app_server_protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
-from app_server_protocol.events.turn import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
-from app_server_protocol.reading import read
+from app_server_protocol.events.notice_events import UndoCompletedEvent
+from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
+from app_server_protocol.events.turn_events import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
+from app_server_protocol.parse import read
 from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, StoredEvent
 from app_server_protocol.structs import Json, replace
 

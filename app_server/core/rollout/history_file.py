@@ -20,7 +20,7 @@ from app_server.core.errors import RolloutUnreadable
 from app_server.core.rollout import disk
 from app_server.core.rollout.record import parse_object
 from app_server.core.threads import run_in_thread
-from app_server_protocol.events.notices import HistoryEntry
+from app_server_protocol.events.notice_events import HistoryEntry
 from app_server_protocol.structs import escaped_json
 
 FILE_NAME = "history.jsonl"

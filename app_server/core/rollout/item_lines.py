@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from app_server_protocol.engine import items
 from app_server_protocol.engine.legacy import NOT_RUN
-from app_server_protocol.items import TextInput
+from app_server_protocol.event_items import TextInput
 from app_server_protocol.structs import Json
 
 ITEM_COMPLETED: Final = "item_completed"

@@ -31,7 +31,7 @@ from app_server.core.rollout.record import (
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.stored_events import TEXT, TextPiece, cut_item_events
 from app_server_protocol.engine.items import AgentMessage, Plan, Reasoning, item_from_value
-from app_server_protocol.events.turn import TurnAbortedEvent, TurnAbortReason
+from app_server_protocol.events.turn_events import TurnAbortedEvent, TurnAbortReason
 from app_server_protocol.responses import MessageItem, OutputText, ResponseItem
 from app_server_protocol.rollout import StoredEvent, stored_line
 from app_server_protocol.structs import Json, replace

@@ -28,8 +28,8 @@ from app_server.core.rollout.rollout_names import conversation_of
 from app_server_protocol.base import tag_of
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.events.msg import EVENTS, EventMsg
-from app_server_protocol.events.turn import TokenUsageInfo
-from app_server_protocol.reading import read
+from app_server_protocol.events.turn_events import TokenUsageInfo
+from app_server_protocol.parse import read
 from app_server_protocol.rollout import PAGINATED, TurnContextItem
 from app_server_protocol.structs import Json, replace
 

@@ -17,8 +17,8 @@ from app_server.core.rollout.stored_events import WITH_STATUS
 from app_server_protocol.engine import items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.legacy import COMPACTED
-from app_server_protocol.events.review import ReviewOutputEvent
-from app_server_protocol.items import ImageInput, TextInput, UserInput
+from app_server_protocol.event_items import ImageInput, TextInput, UserInput
+from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.structs import Json
 
 Kind = TypeVar("Kind", bound=Enum)

@@ -24,8 +24,8 @@ from app_server_protocol.base import tag_of
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.legacy import legacy_events
-from app_server_protocol.events.notices import UndoCompletedEvent
-from app_server_protocol.events.turn import TokenCountEvent, TurnAbortedEvent
+from app_server_protocol.events.notice_events import UndoCompletedEvent
+from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortedEvent
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.structs import Json, Written, replace
 

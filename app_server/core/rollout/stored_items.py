@@ -37,12 +37,12 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.shell.summaries import parse_command
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
-from app_server_protocol.events.commands import AddFileChange, DeleteFileChange, UpdateFileChange
-from app_server_protocol.events.commands import FileChange as ChangedFile
+from app_server_protocol.events.command_events import AddFileChange, DeleteFileChange, UpdateFileChange
+from app_server_protocol.events.command_events import FileChange as ChangedFile
 from app_server_protocol.events.tools import PlanUpdateEvent
-from app_server_protocol.events.turn import TokenUsageInfo
+from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
-from app_server_protocol.reading import read
+from app_server_protocol.parse import read
 from app_server_protocol.rollout import stored_line
 from app_server_protocol.structs import Json, replace
 

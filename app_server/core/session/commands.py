@@ -20,8 +20,8 @@ from app_server_protocol.engine.questions import (
     ToolCallAnswer,
     UserInputAnswer,
 )
-from app_server_protocol.engine.settings import UNCHANGED, SettingsChange
-from app_server_protocol.events.review import ReviewRequest
+from app_server_protocol.engine.session_settings import UNCHANGED, SettingsChange
+from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json

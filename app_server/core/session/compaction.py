@@ -36,8 +36,8 @@ from app_server.core.turn.outbox import Transcript
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.items import ContextCompaction
-from app_server_protocol.events.notices import WarningEvent
-from app_server_protocol.events.turn import TokenCountEvent
+from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.events.turn_events import TokenCountEvent
 from app_server_protocol.responses import GhostSnapshot
 from app_server_protocol.rollout import CompactedItem
 

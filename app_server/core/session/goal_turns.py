@@ -11,7 +11,7 @@ from app_server.core.session.services import Services, Turn
 from app_server.core.turn.items import UserWords
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.notice_events import WarningEvent
 
 
 def turn_begins(services: Services, *, asked_for: bool) -> None:

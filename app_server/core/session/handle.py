@@ -32,10 +32,10 @@ from app_server.core.tools.contract import DiskChanges, EditorAccess, EditorFile
 from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.core.turn.items import UserWords
 from app_server_protocol.engine.events import Goal, SessionEvent
-from app_server_protocol.engine.settings import UNCHANGED, UNSET, Settings, SettingsChange
-from app_server_protocol.events.turn import TokenUsageInfo
+from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, Settings, SettingsChange
+from app_server_protocol.event_items import SentInput
+from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.items import SentInput
 from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from app_server.core.tools.runtime import RefusedCalls, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Transcript
-from app_server_protocol.engine.settings import Settings
+from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.policy import ReasoningSummary, TurnMode, known_effort, without_profile
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import TurnContextItem

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from app_server.core.context.history import message_text
 from app_server.core.context.instructions import instruction_text
-from app_server_protocol.engine.settings import Settings
+from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.policy import TurnMode
 from app_server_protocol.responses import InputText, MessageItem, ResponseItem
 from app_server_protocol.rollout import CODEX_MODE_HEAD, MODE_HEAD

@@ -15,7 +15,7 @@ from app_server.core.context.history import (
 from app_server.core.context.sizes import WindowBounds
 from app_server.core.session.services import ConversationSetup, Services
 from app_server.core.session.windows import first_bounds, fitting_documents
-from app_server_protocol.engine.settings import Settings
+from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import CompactedItem
 

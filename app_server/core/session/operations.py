@@ -32,8 +32,8 @@ from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS, UserWords
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
-from app_server_protocol.engine.settings import UNCHANGED, Settings, SettingsChange
-from app_server_protocol.events.notices import (
+from app_server_protocol.engine.session_settings import UNCHANGED, Settings, SettingsChange
+from app_server_protocol.events.notice_events import (
     GetHistoryEntryResponseEvent,
     HistoryEntry,
     ListCustomPromptsResponseEvent,

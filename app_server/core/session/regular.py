@@ -29,8 +29,8 @@ from app_server.core.tools.registry import ToolSet
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import AutoCompaction, TurnLoop, TurnSteps
-from app_server_protocol.engine.settings import Settings
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import replace
 

@@ -32,9 +32,9 @@ from app_server.core.turn.loop import TurnLoop, TurnSteps
 from app_server.core.turn.outbox import Transcript
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.items import EnteredReview, ExitedReview
-from app_server_protocol.events.review import ReviewOutputEvent, ReviewRequest
+from app_server_protocol.events.review_events import ReviewOutputEvent, ReviewRequest
+from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort, ReasoningSummary
-from app_server_protocol.reading import read
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json, replace
 

@@ -30,7 +30,7 @@ from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
 from app_server_protocol.engine.questions import ClientTool
-from app_server_protocol.engine.settings import Settings
+from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json
 

@@ -23,9 +23,9 @@ from app_server.core.session.tasks import OperationQueue, PendingOperation, Task
 from app_server.core.session.turns import SessionGoal, TurnControl
 from app_server.core.turn.emitter import OperationEmitter
 from app_server_protocol.engine.events import Goal
-from app_server_protocol.engine.settings import Settings
-from app_server_protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
-from app_server_protocol.events.turn import TokenUsageInfo
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.events.notice_events import ErrorEvent, ShutdownCompleteEvent, WarningEvent
+from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import CompactedItem
 

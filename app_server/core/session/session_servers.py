@@ -18,7 +18,7 @@ from app_server.core.session.commands import AnswerElicitation
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
 from app_server_protocol.engine.events import McpServersSettled
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 
 

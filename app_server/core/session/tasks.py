@@ -23,7 +23,7 @@ from app_server.core.turn.emitter import TurnEmitter, turn_error
 from app_server.core.turn.items import UserWords
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import TurnKind, TurnStatus
-from app_server_protocol.events.turn import TurnAbortReason
+from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.structs import Json, replace
 
 

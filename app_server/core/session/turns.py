@@ -14,7 +14,7 @@ from app_server.core.session.goal_turns import GOAL_OPERATION
 from app_server.core.session.tasks import ActiveTask, OperationQueue, PendingOperation, TaskRunner
 from app_server.core.turn.items import UserWords
 from app_server_protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
-from app_server_protocol.engine.settings import UNCHANGED
+from app_server_protocol.engine.session_settings import UNCHANGED
 from app_server_protocol.structs import replace
 
 

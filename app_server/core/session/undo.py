@@ -25,7 +25,7 @@ from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.outbox import Emits, Transcript
 from app_server_protocol.engine.events import TurnKind
-from app_server_protocol.events.notices import (
+from app_server_protocol.events.notice_events import (
     BackgroundEventEvent,
     UndoCompletedEvent,
     UndoStartedEvent,

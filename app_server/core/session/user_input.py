@@ -27,7 +27,7 @@ from app_server.core.lazy import Lazy
 from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable, checked_url, data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
-from app_server_protocol.items import (
+from app_server_protocol.event_items import (
     ImageInput,
     LocalImageInput,
     MentionInput,

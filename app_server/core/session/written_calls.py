@@ -16,7 +16,7 @@ from app_server.core.model.prompt import ToolSpec
 from app_server.core.model.quirks import quirks_of
 from app_server.core.session.services import Turn
 from app_server.core.turn.items import last_assistant_text
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.responses import ResponseItem
 
 NOTICE: Final = (

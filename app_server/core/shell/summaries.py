@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from app_server.core.shell.quote import join, split
 from app_server.core.shell.script import OPERATORS, split_for_display
-from app_server_protocol.events.commands import (
+from app_server_protocol.events.command_events import (
     ListFilesCommand,
     ParsedCommand,
     ReadCommand,

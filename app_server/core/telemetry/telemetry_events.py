@@ -20,7 +20,7 @@ from msgspec import Struct
 from app_server.core.config.types import Config, OtelConfig, OtelExporter
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.threads import run_in_thread
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.policy import ReasoningSummary
 from app_server_protocol.structs import Discreet
 

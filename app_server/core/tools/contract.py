@@ -35,8 +35,8 @@ from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals
 from app_server_protocol.engine.events import EngineEvent, Question
 from app_server_protocol.engine.questions import McpCallDecision, ToolCallAnswer, UserInputAnswer
-from app_server_protocol.engine.settings import Settings
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent
 from app_server_protocol.policy import PermissionProfile, ReviewDecision, SandboxPolicy
 from app_server_protocol.responses import FunctionCallOutputPayload, ResponseItem
 

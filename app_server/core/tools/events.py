@@ -13,7 +13,7 @@ from app_server.core.context.text_for_model import STANDARD_OUTPUT, OutputLimit,
 from app_server.core.exec.command import ExecResult
 from app_server_protocol.engine.events import CommandOutput, EngineEvent
 from app_server_protocol.engine.items import CommandExecution, Item, ItemStatus
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import replace
 
 

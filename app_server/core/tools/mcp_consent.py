@@ -23,7 +23,7 @@ from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import ToolTurn
 from app_server.core.tools.rights import policy_rights
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision
 from app_server_protocol.structs import Json
 

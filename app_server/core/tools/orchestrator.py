@@ -34,7 +34,7 @@ from app_server.core.tools.events import OutputDeltas, finished_command, unstart
 from app_server.core.tools.rights import confinement, exposed_by, has_consent, policy_rights
 from app_server_protocol.engine.events import CommandRunning
 from app_server_protocol.engine.items import CommandExecution, CommandSource
-from app_server_protocol.events.commands import ExecApprovalRequestEvent
+from app_server_protocol.events.command_events import ExecApprovalRequestEvent
 from app_server_protocol.policy import AskForApproval, ReviewDecision
 
 DEFAULT_TIMEOUT_MS = 10_000

@@ -49,7 +49,7 @@ from app_server.core.tools.schemas import PatchArguments, parse_arguments
 from app_server.places.private_folders import temporary_folder
 from app_server_protocol.engine.events import PatchWriting
 from app_server_protocol.engine.items import FileChange, ItemStatus
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, TurnMode
 from app_server_protocol.structs import replace
 

@@ -24,7 +24,7 @@ from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, To
 from app_server.core.tools.events import decode
 from app_server.core.tools.rights import confinement
 from app_server_protocol.engine.items import ImageView
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
 from app_server_protocol.structs import Json
 

@@ -25,12 +25,12 @@ from app_server.core.shell.quote import join
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.terminals import Terminal
 from app_server_protocol.engine.questions import AllowFiles, KeepRule
-from app_server_protocol.events.commands import (
+from app_server_protocol.events.command_events import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     UnknownCommand,
 )
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.policy import ReviewDecision
 
 NOTICE: Final = "sandbox"

@@ -21,7 +21,7 @@ from app_server.core.exec.streams import HeadTail, ProcessUsage, usage_of
 from app_server.core.launcher import descendants
 from app_server.core.tools.events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from app_server_protocol.engine.items import CommandExecution, ItemStatus
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import replace
 
 MOST = 64

@@ -16,8 +16,8 @@ from app_server.core.rollout.stored_events import turn_started_line
 from app_server.core.tools.events import BegunItem
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
-from app_server_protocol.events.notices import WarningEvent
-from app_server_protocol.events.turn import TurnAbortReason
+from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.structs import replace
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app_server_protocol import responses
 from app_server_protocol.engine.items import AgentMessage, Reasoning, UserMessage, WebSearch
-from app_server_protocol.items import ImageInput, SentInput, TextInput, UserInput
+from app_server_protocol.event_items import ImageInput, SentInput, TextInput, UserInput
 
 
 def shown_item(

@@ -24,8 +24,8 @@ from app_server.core.model.prompt import Prompt
 from app_server.core.turn.items import UserWords, last_assistant_text
 from app_server.core.turn.model_call import ModelCall, ModelReply
 from app_server_protocol.engine.events import TurnKind
-from app_server_protocol.events.commands import TurnDiffEvent
-from app_server_protocol.events.notices import ErrorEvent, WarningEvent
+from app_server_protocol.events.command_events import TurnDiffEvent
+from app_server_protocol.events.notice_events import ErrorEvent, WarningEvent
 from app_server_protocol.responses import ResponseItem
 
 MOST_PAUSES: Final = 3

@@ -42,7 +42,7 @@ from app_server.core.turn.outbox import Outbox, Transcript
 from app_server.core.turn.token_counts import TokenCounts
 from app_server_protocol import responses
 from app_server_protocol.engine.events import AttemptFailed
-from app_server_protocol.events.turn import TokenCountEvent
+from app_server_protocol.events.turn_events import TokenCountEvent
 from app_server_protocol.rollout import TurnContextItem
 
 log = logging.getLogger(__name__)

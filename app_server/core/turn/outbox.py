@@ -21,8 +21,8 @@ from app_server.core.rollout.stored_events import OpenTexts, stored_events
 from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.threads import run_in_thread
 from app_server_protocol.engine.events import Delta, EngineEvent, SessionEvent
-from app_server_protocol.events.notices import WarningEvent
-from app_server_protocol.events.turn import RawResponseItemEvent
+from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.events.turn_events import RawResponseItemEvent
 from app_server_protocol.item_origin import without_origin
 from app_server_protocol.responses import OtherItem, ResponseItem
 from app_server_protocol.rollout import CompactedItem, StoredEvent, TurnContextItem

@@ -4,7 +4,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from app_server_protocol.table import Api, Table, table_of
+from app_server_protocol.method_table import Api, Table, table_of
 
 
 @cache

@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from app_server_protocol.method_table import NoResult, ServerRequest
 from app_server_protocol.structs import Json, WireStruct, shown
-from app_server_protocol.table import NoResult, ServerRequest
 
 
 class ToolKind(StrEnum):

@@ -4,7 +4,7 @@ are written without a shape.
 
 from typing import Literal
 
-from app_server_protocol.acp.session import SessionConfigOption
+from app_server_protocol.acp.sessions import SessionConfigOption
 from app_server_protocol.structs import Json, WireStruct, shown
 
 

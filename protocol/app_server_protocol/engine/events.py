@@ -15,14 +15,14 @@ from msgspec import Struct
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.items import FileChange, Item
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
-from app_server_protocol.engine.settings import Settings
-from app_server_protocol.events.commands import (
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.events.command_events import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     ExecOutputStream,
     TurnDiffEvent,
 )
-from app_server_protocol.events.notices import (
+from app_server_protocol.events.notice_events import (
     BackgroundEventEvent,
     DeprecationNoticeEvent,
     ErrorEvent,
@@ -38,7 +38,7 @@ from app_server_protocol.events.tools import (
     McpListToolsResponseEvent,
     PlanUpdateEvent,
 )
-from app_server_protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TurnAbortReason
+from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TurnAbortReason
 
 
 class GoalStatus(StrEnum):

@@ -15,10 +15,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 import app_server_protocol
-from app_server_protocol.events.commands import TAGGED_CHANGE, ParsedCommand
-from app_server_protocol.events.commands import FileChange as ChangedFile
-from app_server_protocol.events.review import ReviewOutputEvent
-from app_server_protocol.items import SentInput, UserInput
+from app_server_protocol.event_items import SentInput, UserInput
+from app_server_protocol.events.command_events import TAGGED_CHANGE, ParsedCommand
+from app_server_protocol.events.command_events import FileChange as ChangedFile
+from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.responses import WebSearchAction
 from app_server_protocol.structs import Discreet, EngineStruct, Json, json_bytes, model_of, struct_of
 

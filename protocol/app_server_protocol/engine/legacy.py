@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app_server_protocol.engine import items
-from app_server_protocol.events.commands import (
+from app_server_protocol.event_items import ImageInput, TextInput
+from app_server_protocol.events.command_events import (
     Duration,
     ExecCommandEndEvent,
     PatchApplyEndEvent,
@@ -16,9 +17,8 @@ from app_server_protocol.events.messages import (
     UserMessageEvent,
 )
 from app_server_protocol.events.msg import EventMsg
-from app_server_protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
 from app_server_protocol.events.tools import McpToolCallEndEvent, WebSearchEndEvent
-from app_server_protocol.items import ImageInput, TextInput
 from app_server_protocol.responses import searched_query
 
 COMPACTED = "Compact task completed"

@@ -11,8 +11,8 @@ from msgspec import Struct
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from app_server_protocol.events import commands, messages, notices, tools, turn
-from app_server_protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from app_server_protocol.events import command_events, messages, notice_events, tools, turn_events
+from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.policy import ReasoningEffort
 from app_server_protocol.structs import EngineStruct, shown
@@ -33,11 +33,11 @@ class SessionConfiguredEvent(EngineStruct, omit_defaults=True):
 
 
 _AnyEvent = (
-    notices.ErrorEvent
-    | notices.WarningEvent
-    | turn.TaskStartedEvent
-    | turn.TaskCompleteEvent
-    | turn.TokenCountEvent
+    notice_events.ErrorEvent
+    | notice_events.WarningEvent
+    | turn_events.TaskStartedEvent
+    | turn_events.TaskCompleteEvent
+    | turn_events.TokenCountEvent
     | messages.AgentMessageEvent
     | messages.UserMessageEvent
     | messages.AgentMessageDeltaEvent
@@ -51,32 +51,32 @@ _AnyEvent = (
     | tools.McpToolCallEndEvent
     | tools.WebSearchBeginEvent
     | tools.WebSearchEndEvent
-    | commands.ExecCommandBeginEvent
-    | commands.ExecCommandOutputDeltaEvent
-    | commands.ExecCommandEndEvent
-    | commands.ViewImageToolCallEvent
-    | commands.ExecApprovalRequestEvent
-    | commands.ApplyPatchApprovalRequestEvent
+    | command_events.ExecCommandBeginEvent
+    | command_events.ExecCommandOutputDeltaEvent
+    | command_events.ExecCommandEndEvent
+    | command_events.ViewImageToolCallEvent
+    | command_events.ExecApprovalRequestEvent
+    | command_events.ApplyPatchApprovalRequestEvent
     | tools.ElicitationRequestEvent
-    | notices.DeprecationNoticeEvent
-    | notices.BackgroundEventEvent
-    | notices.UndoStartedEvent
-    | notices.UndoCompletedEvent
-    | notices.StreamErrorEvent
-    | commands.PatchApplyBeginEvent
-    | commands.PatchApplyEndEvent
-    | commands.TurnDiffEvent
-    | notices.GetHistoryEntryResponseEvent
+    | notice_events.DeprecationNoticeEvent
+    | notice_events.BackgroundEventEvent
+    | notice_events.UndoStartedEvent
+    | notice_events.UndoCompletedEvent
+    | notice_events.StreamErrorEvent
+    | command_events.PatchApplyBeginEvent
+    | command_events.PatchApplyEndEvent
+    | command_events.TurnDiffEvent
+    | notice_events.GetHistoryEntryResponseEvent
     | tools.McpListToolsResponseEvent
-    | notices.ListCustomPromptsResponseEvent
+    | notice_events.ListCustomPromptsResponseEvent
     | tools.PlanUpdateEvent
-    | turn.TurnAbortedEvent
-    | notices.ShutdownCompleteEvent
+    | turn_events.TurnAbortedEvent
+    | notice_events.ShutdownCompleteEvent
     | EnteredReviewModeEvent
     | ExitedReviewModeEvent
-    | turn.RawResponseItemEvent
-    | turn.ItemStartedEvent
-    | turn.ItemCompletedEvent
+    | turn_events.RawResponseItemEvent
+    | turn_events.ItemStartedEvent
+    | turn_events.ItemCompletedEvent
     | messages.AgentMessageContentDeltaEvent
     | messages.ReasoningContentDeltaEvent
     | messages.ReasoningRawContentDeltaEvent

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 import app_server_protocol
 from app_server_protocol.base import EngineModel
-from app_server_protocol.events.commands import Duration
+from app_server_protocol.events.command_events import Duration
 from app_server_protocol.structs import EngineStruct, Json
 
 if TYPE_CHECKING:

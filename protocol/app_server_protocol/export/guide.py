@@ -17,8 +17,8 @@ from app_server_protocol.export.definitions import references
 from app_server_protocol.export.field_notes import alternatives, is_experimental, meaning
 from app_server_protocol.export.schemas import Schema, params_name, published_name, result_name
 from app_server_protocol.export.typescript import type_of
+from app_server_protocol.method_table import AnyClientRequest, AnyServerRequest
 from app_server_protocol.structs import Json, Struct, Written
-from app_server_protocol.table import AnyClientRequest, AnyServerRequest
 from app_server_protocol.v1.conversation import event_method
 from app_server_protocol.v1.ops import OPERATIONS
 

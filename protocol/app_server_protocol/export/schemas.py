@@ -17,14 +17,14 @@ from pydantic import TypeAdapter
 from app_server_protocol import v1, v2
 from app_server_protocol.base import ELSEWHERE
 from app_server_protocol.events.msg import EventMsg
-from app_server_protocol.events.review import ReviewOutputEvent
+from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.export.definitions import REF, WRITTEN, MarkingGenerator, reachable, references
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.mcp import McpResult
+from app_server_protocol.method_table import AnyClientRequest, AnyServerNotification, AnyServerRequest, Table
 from app_server_protocol.policy import SandboxMode
 from app_server_protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
 from app_server_protocol.structs import Json, Written, replace
-from app_server_protocol.table import AnyClientRequest, AnyServerNotification, AnyServerRequest, Table
 from app_server_protocol.v1.ops import Submission
 from app_server_protocol.v1.setup import GitSha
 from app_server_protocol.v2.fields import EXPERIMENTAL

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from app_server_protocol.export.definitions import WRITTEN, reachable
 from app_server_protocol.export.schemas import params_name, result_name
+from app_server_protocol.method_table import Table
 from app_server_protocol.structs import Json
-from app_server_protocol.table import Table
 
 _NULL = {"type": "null"}
 

@@ -9,8 +9,14 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from app_server_protocol import jsonrpc
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import Count, Flag, SandboxPolicy
 from app_server_protocol.ids import PathText
+from app_server_protocol.method_table import (
+    ClientNotification,
+    ClientRequest,
+    NoParams,
+    NoResult,
+    ServerNotification,
+)
 from app_server_protocol.policy import (
     AskForApproval,
     ReasoningEffort,
@@ -19,13 +25,7 @@ from app_server_protocol.policy import (
     Verbosity,
 )
 from app_server_protocol.structs import EngineStruct, Json, WireStruct
-from app_server_protocol.table import (
-    ClientNotification,
-    ClientRequest,
-    NoParams,
-    NoResult,
-    ServerNotification,
-)
+from app_server_protocol.wire_fields import Count, Flag, SandboxPolicy
 
 
 def _object_or_none(value: Json) -> Json:

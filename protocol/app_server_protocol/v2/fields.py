@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, StrictInt
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import Count
 from app_server_protocol.structs import Json
+from app_server_protocol.wire_fields import Count
 
 AbsolutePathBuf = TypeAliasType("AbsolutePathBuf", str)
 """An absolute path that the server sends."""

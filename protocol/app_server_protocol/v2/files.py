@@ -7,11 +7,11 @@ from typing import Final, Literal
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import Flag
 from app_server_protocol.ids import AbsolutePath, PathText
+from app_server_protocol.method_table import ClientRequest, NoResult, ServerNotification
 from app_server_protocol.structs import EngineStruct, WireStruct
-from app_server_protocol.table import ClientRequest, NoResult, ServerNotification
 from app_server_protocol.v2.fields import AbsolutePathBuf
+from app_server_protocol.wire_fields import Flag
 
 
 class AtPath(WireModel):

@@ -10,10 +10,10 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import CleanText, Count
 from app_server_protocol.ids import PathText
 from app_server_protocol.structs import EngineStruct, Json, WireStruct, shown
 from app_server_protocol.v2.fields import LegacyAppPathString
+from app_server_protocol.wire_fields import CleanText, Count
 
 
 class Item(WireStruct):

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import Foreign, unserved
+from app_server_protocol.method_table import ServerNotification
 from app_server_protocol.structs import Json, WireStruct, json_bytes, replace, shown
-from app_server_protocol.table import ServerNotification
 from app_server_protocol.v2 import item_parts as parts
 from app_server_protocol.v2.fields import LegacyAppPathString, RequestId
 

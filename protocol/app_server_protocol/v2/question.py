@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field, RootModel
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, Foreign, WireModel, unserved
-from app_server_protocol.fields import Flag
+from app_server_protocol.method_table import ServerRequest
 from app_server_protocol.structs import Json, WireStruct, shown
-from app_server_protocol.table import ServerRequest
 from app_server_protocol.v2.fields import Experimental, LegacyAppPathString, without
 from app_server_protocol.v2.item_parts import CommandAction, DynamicToolCallOutputContentItem
+from app_server_protocol.wire_fields import Flag
 
 
 class _Elicitation(WireModel):

@@ -9,10 +9,10 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol import jsonrpc
 from app_server_protocol.base import Foreign, WireModel, unserved
-from app_server_protocol.fields import Flag
+from app_server_protocol.method_table import ClientNotification, ClientRequest, ServerNotification
 from app_server_protocol.structs import WireStruct, shown
-from app_server_protocol.table import ClientNotification, ClientRequest, ServerNotification
 from app_server_protocol.v2.fields import AbsolutePathBuf
+from app_server_protocol.wire_fields import Flag
 
 
 class ClientInfo(WireModel):

@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import Foreign, WireModel, unserved
-from app_server_protocol.fields import Flag
 from app_server_protocol.ids import AbsolutePath, PathText
+from app_server_protocol.method_table import ClientRequest, NoParams, NoResult, ServerNotification
 from app_server_protocol.structs import WireStruct, shown
-from app_server_protocol.table import ClientRequest, NoParams, NoResult, ServerNotification
 from app_server_protocol.v2.fields import AbsolutePathBuf, ByPages, LegacyAppPathString
+from app_server_protocol.wire_fields import Flag
 
 SkillScope = TypeAliasType("SkillScope", Literal["user", "repo", "system", "admin"])
 

@@ -6,11 +6,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import CleanText, Count, Flag
 from app_server_protocol.ids import AbsolutePath, PathText
+from app_server_protocol.method_table import ClientRequest
 from app_server_protocol.policy import SandboxMode
 from app_server_protocol.structs import Json, WireStruct
-from app_server_protocol.table import ClientRequest
 from app_server_protocol.v2.fields import (
     AbsolutePathBuf,
     Experimental,
@@ -30,6 +29,7 @@ from app_server_protocol.v2.settings import (
 )
 from app_server_protocol.v2.thread import Thread, ThreadHistoryMode
 from app_server_protocol.v2.turn import Turn, TurnItemsView
+from app_server_protocol.wire_fields import CleanText, Count, Flag
 
 ThreadStartSource = TypeAliasType("ThreadStartSource", Literal["startup", "clear"])
 

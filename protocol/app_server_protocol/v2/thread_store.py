@@ -7,13 +7,13 @@ from typing import Final, Literal
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import CleanText, Count, Flag
+from app_server_protocol.method_table import ClientRequest, NoResult
 from app_server_protocol.structs import WireStruct
-from app_server_protocol.table import ClientRequest, NoResult
 from app_server_protocol.v2.fields import AboutThread, ByPages, InThread, SortDirection, experimental
 from app_server_protocol.v2.items import ThreadItem
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.turn import Turn, TurnItemsView
+from app_server_protocol.wire_fields import CleanText, Count, Flag
 
 ThreadSortKey = TypeAliasType(
     "ThreadSortKey", Literal["created_at", "updated_at", "recency_at", "section_position"]

@@ -9,10 +9,9 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.fields import CleanText
 from app_server_protocol.ids import AbsolutePath
+from app_server_protocol.method_table import ClientRequest, NoResult, ServerNotification
 from app_server_protocol.structs import Json, WireStruct, requires
-from app_server_protocol.table import ClientRequest, NoResult, ServerNotification
 from app_server_protocol.v2.fields import InThread, experimental
 from app_server_protocol.v2.item_parts import UserInput
 from app_server_protocol.v2.items import ThreadItem
@@ -21,6 +20,7 @@ from app_server_protocol.v2.settings import (
     CollaborationMode,
     TurnSettings,
 )
+from app_server_protocol.wire_fields import CleanText
 
 
 class TurnStatus(StrEnum):

@@ -20,13 +20,13 @@ from app_server.apis.v2.services import NewsFilter
 from app_server.conversations.adapter import ClientLine
 from app_server.core.config.settings import UserSettings
 from app_server.identity import ClientProfile
-from app_server.rpc.errors import RpcError
 from app_server.rpc.lanes import LaneName
 from app_server_protocol import acp, v1, v2
 from app_server_protocol.base import WireModel
 from app_server_protocol.jsonrpc import ParseError, Request, parse_message
+from app_server_protocol.method_table import ClientRequest, NoParams, NoResult, by_method
+from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json
-from app_server_protocol.table import ClientRequest, NoParams, NoResult, by_method
 from app_server_protocol.v1 import setup as wire
 from app_server_protocol.v2.server import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse

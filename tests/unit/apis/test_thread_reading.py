@@ -17,10 +17,10 @@ from app_server.core.config.types import CliOverrides
 from app_server.core.errors import CoreError
 from app_server.core.rollout.pages import ThreadSummary
 from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.rpc.errors import RpcError
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import AgentMessage
 from app_server_protocol.ids import SessionOrigin
+from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2.thread_store import (
     THREAD_ITEMS_LIST,

@@ -24,9 +24,9 @@ from app_server.core.lazy import Lazy
 from app_server.core.model.model_facts import ModelFacts
 from app_server.core.model.served_models import ServedModel, ServedModels
 from app_server.core.skills.skill import SkillSet
-from app_server.rpc.errors import RpcError
+from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort
-from app_server_protocol.reading import read
+from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json, Written
 from app_server_protocol.v1.setup import ModelListResponse
 from app_server_protocol.v2.account import ACCOUNT_READ

@@ -8,7 +8,7 @@ import pytest
 
 from app_server.apis.v1.handlers.conversations import settings
 from app_server.apis.v1.handlers.operations import overriding
-from app_server_protocol.engine.settings import UNCHANGED, UNSET
+from app_server_protocol.engine.session_settings import UNCHANGED, UNSET
 from app_server_protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
 TURN = {

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from app_server.transport.framing import Oversized
 from app_server.transport.memory import MemoryTransport, memory_pair
+from app_server_protocol.framing import Oversized
 from app_server_protocol.structs import Json
 
 INITIALIZED: Json = {

@@ -14,7 +14,7 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.launcher_process import Confinement
 from app_server.core.exec.runner import CommandRunner
 from app_server.places.server_places import known_folders
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, SandboxPolicy
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -21,7 +21,7 @@ from app_server.core.exec.command import command_environment
 from app_server.core.exec.streams import STREAM_CAP, HeadTail
 from app_server.core.launcher import descendants, wire
 from app_server.core.sandbox.plan import SandboxPlan
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import replace
 from tests.support.waiting import until
 from tests.unit.exec.conftest import Bench

@@ -13,7 +13,7 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.lasting import PtySession
 from app_server.core.exec.process import Process, TerminalSize, hand_on
 from app_server.core.exec.streams import StdinWriter
-from app_server_protocol.events.commands import ExecOutputStream
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
 from app_server_protocol.structs import replace
 from tests.support.waiting import until

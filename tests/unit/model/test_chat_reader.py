@@ -8,7 +8,7 @@ from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisc
 from app_server.core.http.sse import SseDecoder
 from app_server.core.model import prompt
 from app_server.core.model.chat_reader import LENGTH, ChatDecoder
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.responses import (
     FunctionCall,
     MessageItem,

@@ -26,7 +26,7 @@ from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.served_models import ModelsUnknown
 from app_server.core.threads import PIECE_BYTES, PIECE_STEPS
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.json_limits import MAX_VALUES
 from app_server_protocol.structs import Json
 from tests.unit.model.scripted import (

@@ -23,7 +23,7 @@ from app_server.core.model.prompt import (
 )
 from app_server.core.model.served_models import ModelsUnknown, ServedModels
 from app_server.core.turn.emitter import turn_error
-from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.responses import MessageItem, OutputText
 from app_server_protocol.structs import Json, replace
 from tests.unit.model.scripted import (

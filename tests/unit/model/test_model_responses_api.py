@@ -10,7 +10,7 @@ from app_server.core.model import prompt
 from app_server.core.model.api_failures import FLAGGED
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText
 from app_server_protocol.structs import Json
 from tests.unit.model.scripted import (

@@ -7,7 +7,7 @@ from app_server.core.patch.changes import shown_changes
 from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.planner import PatchPlan, plan_patch
-from app_server_protocol.events.commands import PatchApplyBeginEvent
+from app_server_protocol.events.command_events import PatchApplyBeginEvent
 from app_server_protocol.structs import Json
 
 

@@ -14,7 +14,7 @@ from app_server.core.rollout.writer import RolloutWriter
 from app_server_protocol.engine.events import SessionEvent, TurnRenamed
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from app_server_protocol.ids import ConversationId, SessionOrigin
-from app_server_protocol.reading import read
+from app_server_protocol.parse import read
 from app_server_protocol.responses import FunctionCall, InputText, MessageItem, OutputText
 from app_server_protocol.rollout import RolloutItem, SessionMetaLine
 from app_server_protocol.structs import Json

@@ -22,7 +22,7 @@ from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.rollout.journal import leftover_of
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.writer import RolloutJournal
-from app_server_protocol.events.notices import HistoryEntry
+from app_server_protocol.events.notice_events import HistoryEntry
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import stored_line
 from app_server_protocol.structs import replace

@@ -27,7 +27,7 @@ from app_server.core.rollout.summary import read_message_text
 from app_server.core.rollout.turn_index import TurnIndexes, find_cut
 from app_server.core.rollout.turn_pages import open_history
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
-from app_server_protocol.reading import read
+from app_server_protocol.parse import read
 from app_server_protocol.responses import KnownItem, MessageItem
 from app_server_protocol.rollout import CompactedItem, TurnContextItem
 from tests.unit.rollout.stored import conversation, meta, raw_line, store, texts, user

@@ -11,9 +11,9 @@ from app_server.core.rollout import stored_events
 from app_server.core.rollout.item_lines import TURN_ITEM
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
-from app_server_protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
-from app_server_protocol.events.turn import TokenCountEvent, TurnAbortReason
-from app_server_protocol.items import ImageInput, TextInput
+from app_server_protocol.event_items import ImageInput, TextInput
+from app_server_protocol.events.notice_events import BackgroundEventEvent, UndoCompletedEvent
+from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortReason
 from app_server_protocol.structs import Json, replace
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}

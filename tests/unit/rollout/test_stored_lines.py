@@ -10,7 +10,7 @@ from app_server.core.rollout.record import StoredRecord, parse_journal_line, par
 from app_server.core.rollout.stored_items import ended_item, item_of_call
 from app_server.core.shell.summaries import parse_command
 from app_server_protocol.engine import items
-from app_server_protocol.events.commands import DeleteFileChange
+from app_server_protocol.events.command_events import DeleteFileChange
 from app_server_protocol.mcp import ErrResult, OkResult
 from app_server_protocol.structs import Json, replace
 from tests.unit.patch.worlds import wrap

@@ -26,9 +26,9 @@ from app_server.core.rollout.turn_pages import TurnHistory, open_history
 from app_server.core.rollout.writer import MAX_PIECES_BYTES, RolloutWriter
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, TurnKind, TurnRecord, TurnStatus
+from app_server_protocol.event_items import TextInput
 from app_server_protocol.events.messages import AgentMessageEvent, AgentReasoningEvent
-from app_server_protocol.events.turn import TurnAbortedEvent
-from app_server_protocol.items import TextInput
+from app_server_protocol.events.turn_events import TurnAbortedEvent
 from app_server_protocol.responses import FunctionCall
 from app_server_protocol.structs import replace
 from tests.unit.rollout.stored import MOMENT, assistant, conversation_id, meta, now, texts, user

@@ -31,9 +31,9 @@ from app_server_protocol.engine.items import (
     UserMessage,
     item_to_value,
 )
-from app_server_protocol.events.review import ReviewOutputEvent
-from app_server_protocol.items import ImageInput, TextInput
-from app_server_protocol.reading import read
+from app_server_protocol.event_items import ImageInput, TextInput
+from app_server_protocol.events.review_events import ReviewOutputEvent
+from app_server_protocol.parse import read
 from app_server_protocol.structs import Json, replace
 from tests.unit.rollout.stored import Line, taken, turn_events
 

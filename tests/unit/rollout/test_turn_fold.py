@@ -38,9 +38,9 @@ from app_server_protocol.engine.items import (
     UserMessage,
     WebSearch,
 )
-from app_server_protocol.events.commands import AddFileChange, UnknownCommand
-from app_server_protocol.events.turn import TurnAbortReason
-from app_server_protocol.items import ImageInput, LocalImageInput, TextInput
+from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
+from app_server_protocol.events.command_events import AddFileChange, UnknownCommand
+from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.mcp import ErrResult, McpInvocation
 from app_server_protocol.responses import SearchAction
 from app_server_protocol.structs import Json

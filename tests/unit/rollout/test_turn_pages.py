@@ -29,7 +29,7 @@ from app_server_protocol.engine.items import (
     UserMessage,
     item_to_value,
 )
-from app_server_protocol.items import TextInput
+from app_server_protocol.event_items import TextInput
 from app_server_protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"

@@ -9,12 +9,12 @@ import anyio
 import anyio.lowlevel
 
 from app_server.rpc.connection import LINES_AT_ONCE, Connection, RpcReply
-from app_server.rpc.errors import RpcError, internal_error, invalid_request, not_found, overloaded
 from app_server.rpc.lanes import LaneName, ServerLanes
 from app_server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
-from app_server.transport.framing import Oversized
 from app_server.transport.memory import MemoryTransport, memory_pair
+from app_server_protocol.framing import Oversized
 from app_server_protocol.jsonrpc import Request
+from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_request, not_found, overloaded
 from app_server_protocol.structs import Json
 
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from app_server.rpc.outgoing import LARGE_BATCH, Outgoing
-from app_server.transport.framing import TransportClosed
+from app_server_protocol.framing import TransportClosed
 
 
 class Client:

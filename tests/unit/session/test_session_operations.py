@@ -33,8 +33,8 @@ from app_server.core.session.turns import TurnControl
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
-from app_server_protocol.engine.settings import Settings, SettingsChange
-from app_server_protocol.events.review import ReviewRequest
+from app_server_protocol.engine.session_settings import Settings, SettingsChange
+from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,

@@ -17,8 +17,8 @@ from app_server.core.session.session_servers import SessionServers
 from app_server.core.session.user_input import LONGEST_SCHEMA, check_schema, schema_problem
 from app_server.core.threads import NO_THREAD
 from app_server_protocol.engine.events import McpServersSettled
-from app_server_protocol.events.notices import WarningEvent
-from app_server_protocol.events.review import ReviewOutputEvent
+from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.structs import Json
 
 FINDING: Json = {

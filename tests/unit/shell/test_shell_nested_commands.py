@@ -8,7 +8,7 @@ from app_server.core.shell import nested_commands
 from app_server.core.shell.nested_commands import FoundCommand, FoundScript, commands_in
 from app_server.core.shell.script import MAX_STAGES_BEFORE, parse, text_of
 from app_server.core.shell.summaries import parse_command
-from app_server_protocol.events.commands import (
+from app_server_protocol.events.command_events import (
     ListFilesCommand,
     ParsedCommand,
     ReadCommand,

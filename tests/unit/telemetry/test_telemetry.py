@@ -30,7 +30,7 @@ from app_server.core.telemetry.telemetry_events import (
     TelemetryExport,
     open_export,
 )
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.policy import ReasoningEffort
 from app_server_protocol.structs import Json
 

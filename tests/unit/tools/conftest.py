@@ -39,8 +39,8 @@ from app_server.core.tools.registry import TOOLS
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
-from app_server_protocol.engine.settings import Settings
-from app_server_protocol.events.commands import (
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.events.command_events import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     ExecOutputStream,

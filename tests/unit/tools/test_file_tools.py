@@ -26,7 +26,7 @@ from app_server.core.model.catalogue import find_model
 from app_server.core.pictures import BROKEN, MAX_IMAGE_BYTES
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure
 from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
-from app_server_protocol.events.commands import ExecCommandBeginEvent
+from app_server_protocol.events.command_events import ExecCommandBeginEvent
 from app_server_protocol.policy import ReadOnly, ReviewDecision
 from app_server_protocol.responses import InputImage, MessageItem
 from app_server_protocol.structs import Json, replace

@@ -11,8 +11,8 @@ from app_server.core.exec.command import ExecResult
 from app_server.core.sandbox.plan import SandboxState
 from app_server.core.tools.contract import ToolFailure, ToolOutput
 from app_server.core.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
-from app_server_protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.command_events import ExecApprovalRequestEvent, ExecCommandEndEvent
+from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,

@@ -19,7 +19,7 @@ from app_server.core.tools.editor_files import (
     plan_with_editor,
 )
 from app_server.core.tools.patching import PatchFlow
-from app_server_protocol.events.commands import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,

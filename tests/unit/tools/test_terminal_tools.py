@@ -21,7 +21,7 @@ from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.tools.terminals import MOST, Terminal, Terminals, look_at_terminals
 from app_server_protocol.engine.items import CommandExecution
-from app_server_protocol.events.commands import ExecApprovalRequestEvent, ExecCommandEndEvent
+from app_server_protocol.events.command_events import ExecApprovalRequestEvent, ExecCommandEndEvent
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,

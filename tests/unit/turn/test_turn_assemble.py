@@ -27,7 +27,7 @@ from app_server_protocol.engine.events import (
     TurnStatus,
 )
 from app_server_protocol.engine.items import AgentMessage, Reasoning, WebSearch
-from app_server_protocol.events.turn import TurnAbortReason
+from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.responses import (
     MessageItem,
     OutputText,

@@ -21,8 +21,8 @@ from app_server_protocol.engine.events import (
     SessionEvent,
 )
 from app_server_protocol.engine.items import AgentMessage
-from app_server_protocol.events.notices import BackgroundEventEvent
-from app_server_protocol.events.turn import TokenUsage
+from app_server_protocol.events.notice_events import BackgroundEventEvent
+from app_server_protocol.events.turn_events import TokenUsage
 
 
 class Disk(RolloutWriter):

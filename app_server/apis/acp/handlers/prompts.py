@@ -20,8 +20,7 @@ from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.errors import CoreError
 from app_server.core.session.commands import Command, Compact, Review, Undo
 from app_server.core.turn.items import UserWords
-from app_server.rpc.errors import invalid_params
-from app_server_protocol.acp.session import (
+from app_server_protocol.acp.sessions import (
     ContentBlock,
     PromptRequest,
     PromptResponse,
@@ -32,6 +31,7 @@ from app_server_protocol.acp.session import (
 )
 from app_server_protocol.acp.updates import AvailableCommandsUpdate
 from app_server_protocol.events.tools import McpListToolsResponseEvent
+from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.structs import replace
 
 

@@ -30,7 +30,6 @@ from app_server.core.opening import StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.rollout.stored_items import StoredItems
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.rpc.errors import invalid_params
 from app_server_protocol.acp.requests import (
     AUTHENTICATE,
     CLOSE_SESSION,
@@ -57,8 +56,9 @@ from app_server_protocol.acp.requests import (
 )
 from app_server_protocol.acp.updates import SessionInfoUpdate
 from app_server_protocol.ids import SessionOrigin, parse_conversation_id
+from app_server_protocol.method_table import NoFields
+from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.structs import replace
-from app_server_protocol.table import NoFields
 
 
 async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:

@@ -21,9 +21,8 @@ from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config
 from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
 from app_server.core.opening import NewConversation, Origin
-from app_server.rpc.errors import invalid_params
 from app_server.rpc.outgoing import Outgoing
-from app_server_protocol.acp.session import NewSessionRequest, NewSessionResponse
+from app_server_protocol.acp.sessions import NewSessionRequest, NewSessionResponse
 from app_server_protocol.acp.tool_calls import (
     READ_TEXT_FILE,
     WRITE_TEXT_FILE,
@@ -31,8 +30,9 @@ from app_server_protocol.acp.tool_calls import (
     WriteTextFileRequest,
 )
 from app_server_protocol.acp.updates import AvailableCommandsUpdate
-from app_server_protocol.events.notices import CustomPrompt
+from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.rollout import TurnContextItem
+from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.structs import Json, replace
 
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"

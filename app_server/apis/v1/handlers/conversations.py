@@ -13,9 +13,9 @@ from app_server.apis.v1.outbound import CONVERSATIONS
 from app_server.core.config.types import RequestOverrides
 from app_server.core.opening import NewConversation
 from app_server.core.session import commands
-from app_server_protocol.engine.settings import UNCHANGED, UNSET, SettingsChange, or_unset
-from app_server_protocol.events.turn import TurnAbortReason
-from app_server_protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, SettingsChange, or_unset
+from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput, UserInput
+from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.policy import known_effort
 from app_server_protocol.structs import Json
 from app_server_protocol.v1 import conversation as wire

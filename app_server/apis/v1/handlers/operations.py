@@ -8,7 +8,7 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers.conversations import say, settings
 from app_server.core.session import commands
-from app_server_protocol.engine.settings import SettingsChange
+from app_server_protocol.engine.session_settings import SettingsChange
 from app_server_protocol.v1 import ops
 
 if TYPE_CHECKING:

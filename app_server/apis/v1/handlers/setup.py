@@ -13,10 +13,10 @@ from app_server.core.auth.credentials import AuthMethod, LoginOutcome
 from app_server.core.errors import LaunchError
 from app_server.core.host import WantedCommand
 from app_server.identity import platform_os
-from app_server.rpc.errors import internal_error, invalid_field, invalid_request, not_found
-from app_server_protocol.reading import read
+from app_server_protocol.method_table import NoParams
+from app_server_protocol.parse import read
+from app_server_protocol.rpc_errors import internal_error, invalid_field, invalid_request, not_found
 from app_server_protocol.structs import alike
-from app_server_protocol.table import NoParams
 from app_server_protocol.v1 import setup as wire
 
 

@@ -14,12 +14,12 @@ from app_server.core.errors import ArchiveRefused, ConversationError
 from app_server.core.opening import GivenHistory, Origin, StoredRollout
 from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.core.session.commands import ChangeSettings
-from app_server.rpc.errors import internal_error, invalid_request
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.parse import read
 from app_server_protocol.policy import known_effort
-from app_server_protocol.reading import read
 from app_server_protocol.rollout import SubagentSessionSource
+from app_server_protocol.rpc_errors import internal_error, invalid_request
 from app_server_protocol.structs import replace
 from app_server_protocol.v1 import stored as wire
 from app_server_protocol.v1.conversation import NewConversationParams

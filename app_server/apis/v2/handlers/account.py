@@ -22,13 +22,13 @@ from app_server.apis.v2.services import ThreadNotifier, ThreadServices, to_every
 from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.core.auth.credentials import AuthMethod, LoginOutcome
 from app_server.core.errors import AuthError
-from app_server.rpc.errors import RpcError, invalid_field, invalid_request
-from app_server_protocol.fields import unknown_method
 from app_server_protocol.jsonrpc import INTERNAL_ERROR
+from app_server_protocol.method_table import ClientRequest, NoParams, NoResult
+from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_request
 from app_server_protocol.structs import Json
-from app_server_protocol.table import ClientRequest, NoParams, NoResult
 from app_server_protocol.v2 import account as wire
 from app_server_protocol.v2.server import PlanType, RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.wire_fields import unknown_method
 
 if TYPE_CHECKING:
     from app_server.core.auth.usage_limits import AccountUsage, Credits, UsageWindow

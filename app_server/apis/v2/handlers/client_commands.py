@@ -29,7 +29,8 @@ from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, InputClosed, InputFull, LaunchError
 from app_server.core.exec.process import Process
 from app_server.core.host import Host, WantedCommand
-from app_server.rpc.errors import (
+from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.rpc_errors import (
     RpcError,
     internal_error,
     invalid_field,
@@ -37,7 +38,6 @@ from app_server.rpc.errors import (
     invalid_request,
     overloaded,
 )
-from app_server_protocol.events.commands import ExecOutputStream
 from app_server_protocol.v2 import commands as wire
 
 MOST = 512

@@ -31,8 +31,8 @@ from app_server.core.files.fuzzy import FileMatch
 from app_server.core.files.search import FileSearch
 from app_server.core.host import Host
 from app_server.rpc.connection import RpcReply
-from app_server.rpc.errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server.rpc.outgoing import Outgoing
+from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server_protocol.structs import Json, alike
 from app_server_protocol.v2 import files as wire
 

@@ -23,8 +23,8 @@ from app_server.core.config.permission_profiles import (
 from app_server.core.config.settings import UserSettings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights, InvalidSettings, VersionConflict
-from app_server.rpc.errors import RpcError
 from app_server_protocol.jsonrpc import INVALID_REQUEST
+from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2 import config as wire
 from app_server_protocol.v2 import settings as choices

@@ -24,11 +24,11 @@ from app_server.core.errors import AuthError
 from app_server.core.http.address import origin
 from app_server.core.mcp.offer import ConnectionState, ServerStatus
 from app_server.core.mcp.requests import McpRequests
-from app_server.rpc.errors import invalid_field, invalid_request
 from app_server_protocol import mcp as engine
-from app_server_protocol.reading import read
+from app_server_protocol.method_table import NoParams
+from app_server_protocol.parse import read
+from app_server_protocol.rpc_errors import invalid_field, invalid_request
 from app_server_protocol.structs import Json, replace
-from app_server_protocol.table import NoParams
 from app_server_protocol.v2 import mcp as wire
 
 STATES: Final[Mapping[ConnectionState, wire.McpServerConnectionStatus]] = {

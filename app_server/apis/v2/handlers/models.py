@@ -15,10 +15,10 @@ from app_server.core.config.features import FEATURES, Feature, Features, Feature
 from app_server.core.config.model_rows import ModelRow
 from app_server.core.config.types import OPENAI, ProviderConfig, WireApi
 from app_server.masking import masked_text
-from app_server.rpc.errors import RpcError, invalid_field
 from app_server_protocol.jsonrpc import INVALID_REQUEST
+from app_server_protocol.method_table import NoFields
+from app_server_protocol.rpc_errors import RpcError, invalid_field
 from app_server_protocol.structs import replace
-from app_server_protocol.table import NoFields
 from app_server_protocol.v2 import models as wire
 
 if TYPE_CHECKING:

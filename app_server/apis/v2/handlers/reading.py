@@ -23,8 +23,8 @@ from app_server.core.rollout.pages import (
     ThreadSummary,
     parse_cursor,
 )
-from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.ids import parse_conversation_id, sound_path
+from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import ByPages
 from app_server_protocol.v2.thread import Thread

@@ -16,7 +16,7 @@ from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.core.config.settings import UserSettings
 from app_server.core.skills.skill import MAX_EXTRA_ROOTS, Skill, SkillOwner, SkillSet
 from app_server.core.skills.skill_catalog import SkillCatalog
-from app_server.rpc.errors import invalid_field, invalid_params
+from app_server_protocol.rpc_errors import invalid_field, invalid_params
 from app_server_protocol.structs import alike
 from app_server_protocol.v2 import skills as wire
 

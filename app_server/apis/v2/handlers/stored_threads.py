@@ -26,9 +26,9 @@ from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFou
 from app_server.core.opening import Fork, Revert, StoredRollout
 from app_server.core.rollout.pages import TurnCut
 from app_server.core.rollout.rollout_names import parse_rollout_name
-from app_server.rpc.errors import internal_error, invalid_field, invalid_request
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.rollout import GitInfo
+from app_server_protocol.rpc_errors import internal_error, invalid_field, invalid_request
 from app_server_protocol.structs import replace
 from app_server_protocol.v2 import thread as notices
 from app_server_protocol.v2 import thread_store as wire

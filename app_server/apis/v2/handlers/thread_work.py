@@ -22,8 +22,8 @@ from app_server.core.errors import RolloutNotFound
 from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.session import review_texts
 from app_server.core.session.commands import FORGOTTEN_MS, AddItems, ChangeSettings, Compact, Review, RunShell
-from app_server.rpc.errors import invalid_field, invalid_params, invalid_request
-from app_server_protocol.events.review import ReviewRequest
+from app_server_protocol.events.review_events import ReviewRequest
+from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.v2 import thread_work as wire
 from app_server_protocol.v2 import turn
 from app_server_protocol.v2.fields import InThread

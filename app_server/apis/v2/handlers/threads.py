@@ -40,10 +40,10 @@ from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.commands import ChangeSettings
 from app_server.core.session.handle import SessionFacts
-from app_server.rpc.errors import invalid_field, invalid_request
 from app_server_protocol.engine.events import TurnRecord
-from app_server_protocol.engine.settings import UNCHANGED
+from app_server_protocol.engine.session_settings import UNCHANGED
 from app_server_protocol.ids import ConversationId
+from app_server_protocol.rpc_errors import invalid_field, invalid_request
 from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2 import thread as wire
 from app_server_protocol.v2 import thread_open

@@ -17,8 +17,8 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
 from app_server.core.session.additional_context import ContextEntry
 from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
-from app_server.rpc.errors import RpcError, invalid_field, invalid_params, invalid_request
 from app_server_protocol.jsonrpc import INVALID_PARAMS
+from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_params, invalid_request
 from app_server_protocol.v2 import turn as wire
 from app_server_protocol.v2.item_parts import TextUserInput, UserInput
 

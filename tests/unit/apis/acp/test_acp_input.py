@@ -28,10 +28,9 @@ from app_server.apis.acp.options import MODES, Permissions, SessionOptions
 from app_server.apis.acp.shown import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.prompt_text import filled_in
-from app_server.rpc.errors import RpcError
-from app_server_protocol.acp.session import NewSessionRequest, PromptRequest
-from app_server_protocol.events.notices import CustomPrompt
-from app_server_protocol.items import TextInput, UserInput
+from app_server_protocol.acp.sessions import NewSessionRequest, PromptRequest
+from app_server_protocol.event_items import TextInput, UserInput
+from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.policy import (
     DangerFullAccess,
     ReadOnly,
@@ -40,6 +39,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
+from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json
 
 ANY_JSON = st.recursive(

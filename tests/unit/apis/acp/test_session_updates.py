@@ -24,8 +24,8 @@ from app_server_protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from app_server_protocol.events import commands
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events import command_events
+from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
 from app_server_protocol.structs import Json
 from tests.unit.apis.v2.recorded import OTHER_TURN, TURN
@@ -87,7 +87,7 @@ def command(**over: Json) -> items.CommandExecution:
         "id": "c1",
         "command": ("bash", "-lc", "echo hi"),
         "cwd": "/work",
-        "parsed": (commands.UnknownCommand(cmd="echo hi"),),
+        "parsed": (command_events.UnknownCommand(cmd="echo hi"),),
     }
     return items.CommandExecution(**{**fields, **over})
 
@@ -151,7 +151,7 @@ def test_output_is_told_a_few_times_a_second_and_whole_at_the_end() -> None:
     for event in (started(), ItemStarted(command(), 0), CommandRunning("c1")):
         seen.take(event)
     for _ in range(50):
-        seen.take(CommandOutput("c1", commands.ExecOutputStream.STDOUT, b"\x1b[31mred\x1b[0m\r\n"))
+        seen.take(CommandOutput("c1", command_events.ExecOutputStream.STDOUT, b"\x1b[31mred\x1b[0m\r\n"))
     assert len([each for each in seen.updates if "content" in each]) == 1
     seen.pass_time(0.3)
     assert len([each for each in seen.updates if "content" in each]) == 2
@@ -173,20 +173,20 @@ def test_warnings_wait_for_a_turn_and_are_no_part_of_the_answer() -> None:
 
 def test_reading_is_told_from_running() -> None:
     seen = Recording()
-    read = commands.ReadCommand(cmd="cat a b", name="a b", path="sub/a b")
+    read = command_events.ReadCommand(cmd="cat a b", name="a b", path="sub/a b")
     seen.turn(ItemStarted(command(parsed=(read,), command=("cat", "sub/a b")), 0))
     (call,) = seen.of("tool_call")
     assert (call["kind"], call["locations"]) == ("read", [{"path": "/work/sub/a b"}])
     other = Recording()
-    other.turn(ItemStarted(command(parsed=(read, commands.UnknownCommand(cmd="x"))), 0))
+    other.turn(ItemStarted(command(parsed=(read, command_events.UnknownCommand(cmd="x"))), 0))
     assert other.of("tool_call")[0]["kind"] == "execute"
 
 
 def test_patches_have_kinds_and_diffs() -> None:
-    changes: dict[str, commands.FileChange] = {
-        "/w/a": commands.AddFileChange(content="new\n"),
-        "/w/d": commands.DeleteFileChange(content="old\n"),
-        "/w/m": commands.UpdateFileChange(unified_diff="", move_path="/w/n"),
+    changes: dict[str, command_events.FileChange] = {
+        "/w/a": command_events.AddFileChange(content="new\n"),
+        "/w/d": command_events.DeleteFileChange(content="old\n"),
+        "/w/m": command_events.UpdateFileChange(unified_diff="", move_path="/w/n"),
     }
     seen = Recording()
     for n, (path, change) in enumerate(changes.items()):
@@ -212,7 +212,7 @@ def test_patches_have_kinds_and_diffs() -> None:
 def test_a_long_file_is_shown_by_its_hunks() -> None:
     old = "".join(f"line {n}\n" for n in range(20_000))
     new = old.replace("line 100\n", "changed\n").replace("line 9000\n", "too\n")
-    update = commands.UpdateFileChange(
+    update = command_events.UpdateFileChange(
         unified_diff="@@ -100,3 +100,3 @@\n line 99\n-line 100\n+changed\n line 101\n"
     )
     patch = items.FileChange(

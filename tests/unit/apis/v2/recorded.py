@@ -10,8 +10,13 @@ from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.core.turn.emitter import TurnEmitter
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.items import CommandExecution, FileChange
-from app_server_protocol.events.commands import AddFileChange, UnknownCommand
-from app_server_protocol.events.turn import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
+from app_server_protocol.events.command_events import AddFileChange, UnknownCommand
+from app_server_protocol.events.turn_events import (
+    RateLimitSnapshot,
+    RateLimitWindow,
+    TokenUsage,
+    TokenUsageInfo,
+)
 from app_server_protocol.export import schemas
 from app_server_protocol.responses import InputText, MessageItem
 from app_server_protocol.structs import Json

@@ -12,14 +12,14 @@ from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord, TurnStatus
 from app_server_protocol.engine.items import CommandSource, ItemStatus
-from app_server_protocol.events import commands
-from app_server_protocol.events.review import (
+from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
+from app_server_protocol.events import command_events
+from app_server_protocol.events.review_events import (
     ReviewCodeLocation,
     ReviewFinding,
     ReviewLineRange,
     ReviewOutputEvent,
 )
-from app_server_protocol.items import ImageInput, LocalImageInput, TextInput
 from app_server_protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult
 from app_server_protocol.responses import OtherAction, SearchAction
 from app_server_protocol.structs import Json
@@ -41,10 +41,10 @@ COMMAND = engine.CommandExecution(
     command=("/bin/bash", "-lc", "echo 'a b'"),
     cwd="/w",
     parsed=(
-        commands.ReadCommand(cmd="cat a", name="a", path="a"),
-        commands.ReadCommand(cmd="cat /b", name="b", path="/b"),
-        commands.ListFilesCommand(cmd="ls"),
-        commands.SearchCommand(cmd="rg x", query="x"),
+        command_events.ReadCommand(cmd="cat a", name="a", path="a"),
+        command_events.ReadCommand(cmd="cat /b", name="b", path="/b"),
+        command_events.ListFilesCommand(cmd="ls"),
+        command_events.SearchCommand(cmd="rg x", query="x"),
     ),
 )
 RUNNING = {
@@ -150,9 +150,9 @@ ITEMS: list[tuple[engine.Item, Json]] = [
         engine.FileChange(
             id="f",
             changes={
-                "/w/a": commands.AddFileChange(content="a\n"),
-                "/w/d": commands.DeleteFileChange(content="d\n"),
-                "/w/u": commands.UpdateFileChange(unified_diff="@@", move_path="/w/v"),
+                "/w/a": command_events.AddFileChange(content="a\n"),
+                "/w/d": command_events.DeleteFileChange(content="d\n"),
+                "/w/u": command_events.UpdateFileChange(unified_diff="@@", move_path="/w/v"),
             },
             status=ItemStatus.DECLINED,
         ),
@@ -374,7 +374,10 @@ def test_an_id_that_another_item_was_given_is_not_given_again() -> None:
 
 def test_a_script_with_an_unknown_part_is_unknown_as_a_whole() -> None:
     """`echo` is not among the parsed parts, so clients would not see it."""
-    parsed = (commands.ReadCommand(cmd="cat a", name="a", path="a"), commands.UnknownCommand(cmd="make"))
+    parsed = (
+        command_events.ReadCommand(cmd="cat a", name="a", path="a"),
+        command_events.UnknownCommand(cmd="make"),
+    )
     [action] = command_actions(parsed, ("bash", "-lc", "echo x; cat a; make"), "/w")
     assert action.to_value() == {"type": "unknown", "command": "echo x; cat a; make"}
     [action] = command_actions(parsed[1:], ("make", "a b"), "/w")

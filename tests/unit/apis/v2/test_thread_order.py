@@ -49,16 +49,16 @@ from app_server_protocol.engine.questions import (
     ToolCallQuestion,
     UserInputQuestion,
 )
-from app_server_protocol.engine.settings import Settings
-from app_server_protocol.events import notices, tools
-from app_server_protocol.events.commands import (
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.events import notice_events, tools
+from app_server_protocol.events.command_events import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     ExecOutputStream,
     TurnDiffEvent,
 )
 from app_server_protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
-from app_server_protocol.events.turn import (
+from app_server_protocol.events.turn_events import (
     RateLimitSnapshot,
     RateLimitWindow,
     RawResponseItemEvent,
@@ -132,20 +132,20 @@ EVENTS: list[EngineEvent] = [
         can_be_kept=True,
         as_inquiry=False,
     ),
-    notices.BackgroundEventEvent(message="x"),
-    notices.DeprecationNoticeEvent(summary="x"),
-    notices.ErrorEvent(message="x"),
-    notices.WarningEvent(message="x"),
-    notices.UndoStartedEvent(),
-    notices.UndoCompletedEvent(success=False, message="x"),
-    notices.ShutdownCompleteEvent(),
+    notice_events.BackgroundEventEvent(message="x"),
+    notice_events.DeprecationNoticeEvent(summary="x"),
+    notice_events.ErrorEvent(message="x"),
+    notice_events.WarningEvent(message="x"),
+    notice_events.UndoStartedEvent(),
+    notice_events.UndoCompletedEvent(success=False, message="x"),
+    notice_events.ShutdownCompleteEvent(),
     TokenCountEvent(info=USAGE, rate_limits=LIMITS),
     TokenCountEvent(rate_limits=RateLimitSnapshot(primary=RateLimitWindow(used_percent=float("nan")))),
     PlanUpdateEvent(plan=tuple(PlanItemArg(step=word, status=word) for word in StepStatus)),
     TurnDiffEvent(unified_diff="x"),
     RawResponseItemEvent(item=RAW),
-    notices.GetHistoryEntryResponseEvent(offset=0, log_id=0),
-    notices.ListCustomPromptsResponseEvent(custom_prompts=()),
+    notice_events.GetHistoryEntryResponseEvent(offset=0, log_id=0),
+    notice_events.ListCustomPromptsResponseEvent(custom_prompts=()),
     tools.McpListToolsResponseEvent(tools={}, resources={}, resource_templates={}, auth_statuses={}),
 ]
 

@@ -8,20 +8,20 @@ from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.turn.emitter import TurnEmitter
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
-from app_server_protocol.events import notices
-from app_server_protocol.events.commands import (
+from app_server_protocol.event_items import TextInput
+from app_server_protocol.events import notice_events
+from app_server_protocol.events.command_events import (
     ExecApprovalRequestEvent,
     ExecOutputStream,
     TurnDiffEvent,
     UnknownCommand,
 )
-from app_server_protocol.events.turn import (
+from app_server_protocol.events.turn_events import (
     RateLimitSnapshot,
     RawResponseItemEvent,
     TokenCountEvent,
     TurnAbortReason,
 )
-from app_server_protocol.items import TextInput
 from app_server_protocol.mcp import McpInvocation
 from app_server_protocol.structs import Json
 from tests.unit.apis.v2.recorded import (
@@ -278,7 +278,7 @@ def test_only_news_are_told_of() -> None:
 def test_an_error_that_ends_nothing_is_a_warning() -> None:
     seen = Recording()
     for turn_id in (None, TURN):
-        seen.take(events.SessionEvent("", turn_id, notices.ErrorEvent(message="MCP server failed")))
+        seen.take(events.SessionEvent("", turn_id, notice_events.ErrorEvent(message="MCP server failed")))
     assert seen.short() == ["warning", "warning"]
 
 

@@ -7,22 +7,22 @@ import pytest
 from app_server.apis.v2 import items, settings
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.core.session.commands import AnswerElicitation, Decide
-from app_server.rpc.errors import RpcError
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.events import EngineEvent, TurnKind
 from app_server_protocol.engine.items import CommandExecution, CommandSource
 from app_server_protocol.engine.questions import AllowFiles, KeepRule
-from app_server_protocol.events.commands import (
+from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
+from app_server_protocol.events.command_events import (
     AddFileChange,
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     ReadCommand,
     UnknownCommand,
 )
-from app_server_protocol.events.notices import WarningEvent
+from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
-from app_server_protocol.items import ImageInput, LocalImageInput, TextInput
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
+from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json
 from app_server_protocol.v2 import item_parts as wire_input
 from app_server_protocol.v2 import settings as wire

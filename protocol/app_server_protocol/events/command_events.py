@@ -10,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, omit_none
-from app_server_protocol.items import ExternallyTagged
+from app_server_protocol.event_items import ExternallyTagged
 from app_server_protocol.structs import EngineStruct
 
 

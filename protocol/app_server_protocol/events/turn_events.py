@@ -7,8 +7,8 @@ Per turn: `task_started`, then items, commands, patches and the rest, then exact
 from enum import StrEnum
 from typing import Literal
 
+from app_server_protocol.event_items import TurnItem
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.items import TurnItem
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import EngineStruct
 
