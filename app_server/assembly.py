@@ -15,45 +15,45 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server import PROTOCOL_VERSION
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.credentials import AuthMethod
-from app_server.core.caller import Caller, CurrentCaller
-from app_server.core.config.types import OPENAI, Config, OtelExporter
-from app_server.core.engine import Engine, EngineServices
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.git.ghost import Snapshots
-from app_server.core.git.run_git import Git
-from app_server.core.http.address import network_settings
-from app_server.core.lazy import Lazy
-from app_server.core.mcp.interfaces import McpRuntime
-from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.known_models import KnownModels
-from app_server.core.model.model_client import ModelClient, Pacing
-from app_server.core.model.model_facts import ModelFacts
-from app_server.core.model.quirks import Lessons
-from app_server.core.model.served_models import ModelsUnknown, ServedModels
-from app_server.core.notify import NotifyProgram, turn_complete
-from app_server.core.opening import ProcessEnvironment
-from app_server.core.session.services import TurnCompleted
-from app_server.core.session.session_servers import Elicitations
-from app_server.core.telemetry.telemetry_events import (
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.auth.credentials import AuthMethod
+from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.config.config_values import OPENAI, Config, OtelExporter
+from app_server.engine.engine import Engine, EngineServices
+from app_server.engine.http.address import network_settings
+from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.mcp.runtime_interface import McpRuntime
+from app_server.engine.model.known_models import KnownModels
+from app_server.engine.model.model_client import ModelClient, Pacing
+from app_server.engine.model.model_facts import ModelFacts
+from app_server.engine.model.quirks import Lessons
+from app_server.engine.model.served_models import ModelsUnknown, ServedModels
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.session.session_servers import Elicitations
+from app_server.engine.session.session_services import TurnCompleted
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.system_ports import ModelHttp
+from app_server.engine.telemetry.notify import NotifyProgram, turn_complete
+from app_server.engine.telemetry.telemetry_events import (
     NO_TELEMETRY,
     ConversationFacts,
     ConversationTelemetry,
     TelemetryExport,
     open_export,
 )
-from app_server.core.tools.registry import BUILTIN_NAMES
-from app_server.machine import ModelHttp
+from app_server.engine.thread_origin import ProcessEnvironment
+from app_server.engine.tools.registry import BUILTIN_NAMES
+from app_server.engine.workspace.git.ghost import Snapshots
+from app_server.engine.workspace.git.run_git import Git
 from app_server_protocol.engine.events import McpServerStateChanged
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
-    from app_server.core.auth.mcp_tokens import McpTokenSource
-    from app_server.core.mcp.requests import McpRequests
-    from app_server.core.model.model_client import RequestGate
-    from app_server.core.skills.skill_catalog import SkillCatalog
+    from app_server.engine.auth.mcp_tokens import McpTokenSource
+    from app_server.engine.context.skills.skill_catalog import SkillCatalog
+    from app_server.engine.mcp.mcp_requests import McpRequests
+    from app_server.engine.model.model_client import RequestGate
 
 AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
 """Names of the login methods in telemetry, which dashboards use."""
@@ -108,7 +108,7 @@ class ConversationsProvider(Struct, frozen=True):
         self.models.known.saw_list(self.config, self.caller, etag)
 
 
-_OTHER_PROVIDERS = Lazy(lambda: import_module("app_server.core.model.nearby").other_providers)
+_OTHER_PROVIDERS = Lazy(lambda: import_module("app_server.engine.model.available_providers").other_providers)
 
 
 class ModelQuestions(Struct, frozen=True):
@@ -139,7 +139,7 @@ class ModelQuestions(Struct, frozen=True):
         return self.auth.with_keys(caller.api_keys, caller.first_api_keys).under(config.login)
 
 
-_DISCOVERY = Lazy(lambda: import_module("app_server.core.model.discovery").Discovery)
+_DISCOVERY = Lazy(lambda: import_module("app_server.engine.model.discovery").Discovery)
 
 
 class Networks:
@@ -173,7 +173,7 @@ class EngineAdapters:
         self._process, self._runner, self._auth, self._background = process, runner, auth, background
 
         def load_mcp_tokens() -> McpTokenSource:
-            from app_server.core.auth import mcp_tokens, oauth_http  # noqa: PLC0415  only MCP servers over HTTP
+            from app_server.engine.auth import mcp_tokens, oauth_http  # noqa: PLC0415  only MCP servers over HTTP
 
             http = oauth_http.OAuthHttp(process.environment)
             return mcp_tokens.McpTokenSource(auth.home, http, process.wall_clock, anyio.Lock())

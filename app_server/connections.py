@@ -13,7 +13,7 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.identity import Limits
+from app_server.engine.support.client_info import Limits
 from app_server.rpc.outgoing import Outgoing, Patience
 from app_server_protocol.framing import Transport, TransportClosed
 from app_server_protocol.jsonrpc import dump_notification

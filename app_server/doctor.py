@@ -25,11 +25,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app_server import __version__
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.credentials import Credentials, read_auth
-from app_server.core.caller import ClientIdentity
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.diagnostics import machine
 from app_server.core.diagnostics.providers import (
     check_catalogue,
@@ -38,17 +33,22 @@ from app_server.core.diagnostics.providers import (
     check_shared_server,
     checked_providers,
 )
-from app_server.core.errors import AuthError, ConfigError, GitError, SandboxShortage
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.git.find_git import find_git
-from app_server.core.git.run_git import run_git
-from app_server.core.http.lazy_http import LazyProviderHttp
-from app_server.core.mcp.interfaces import McpRuntime
-from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.discovery import Discovery
-from app_server.core.model.served_models import ModelsUnknown, ServedModels
-from app_server.identity import own_user_agent
-from app_server.places.socket_place import place_of_home
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.auth.credentials import Credentials, read_auth
+from app_server.engine.client_context import ClientIdentity
+from app_server.engine.config.config_values import Config, McpHttpTransport, ProviderConfig
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.http.lazy_http import LazyProviderHttp
+from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.mcp.runtime_interface import McpRuntime
+from app_server.engine.model.discovery import Discovery
+from app_server.engine.model.served_models import ModelsUnknown, ServedModels
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.support.client_info import own_user_agent
+from app_server.engine.support.engine_errors import AuthError, ConfigError, GitError, SandboxShortage
+from app_server.engine.support.socket_paths import place_of_home
+from app_server.engine.workspace.git.find_git import find_git
+from app_server.engine.workspace.git.run_git import run_git
 from app_server.server import ServerSettings, auth_manager, command_runner
 from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import Struct
 
-from app_server.core.config.types import CliOverrides
-from app_server.core.sandbox.plan import KeptFolders
-from app_server.identity import EarlyInitialize, limits_of
-from app_server.machine import Machine
+from app_server.engine.config.config_values import CliOverrides
+from app_server.engine.sandbox.plan import KeptFolders
+from app_server.engine.support.client_info import EarlyInitialize, limits_of
+from app_server.engine.system_ports import Machine
 from app_server.server import ServerSettings, serve
 from app_server.startup.handshake import initialize_responder, message_in
 from app_server.startup.launch import server_home, working_directory
 from app_server.transport.memory import MemoryTransport, memory_pair
 
 if TYPE_CHECKING:
-    from app_server.core.model.model_client import RequestGate
+    from app_server.engine.model.model_client import RequestGate
 
 log = logging.getLogger(__name__)
 

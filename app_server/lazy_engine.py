@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.caller import Caller, CurrentCaller
-from app_server.core.config.types import Config
-from app_server.core.errors import CoreError
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.lazy import Lazy
-from app_server.core.opening import Opened, Origin
-from app_server.core.threads import run_in_thread
+from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.config.config_values import Config
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.thread_origin import Opened, Origin
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
-    from app_server.core.mcp.requests import McpRequests
-    from app_server.core.model.model_facts import ModelFacts
+    from app_server.engine.mcp.mcp_requests import McpRequests
+    from app_server.engine.model.model_facts import ModelFacts
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import stat
 import time
 from pathlib import Path
 
-from app_server.beneath import Beneath, RefusedName, TooLarge, read_named, read_up_to
+from app_server.engine.support.rooted_fs import Beneath, RefusedName, TooLarge, read_named, read_up_to
 
 DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 """Folders whose files are used directly: `/dev/stdout`, or the files that a shell makes for `>(command)` and

@@ -26,9 +26,9 @@ from app_server.connections import ServedClient
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
 from app_server.conversations.unused import IdleUnloader, Unattended
-from app_server.core.auth.accounts import Accounts
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.caller import (
+from app_server.engine.auth.accounts import Accounts
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.client_context import (
     CODEX_API_KEY,
     OPENAI_API_KEY,
     Caller,
@@ -36,19 +36,19 @@ from app_server.core.caller import (
     env_api_keys,
     first_api_keys,
 )
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import SettingsPlace, SharingSettings
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.git.find_git import find_git
-from app_server.core.git.run_git import Git
-from app_server.core.host import Host
-from app_server.core.lazy import Lazy
-from app_server.core.process_memory import FreeMemoryReturn
-from app_server.core.sandbox.plan import KeptFolders
-from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
+from app_server.engine.client_services import Host
+from app_server.engine.config.config_values import SettingsPlace, SharingSettings
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.sandbox.plan import KeptFolders
+from app_server.engine.storage.socket_folders import known_folders
+from app_server.engine.support.client_info import ClientProfile, EarlyInitialize, Limits, own_user_agent
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.process_memory import FreeMemoryReturn
+from app_server.engine.system_ports import Machine
+from app_server.engine.workspace.git.find_git import find_git
+from app_server.engine.workspace.git.run_git import Git
 from app_server.lazy_engine import LazyEngine
-from app_server.machine import Machine
-from app_server.places.server_places import known_folders
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.lanes import ServerLanes
 from app_server.rpc.outgoing import Outgoing
@@ -57,11 +57,11 @@ from app_server_protocol.framing import Transport
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
-    from app_server.core.auth.issuer import Issuer
-    from app_server.core.auth.login import McpLogins
-    from app_server.core.files.search import FileSearch
-    from app_server.core.rollout.stored_conversations import StoredConversations
-    from app_server.core.skills.skill_catalog import SkillCatalog
+    from app_server.engine.auth.issuer import Issuer
+    from app_server.engine.auth.login import McpLogins
+    from app_server.engine.context.skills.skill_catalog import SkillCatalog
+    from app_server.engine.storage.stored_conversations import StoredConversations
+    from app_server.engine.workspace.files.search import FileSearch
 
 
 log = logging.getLogger(__name__)
@@ -166,23 +166,23 @@ class Server:
             )
 
         def load_skills() -> SkillCatalog:
-            from app_server.core.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
+            from app_server.engine.context.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
 
             return SkillCatalog(settings.home, environment)
 
         def load_mcp_logins() -> McpLogins:
-            from app_server.core.auth import login, oauth_http  # noqa: PLC0415 - where a user logs in at one
+            from app_server.engine.auth import login, oauth_http  # noqa: PLC0415 - where a user logs in at one
 
             http = oauth_http.OAuthHttp(environment)
             return login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
 
         def load_stored() -> StoredConversations:
-            from app_server.core.rollout.stored_conversations import StoredConversations  # noqa: PLC0415 - not to begin one
+            from app_server.engine.storage.stored_conversations import StoredConversations  # noqa: PLC0415 - not to begin one
 
             return StoredConversations(settings.home, machine.wall_clock)
 
         def load_search() -> FileSearch:
-            from app_server.core.files.search import FileSearch  # noqa: PLC0415 - with the first search
+            from app_server.engine.workspace.files.search import FileSearch  # noqa: PLC0415 - with the first search
 
             return FileSearch(machine.time_ns)
 
@@ -347,7 +347,7 @@ def auth_manager(settings: ServerSettings) -> AuthManager:
     environment = settings.environment
 
     def load_issuer() -> Issuer:
-        from app_server.core.auth import browser, issuer  # noqa: PLC0415 - only for logins
+        from app_server.engine.auth import browser, issuer  # noqa: PLC0415 - only for logins
 
         return issuer.Issuer(environment.get(browser.ISSUER_VARIABLE), environment)
 

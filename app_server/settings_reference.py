@@ -15,10 +15,10 @@ from pathlib import Path
 from msgspec import NODEFAULT
 from msgspec.structs import fields
 
-from app_server.core.config import table
-from app_server.core.config.features import ALIASES, FEATURES, TOOL_SWITCHES, FeatureStage
-from app_server.core.config.kinds import Setting, SettingsPart
-from app_server.core.config.settings_reader import Node, known_settings
+from app_server.engine.config import settings_table
+from app_server.engine.config.features import ALIASES, FEATURES, TOOL_SWITCHES, FeatureStage
+from app_server.engine.config.setting_types import Setting, SettingsPart
+from app_server.engine.config.settings_reader import Node, known_settings
 from app_server_protocol.structs import Json
 
 INTRODUCTION = """\
@@ -47,8 +47,8 @@ def page() -> str:
 
 def _sections() -> Iterator[str]:
     title = None
-    for part, settings in table.SETTINGS.items():
-        if part.title in (table.NO_EFFECT, table.OF_OTHERS, table.SWITCHES):
+    for part, settings in settings_table.SETTINGS.items():
+        if part.title in (settings_table.NO_EFFECT, settings_table.OF_OTHERS, settings_table.SWITCHES):
             continue
         if part.title != title:
             if title is not None:
@@ -120,8 +120,8 @@ def _schema_of(name: str, node: Node) -> dict[str, Json]:
 
 def _table_schema(node: Node) -> dict[str, Json]:
     below = {name: _schema_of(name, each) for name, each in node.below.items()}
-    known = {name: each for name, each in below.items() if not table.is_placeholder(name)}
-    chosen = [each for name, each in below.items() if table.is_placeholder(name)]
+    known = {name: each for name, each in below.items() if not settings_table.is_placeholder(name)}
+    chosen = [each for name, each in below.items() if settings_table.is_placeholder(name)]
     required = [name for name, each in node.below.items() if each.setting and each.setting.required]
     return {
         "type": "object",

@@ -13,7 +13,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, Phase, settings
 
-from app_server.core.rollout.lines import without_collector
+from app_server.engine.storage.line_reader import without_collector
 from tests.support.library import MakeLibraryWorld, library_worlds
 from tests.support.not_run import not_run
 from tests.support.world import MakeWorld, worlds_in

@@ -77,7 +77,7 @@ LEVELS: tuple[set[str], ...] = (
     {
         "app_server.connections",
         "app_server.logs",
-        "app_server.machine",
+        "app_server.engine.system_ports",
         "app_server.named_files",
         "app_server.standard_streams",
     },
@@ -85,95 +85,95 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.rpc",
     },
     {
-        "app_server.core.engine",
+        "app_server.engine.engine",
         "app_server.transport",
     },
     {
-        "app_server.core.opening",
+        "app_server.engine.thread_origin",
     },
     {
-        "app_server.core.session",
+        "app_server.engine.session",
     },
     {
-        "app_server.core.turn",
+        "app_server.engine.turn",
     },
     {
-        "app_server.core.tools",
+        "app_server.engine.tools",
     },
     {
-        "app_server.core.host",
+        "app_server.engine.client_services",
     },
     {
         "app_server.core.diagnostics",
-        "app_server.core.goals",
-        "app_server.core.skills",
+        "app_server.engine.session.goals",
+        "app_server.engine.context.skills",
     },
     {
-        "app_server.core.approvals",
-        "app_server.core.context",
-        "app_server.core.mcp",
-        "app_server.core.rollout",
+        "app_server.engine.approvals",
+        "app_server.engine.context",
+        "app_server.engine.mcp",
+        "app_server.engine.storage",
         "app_server.places.looking",
-        "app_server.places.server_places",
+        "app_server.engine.storage.socket_folders",
         "app_server.places.starting",
     },
     {
-        "app_server.core.client_files",
-        "app_server.core.exec",
-        "app_server.core.model",
+        "app_server.engine.workspace.fs",
+        "app_server.engine.sandbox.exec",
+        "app_server.engine.model",
     },
     {
-        "app_server.core.auth",
-        "app_server.core.custom_prompts",
-        "app_server.core.files",
-        "app_server.core.git",
-        "app_server.core.notify",
-        "app_server.core.patch",
-        "app_server.core.sandbox",
-        "app_server.core.telemetry",
+        "app_server.engine.auth",
+        "app_server.engine.context.custom_prompts",
+        "app_server.engine.workspace.files",
+        "app_server.engine.workspace.git",
+        "app_server.engine.telemetry.notify",
+        "app_server.engine.workspace.patch",
+        "app_server.engine.sandbox",
+        "app_server.engine.telemetry",
     },
     {
-        "app_server.core.config",
-        "app_server.core.http",
-        "app_server.core.launcher",
-        "app_server.core.schema_match",
-        "app_server.core.shell",
+        "app_server.engine.config",
+        "app_server.engine.http",
+        "app_server.engine.sandbox.launcher",
+        "app_server.engine.support.schema_match",
+        "app_server.engine.approvals.shell",
     },
     {
-        "app_server.core.file_rules",
+        "app_server.engine.config.file_rules",
     },
     {
-        "app_server.core.errors",
-        "app_server.core.lazy",
-        "app_server.core.own_programs",
-        "app_server.core.process_memory",
-        "app_server.core.real_path",
-        "app_server.core.text_of_bytes",
-        "app_server.core.threads",
+        "app_server.engine.support.engine_errors",
+        "app_server.engine.support.lazy",
+        "app_server.engine.support.helpers",
+        "app_server.engine.support.process_memory",
+        "app_server.engine.support.real_path",
+        "app_server.engine.support.text_of_bytes",
+        "app_server.engine.support.worker_threads",
     },
     {
-        "app_server.core.caller",
-        "app_server.core.pictures",
-        "app_server.core.prompt_text",
-        "app_server.core.remedies",
-        "app_server.core.schema_matcher",
+        "app_server.engine.client_context",
+        "app_server.engine.support.images",
+        "app_server.engine.support.prompt_text",
+        "app_server.engine.support.user_messages",
+        "app_server.engine.support.schema_matcher",
     },
     {
-        "app_server.identity",
-        "app_server.places.batch_folders",
-        "app_server.places.home",
-        "app_server.places.socket_place",
+        "app_server.engine.support.client_info",
+        "app_server.engine.storage.batch_folders",
+        "app_server.engine.support.home",
+        "app_server.engine.support.socket_paths",
     },
     {
-        "app_server.beneath",
-        "app_server.masking",
+        "app_server.engine.support.rooted_fs",
+        "app_server.engine.support.redaction",
         "app_server.descriptors",
-        "app_server.places.private_folders",
+        "app_server.engine.support.private_folders",
     },
     {
-        "app_server.light_dataclasses",
-        "app_server.places.locks",
-        "app_server.places.private_folder",
+        "app_server.engine.support.light_dataclasses",
+        "app_server.engine.support.filelock",
+        "app_server.engine.support.private_folder",
     },
 )
 """Levels of the layers. Each level imports the levels below it. Parts of one level do not import one another. A module
@@ -234,159 +234,159 @@ PURE = (
     "app_server.client.failures",
     "app_server.client.options",
     "app_server.conversations.adapter",
-    "app_server.core.approvals.consent",
-    "app_server.core.approvals.decide",
-    "app_server.core.approvals.prefix_rules",
-    "app_server.core.approvals.rules_text",
-    "app_server.core.caller",
-    "app_server.core.config.effective",
-    "app_server.core.config.features",
-    "app_server.core.config.kinds",
-    "app_server.core.config.layers",
-    "app_server.core.config.model_tables",
-    "app_server.core.config.permission_profiles",
-    "app_server.core.config.resolve",
-    "app_server.core.config.settings_reader",
-    "app_server.core.config.table",
-    "app_server.core.config.tolerance",
-    "app_server.core.config.toml_text",
-    "app_server.core.config.types",
-    "app_server.core.context.environment_context",
-    "app_server.core.context.history",
-    "app_server.core.context.permission_text",
-    "app_server.core.context.text_for_model",
+    "app_server.engine.approvals.consent",
+    "app_server.engine.approvals.decide",
+    "app_server.engine.approvals.prefix_rules",
+    "app_server.engine.approvals.rules_text",
+    "app_server.engine.client_context",
+    "app_server.engine.config.effective",
+    "app_server.engine.config.features",
+    "app_server.engine.config.setting_types",
+    "app_server.engine.config.layers",
+    "app_server.engine.config.model_tables",
+    "app_server.engine.config.permission_profiles",
+    "app_server.engine.config.resolve",
+    "app_server.engine.config.settings_reader",
+    "app_server.engine.config.settings_table",
+    "app_server.engine.config.tolerance",
+    "app_server.engine.config.toml_text",
+    "app_server.engine.config.config_values",
+    "app_server.engine.context.environment_context",
+    "app_server.engine.context.history",
+    "app_server.engine.context.permission_text",
+    "app_server.engine.context.text_for_model",
     "app_server.core.diagnostics.machine",
-    "app_server.core.errors",
-    "app_server.core.file_rules",
-    "app_server.core.files.fuzzy",
-    "app_server.core.files.ignore",
-    "app_server.core.goals",
-    "app_server.core.http.address",
-    "app_server.core.http.exchange",
-    "app_server.core.http.sse",
-    "app_server.core.lazy",
-    "app_server.core.mcp.faults",
-    "app_server.core.mcp.offer",
-    "app_server.core.model.api_failures",
-    "app_server.core.model.catalogue",
-    "app_server.core.model.chat_reader",
-    "app_server.core.model.chat_writer",
-    "app_server.core.model.messages_blocks",
-    "app_server.core.model.messages_options",
-    "app_server.core.model.messages_reader",
-    "app_server.core.model.messages_writer",
-    "app_server.core.model.model_facts",
-    "app_server.core.model.payload",
-    "app_server.core.model.prompt",
-    "app_server.core.model.responses_api",
-    "app_server.core.model.served_models",
-    "app_server.core.patch.changes",
-    "app_server.core.patch.diff",
-    "app_server.core.patch.hunks",
-    "app_server.core.patch.parse",
-    "app_server.core.patch.planner",
-    "app_server.core.patch.safety",
-    "app_server.core.patch.shell_forms",
-    "app_server.core.pictures",
-    "app_server.core.prompt_text",
-    "app_server.core.remedies",
-    "app_server.core.rollout.pages",
-    "app_server.core.rollout.record",
-    "app_server.core.rollout.rollout_names",
-    "app_server.core.rollout.stored_events",
-    "app_server.core.rollout.turn_events",
-    "app_server.core.rollout.turn_fold",
-    "app_server.core.sandbox.make_plan",
-    "app_server.core.sandbox.plan",
-    "app_server.core.sandbox.profile_plan",
-    "app_server.core.sandbox.sandbox_exec",
-    "app_server.core.session.commands",
-    "app_server.core.session.review_texts",
-    "app_server.core.shell",
-    "app_server.core.skills.skill",
-    "app_server.core.text_of_bytes",
-    "app_server.core.turn.assemble",
-    "app_server.core.turn.items",
-    "app_server.core.turn.token_counts",
-    "app_server.identity",
+    "app_server.engine.support.engine_errors",
+    "app_server.engine.config.file_rules",
+    "app_server.engine.workspace.files.fuzzy",
+    "app_server.engine.workspace.files.ignore",
+    "app_server.engine.session.goals",
+    "app_server.engine.http.address",
+    "app_server.engine.http.interface",
+    "app_server.engine.http.sse",
+    "app_server.engine.support.lazy",
+    "app_server.engine.mcp.mcp_errors",
+    "app_server.engine.mcp.tool_catalog",
+    "app_server.engine.model.api_failures",
+    "app_server.engine.model.catalogue",
+    "app_server.engine.model.chat_reader",
+    "app_server.engine.model.chat_writer",
+    "app_server.engine.model.messages_blocks",
+    "app_server.engine.model.messages_options",
+    "app_server.engine.model.messages_reader",
+    "app_server.engine.model.messages_writer",
+    "app_server.engine.model.model_facts",
+    "app_server.engine.model.event_json",
+    "app_server.engine.model.prompt",
+    "app_server.engine.model.responses_api",
+    "app_server.engine.model.served_models",
+    "app_server.engine.workspace.patch.changes",
+    "app_server.engine.workspace.patch.diff",
+    "app_server.engine.workspace.patch.hunks",
+    "app_server.engine.workspace.patch.parse",
+    "app_server.engine.workspace.patch.planner",
+    "app_server.engine.workspace.patch.safety",
+    "app_server.engine.workspace.patch.shell_forms",
+    "app_server.engine.support.images",
+    "app_server.engine.support.prompt_text",
+    "app_server.engine.support.user_messages",
+    "app_server.engine.storage.pagination",
+    "app_server.engine.storage.record",
+    "app_server.engine.storage.rollout_names",
+    "app_server.engine.storage.encode",
+    "app_server.engine.storage.decode",
+    "app_server.engine.storage.turn_fold",
+    "app_server.engine.sandbox.make_plan",
+    "app_server.engine.sandbox.plan",
+    "app_server.engine.sandbox.profile_plan",
+    "app_server.engine.sandbox.sandbox_exec",
+    "app_server.engine.session.session_commands",
+    "app_server.engine.session.review_texts",
+    "app_server.engine.approvals.shell",
+    "app_server.engine.context.skills.skill",
+    "app_server.engine.support.text_of_bytes",
+    "app_server.engine.turn.stream_assembler",
+    "app_server.engine.turn.turn_items",
+    "app_server.engine.turn.token_counts",
+    "app_server.engine.support.client_info",
     "app_server.inspector.analysis",
     "app_server.inspector.rules",
     "app_server.inspector.scenario",
     "app_server.inspector.session_records",
     "app_server.inspector.shapes",
-    "app_server.masking",
+    "app_server.engine.support.redaction",
     "app_server.rpc.backlog",
     "app_server_protocol",
 )
 """Modules and folders that decide and never act. The same holds for everything that they import."""
 
 LATE_IMPORTS = {
-    "app_server.core.model.chat_reader": "of one of the APIs of models",
-    "app_server.core.model.chat_writer": "the same",
-    "app_server.core.model.messages_options": "the same",
-    "app_server.core.model.messages_reader": "the same",
-    "app_server.core.model.messages_writer": "the same",
-    "app_server.core.config.model_rows": "for settings about models",
-    "app_server.core.model.nearby": "where nobody is logged in",
+    "app_server.engine.model.chat_reader": "of one of the APIs of models",
+    "app_server.engine.model.chat_writer": "the same",
+    "app_server.engine.model.messages_options": "the same",
+    "app_server.engine.model.messages_reader": "the same",
+    "app_server.engine.model.messages_writer": "the same",
+    "app_server.engine.config.model_rows": "for settings about models",
+    "app_server.engine.model.available_providers": "where nobody is logged in",
     "app_server_protocol.v2.models": "where another model answers than was asked for",
-    "app_server.core.model.refusals": "for requests that a provider refused",
-    "app_server.core.model.text_calls": "for models of local servers",
+    "app_server.engine.model.refusals": "for requests that a provider refused",
+    "app_server.engine.model.text_calls": "for models of local servers",
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.cli": "when Ctrl-C is handled",
-    "app_server.places.locks": "for a server that is slow to answer its proxy",
+    "app_server.engine.support.filelock": "for a server that is slow to answer its proxy",
     "app_server.places.starting": "where there is no server to be the proxy of, and for servers that listen",
     "app_server.shared": "a server that clients share, and commands about it",
     "app_server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
     "app_server.commands": "argparse, which a server that is started as editors do does without",
-    "app_server.core.auth.account_usage": "only where a client asks how much of a ChatGPT account is used up",
-    "app_server.core.auth.browser": "the same as the issuer",
-    "app_server.core.auth.issuer": "only to log in, to refresh a login, to log out",
-    "app_server.core.auth.login": "only where somebody logs in",
-    "app_server.core.auth.mcp_tokens": "only for MCP servers that are reached over HTTP",
-    "app_server.core.auth.oauth_http": "only for either of them",
-    "app_server.core.mcp.mcp_server": "only where a server is configured",
-    "app_server.core.mcp.offer": "only where a server is configured",
-    "app_server.core.mcp.requests": "only where a server is configured",
-    "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
-    "app_server.core.rollout.stored_conversations": "not to begin a conversation",
-    "app_server.core.rollout.conversation": "only for conversations that were stored",
-    "app_server.core.rollout.stored_items": "only for clients that are shown items of others",
-    "app_server.core.rollout.thread_listing": "with the first list",
-    "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
-    "app_server.core.session.operations": "all of a turn, with the first operation or when nobody waits",
-    "app_server.core.approvals.prefix_rules": "reads commands as shells do, with the first that a rule may concern",
-    "app_server.core.client_files": "with the first request for a file of the client",
-    "app_server.core.files.search": "with the first search",
-    "app_server.core.session.review": "with the first review",
-    "app_server.core.model.discovery": "when a provider is asked for its models, mostly behind a turn",
-    "app_server.core.session.user_shell": "with the first command that the user types",
-    "app_server.core.git.worktree_files": "with the first snapshot of a working tree",
-    "app_server.core.git.restore": "with the first undo",
-    "app_server.core.git.snapshot": "with the first snapshot of a working tree",
-    "app_server.core.patch.changes": "the diff of a turn, with its first patch",
-    "app_server.core.shell.dangerous_commands": "with the first command that somebody may be asked about",
-    "app_server.core.shell.git_commands": "the same, where it is one of git",
-    "app_server.core.shell.safe_commands": "the same",
-    "app_server.core.tools.commands": "with the first call of a tool of the module",
-    "app_server.core.tools.mcp": "the same",
-    "app_server.core.tools.patching": "the same",
-    "app_server.core.tools.reading": "the same",
-    "app_server.core.tools.user": "the same",
+    "app_server.engine.auth.account_usage": "only where a client asks how much of a ChatGPT account is used up",
+    "app_server.engine.auth.browser": "the same as the issuer",
+    "app_server.engine.auth.issuer": "only to log in, to refresh a login, to log out",
+    "app_server.engine.auth.login": "only where somebody logs in",
+    "app_server.engine.auth.mcp_tokens": "only for MCP servers that are reached over HTTP",
+    "app_server.engine.auth.oauth_http": "only for either of them",
+    "app_server.engine.mcp.mcp_server": "only where a server is configured",
+    "app_server.engine.mcp.tool_catalog": "only where a server is configured",
+    "app_server.engine.mcp.mcp_requests": "only where a server is configured",
+    "app_server.engine.mcp.streamable_http": "only servers that are reached over HTTP",
+    "app_server.engine.storage.stored_conversations": "not to begin a conversation",
+    "app_server.engine.storage.rollout_reader": "only for conversations that were stored",
+    "app_server.engine.storage.stored_items": "only for clients that are shown items of others",
+    "app_server.engine.storage.thread_listing": "with the first list",
+    "app_server.engine.storage.thread_index": "SQLite, for the lists that need more than names",
+    "app_server.engine.session.operations": "all of a turn, with the first operation or when nobody waits",
+    "app_server.engine.approvals.prefix_rules": "reads commands as shells do, with the first that a rule may concern",
+    "app_server.engine.workspace.fs": "with the first request for a file of the client",
+    "app_server.engine.workspace.files.search": "with the first search",
+    "app_server.engine.session.review": "with the first review",
+    "app_server.engine.model.discovery": "when a provider is asked for its models, mostly behind a turn",
+    "app_server.engine.session.user_shell": "with the first command that the user types",
+    "app_server.engine.workspace.git.worktree_files": "with the first snapshot of a working tree",
+    "app_server.engine.workspace.git.restore": "with the first undo",
+    "app_server.engine.workspace.git.snapshot": "with the first snapshot of a working tree",
+    "app_server.engine.workspace.patch.changes": "the diff of a turn, with its first patch",
+    "app_server.engine.approvals.shell.dangerous_commands": "with the first command that somebody may be asked about",
+    "app_server.engine.approvals.shell.git_commands": "the same, where it is one of git",
+    "app_server.engine.approvals.shell.safe_commands": "the same",
+    "app_server.engine.tools.shell_tools": "with the first call of a tool of the module",
+    "app_server.engine.tools.mcp_tools": "the same",
+    "app_server.engine.tools.patch_tool": "the same",
+    "app_server.engine.tools.file_tools": "the same",
+    "app_server.engine.tools.user_tools": "the same",
     "landlock": "with the first confined command; only on Linux",
     "jsonschema": "for turns whose answer has a schema",
     "app_server_protocol.mcp": "for who reads what MCP servers answered",
-    "app_server.masking": "with the first request to a model that fails",
+    "app_server.engine.support.redaction": "with the first request to a model that fails",
     "app_server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
-    "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
+    "app_server.engine.context.skills.skill_catalog": "only for clients that speak the thread API",
     "app_server.apis.v2.services": "for a client that speaks it, or errs",
     "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
     "app_server.apis.v2.handlers": "each with the first method of its family",
     "app_server.apis.v2.questions": "with the first question to the client",
     "app_server.apis.v2.routes": "only for clients that speak the thread API",
-    "app_server.core.http.transport": "with the first request to a model",
-    "app_server.core.http.client": "with the first other request; httpx2 takes a part of each first turn",
-    "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
+    "app_server.engine.http.http_transport": "with the first request to a model",
+    "app_server.engine.http.http_client": "with the first other request; httpx2 takes a part of each first turn",
+    "app_server.engine.telemetry.otlp": "only where telemetry is switched on, and installed",
     "grpc": "not always installed",
     "opentelemetry.exporter.otlp.proto.grpc": "the same",
     "app_server.batch.batch_command": "a command of its own",
@@ -403,7 +403,7 @@ LATE_IMPORTS = {
     "app_server.inspector": "a command of its own, whose page is an extra",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
-    "app_server.core.process_memory": "imports it",
+    "app_server.engine.support.process_memory": "imports it",
     "difflib": "only for mistakes in settings",
     "gc": "nothing is collected in a proxy",
     "json": "a proxy needs it only for bad news",
@@ -419,10 +419,10 @@ LATE_IMPORTS = {
     "tree_sitter": "with the first command",
     "tree_sitter_bash": "the same",
     "tempfile": "most servers never write such a file",
-    "app_server.core.config.features": "their names, for completion alone",
-    "app_server.core.config.settings_file": "most servers neither show nor write it",
-    "app_server.core.tools.mcp_settings": "reads and writes the user's file, with the first approval of an MCP tool",
-    "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
+    "app_server.engine.config.features": "their names, for completion alone",
+    "app_server.engine.config.settings_file": "most servers neither show nor write it",
+    "app_server.engine.tools.mcp_settings": "reads and writes the user's file, with the first approval of an MCP tool",
+    "app_server.engine.config.toml_text": "imports tomlkit, and most servers never edit a file",
 }
 """Imports inside functions, and why they are not at the top. All other imports are at the top of their module."""
 
@@ -439,11 +439,11 @@ START = (
 """Modules in which the process starts. They decide themselves when others are loaded."""
 
 NOT_LAZY = {
-    "app_server.core.config.safe_file": "a module of the standard library, which its own cache loads once",
-    "app_server.core.rollout.disk": "the same",
+    "app_server.engine.config.safe_file": "a module of the standard library, which its own cache loads once",
+    "app_server.engine.storage.disk": "the same",
     "app_server.logs": "the same",
-    "app_server.core.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
-    "app_server.core.telemetry.otlp": "the same",
+    "app_server.engine.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
+    "app_server.engine.telemetry.otlp": "the same",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
     "app_server_protocol.structs": "for who reads what a server sends; a server does without",
     "app_server_protocol.ids": "pydantic asks for it, so it is loaded",
@@ -474,7 +474,7 @@ MOST_LINES, FEW_LINES, MOST_SMALL = 400, 60, 90
 number of small modules, which nearly always belong to their one user.
 """
 
-PRIVATE = {"app_server.core.telemetry": "OpenTelemetry's logs have no public names yet"}
+PRIVATE = {"app_server.engine.telemetry": "OpenTelemetry's logs have no public names yet"}
 """Modules that use names of libraries that begin with an underscore, and why."""
 
 
@@ -486,14 +486,14 @@ LONG_CLASSES = {
 }
 
 FACES = {
-    "app_server.core.auth.accounts",
-    "app_server.core.config.settings",
-    "app_server.core.host",
-    "app_server.core.model.catalogue",
-    "app_server.core.model.model_facts",
-    "app_server.core.opening",
-    "app_server.core.rollout.stored_conversations",
-    "app_server.core.session.handle",
+    "app_server.engine.auth.accounts",
+    "app_server.engine.config.settings_service",
+    "app_server.engine.client_services",
+    "app_server.engine.model.catalogue",
+    "app_server.engine.model.model_facts",
+    "app_server.engine.thread_origin",
+    "app_server.engine.storage.stored_conversations",
+    "app_server.engine.session.facade",
 }
 """Interfaces of the engine for the APIs: a conversation, how one is opened, models, and a class each for stored
 conversations, settings, accounts and the machine.
@@ -506,32 +506,32 @@ DISK = {
 """Functions that read or change the disk, besides opening a file."""
 
 OPENS_FILES = {
-    "app_server.beneath": "the opener",
+    "app_server.engine.support.rooted_fs": "the opener",
     "app_server.batch": "a folder that the user named for results, checkouts of its own, files of the command line",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
-    "app_server.core.approvals.rule_book": "rules in the home, from the folder that was opened",
-    "app_server.core.model.catalogue": "the file of models of the package",
-    "app_server.core.client_files": "what a client names, with the rights of the user",
-    "app_server.core.config.settings_file": "a lock in the home",
-    "app_server.core.config.safe_file": "the few small files of the home, credentials too",
-    "app_server.core.context.instructions": "texts of the package",
-    "app_server.core.exec": "files in the home for commands; /proc",
-    "app_server.core.files.model_reads": "runs confined",
-    "app_server.core.git.snapshot": "a temporary file of its own",
-    "app_server.core.launcher": "another process, before it is a command",
-    "app_server.core.patch.atomic_writer": "runs confined; from folder to folder without links",
-    "app_server.core.patch.write_steps": "the same",
-    "app_server.core.rollout": "transcripts in the home",
-    "app_server.core.sandbox.inspect_profile": "the kernel's list of mounts",
-    "app_server.core.tools.patching": "a plan in the home, for the writer",
+    "app_server.engine.approvals.exec_policy": "rules in the home, from the folder that was opened",
+    "app_server.engine.model.catalogue": "the file of models of the package",
+    "app_server.engine.workspace.fs": "what a client names, with the rights of the user",
+    "app_server.engine.config.settings_file": "a lock in the home",
+    "app_server.engine.config.safe_file": "the few small files of the home, credentials too",
+    "app_server.engine.context.instructions": "texts of the package",
+    "app_server.engine.sandbox.exec": "files in the home for commands; /proc",
+    "app_server.engine.workspace.files.model_reads": "runs confined",
+    "app_server.engine.workspace.git.snapshot": "a temporary file of its own",
+    "app_server.engine.sandbox.launcher": "another process, before it is a command",
+    "app_server.engine.workspace.patch.atomic_writer": "runs confined; from folder to folder without links",
+    "app_server.engine.workspace.patch.write_steps": "the same",
+    "app_server.engine.storage": "transcripts in the home",
+    "app_server.engine.sandbox.inspect_profile": "the kernel's list of mounts",
+    "app_server.engine.tools.patch_tool": "a plan in the home, for the writer",
     "app_server.demo": "its own workspace",
     "app_server.errands.settings_draft": "a draft of the settings, in a folder of its own in the home",
     "app_server.named_files": "devices and pipes that a command line names; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
-    "app_server.places.locks": "locks in a folder of the home that is the user's alone",
+    "app_server.engine.support.filelock": "locks in a folder of the home that is the user's alone",
     "app_server.places.looking": "facts of a server, in the same folder",
-    "app_server.places.private_folder": "a folder of the user alone, not followed where it is a link",
-    "app_server.places.private_folders": "locks of such folders",
+    "app_server.engine.support.private_folder": "a folder of the user alone, not followed where it is a link",
+    "app_server.engine.support.private_folders": "locks of such folders",
     "app_server.places.starting": "a log in a folder of the home that is the user's alone; /dev/null",
     "app_server.proxy": "the user's settings, before anything else is loaded; a pipe",
     "app_server.providers_reference": "a tool for building",
@@ -540,33 +540,35 @@ OPENS_FILES = {
     "app_server.standard_streams": "/dev/null, stdout and stderr",
     "app_server.descriptors": "stdout and stderr, once more",
 }
-"""Modules that open files by other means than `app_server.beneath`, and why that is safe: a name in a workspace may
-refer to another file each time it is used.
+"""Modules that open files by other means than `app_server.engine.support.rooted_fs`, and why that is safe: a name in
+a workspace may refer to another file each time it is used.
 """
 
 READS_FOR_THE_MODEL = {
-    "app_server.core.context.project_docs": "documents of the project are asked about with `may_read`",
-    "app_server.core.skills.skill_catalog": "so are skills",
-    "app_server.core.git.snapshot": "so are files of a snapshot, which commands can read in the repository",
-    "app_server.core.patch.disk_files": "patches are judged by the plan; their program in scripts runs confined",
+    "app_server.engine.context.project_docs": "documents of the project are asked about with `may_read`",
+    "app_server.engine.context.skills.skill_catalog": "so are skills",
+    "app_server.engine.workspace.git.snapshot": "so are files of a snapshot, which commands can read in the repository",
+    "app_server.engine.workspace.patch.disk_files": "patches are judged by the plan; their program in scripts runs "
+    "confined",
 }
 """Modules of the engine that open files of a workspace for the model, and how the rules of a permission profile hold
 there. Tools that read run in the sandbox: `tests/scenario/test_scenario_profiles.py` lists these.
 """
 
 READS_FOR_OTHERS = {
-    "app_server.core.approvals.planted": "whether a repository was planted, for a judgement",
-    "app_server.core.client_files.files": "files for clients, with the rights of the user",
-    "app_server.core.config": "settings, and texts that they name",
-    "app_server.core.custom_prompts": "prompts of the user, who chooses one by its name",
-    "app_server.core.files.walk": "searches of clients, and of a program in the sandbox",
-    "app_server.core.git.ghost": "objects that a snapshot wrote",
-    "app_server.core.git.repository": "where a repository is; commit and branch for lists",
-    "app_server.core.git.restore": "an undo, whose snapshot has nothing that was hidden",
-    "app_server.core.git.safe_directories": "git settings of the user",
-    "app_server.core.git.worktree_files": "files of a snapshot, by its walk; the diff to a remote for clients",
-    "app_server.core.sandbox": "pointers to repositories, for plans",
-    "app_server.core.session.user_input": "pictures that the client names, with the rights of the user",
+    "app_server.engine.approvals.program_trust": "whether a repository was planted, for a judgement",
+    "app_server.engine.workspace.fs.client_files": "files for clients, with the rights of the user",
+    "app_server.engine.config": "settings, and texts that they name",
+    "app_server.engine.context.custom_prompts": "prompts of the user, who chooses one by its name",
+    "app_server.engine.workspace.files.walk": "searches of clients, and of a program in the sandbox",
+    "app_server.engine.workspace.git.ghost": "objects that a snapshot wrote",
+    "app_server.engine.workspace.git.repository": "where a repository is; commit and branch for lists",
+    "app_server.engine.workspace.git.restore": "an undo, whose snapshot has nothing that was hidden",
+    "app_server.engine.workspace.git.safe_directories": "git settings of the user",
+    "app_server.engine.workspace.git.worktree_files": "files of a snapshot, by its walk; the diff to a remote for "
+    "clients",
+    "app_server.engine.sandbox": "pointers to repositories, for plans",
+    "app_server.engine.session.user_input": "pictures that the client names, with the rights of the user",
 }
 """Other modules of the engine that use the opener, and the files that they open."""
 
@@ -738,7 +740,7 @@ def test_every_part_has_its_level_and_imports_downward() -> None:
 
 
 def test_the_engine_knows_nothing_of_the_wire() -> None:
-    known = [pair for pair in edges("app_server.core") if any(inside(pair[1], face) for face in WIRE)]
+    known = [pair for pair in edges("app_server.engine") if any(inside(pair[1], face) for face in WIRE)]
     assert known == []
 
 
@@ -797,7 +799,11 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
         # They reach the server as an editor does, on the wire, in a process of its own or in this one.
         (
             "app_server.demo",
-            ("app_server.client", "app_server.places.home", "app_server.places.private_folders"),
+            (
+                "app_server.client",
+                "app_server.engine.support.home",
+                "app_server.engine.support.private_folders",
+            ),
         ),
         ("app_server.client", ("app_server.rpc", "app_server.transport")),
         # It shows any server, and checks this one against the protocol.
@@ -805,8 +811,8 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
             "app_server.inspector",
             (
                 "app_server.transport",
-                "app_server.beneath",
-                "app_server.masking",
+                "app_server.engine.support.rooted_fs",
+                "app_server.engine.support.redaction",
                 "app_server.named_files",
                 "app_server.standard_streams",
             ),
@@ -945,15 +951,15 @@ def names_in_signatures(module: str) -> Iterator[str]:
 
 
 def test_what_acts_is_no_value() -> None:
-    assert is_value_module("app_server.core.errors")
-    assert not is_value_module("app_server.core.real_path")
-    assert not is_value_module("app_server.core.threads")
+    assert is_value_module("app_server.engine.support.engine_errors")
+    assert not is_value_module("app_server.engine.support.real_path")
+    assert not is_value_module("app_server.engine.support.worker_threads")
 
 
 def taken_from_the_engine(module: str) -> Iterator[tuple[str, str]]:
     """Yield what a module imports from `core`: the module that has it, and its name."""
     for node in nodes(module):
-        if isinstance(node, ast.ImportFrom) and node.module and inside(node.module, "app_server.core"):
+        if isinstance(node, ast.ImportFrom) and node.module and inside(node.module, "app_server.engine"):
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 yield full if full in modules() else node.module, alias.name
@@ -1026,7 +1032,7 @@ def test_it_is_known_for_whom_the_engine_opens_files() -> None:
     openers = {
         module
         for module in modules()
-        if inside(module, "app_server.core") and "app_server.beneath" in imports(module)
+        if inside(module, "app_server.engine") and "app_server.engine.support.rooted_fs" in imports(module)
     }
     known = [*READS_FOR_THE_MODEL, *READS_FOR_OTHERS]
     assert {module for module in openers if not any(inside(module, each) for each in known)} == set()
@@ -1037,7 +1043,7 @@ def test_only_a_session_looks_into_its_services() -> None:
     wrong = [
         module
         for module in modules()
-        if not inside(module, "app_server.core.session")
+        if not inside(module, "app_server.engine.session")
         and any(isinstance(node, ast.Attribute) and node.attr == "services" for node in nodes(module))
     ]
     assert wrong == []
@@ -1054,7 +1060,7 @@ def test_pure_modules_do_nothing(name: str) -> None:
     assert acting == set()
 
 
-LAUNCHED = ("app_server.core.launcher", "app_server.light_dataclasses")
+LAUNCHED = ("app_server.engine.sandbox.launcher", "app_server.engine.support.light_dataclasses")
 """Modules that run in the launcher's process and its children, without site-packages."""
 
 LAUNCHED_MODULES = sorted(name for name in modules() if any(inside(name, room) for room in LAUNCHED))
@@ -1086,7 +1092,7 @@ def test_the_server_takes_threads_in_one_place() -> None:
     users = {
         module for module, path in modules().items() if "anyio.to_thread" in path.read_text(encoding="utf-8")
     }
-    assert users == {"app_server.core.threads", "app_server.client.answering"}
+    assert users == {"app_server.engine.support.worker_threads", "app_server.client.answering"}
 
 
 def test_the_engine_does_not_look_at_the_process() -> None:
@@ -1095,14 +1101,14 @@ def test_the_engine_does_not_look_at_the_process() -> None:
     found = [
         (module, word)
         for module, path in modules().items()
-        if inside(module, "app_server.core")
+        if inside(module, "app_server.engine")
         for word in words
         if word in path.read_text(encoding="utf-8")
     ]
     assert found == []
 
 
-FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
+FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
 
 
 @pytest.mark.parametrize(
@@ -1115,10 +1121,10 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
             "import app_server.startup.full_server",
             (
                 *FIRST_TURN,
-                "app_server.core.engine",
-                "app_server.core.session.session",
-                "app_server.core.mcp.mcp_manager",
-                "app_server.core.model.model_client",
+                "app_server.engine.engine",
+                "app_server.engine.session.session",
+                "app_server.engine.mcp.mcp_manager",
+                "app_server.engine.model.model_client",
             ),
         ),
         # Opening a conversation loads nothing that only turns need.
@@ -1153,16 +1159,16 @@ FIRST_TURN = "app_server.core.turn.loop", "app_server.core.tools.runtime"
         # A first prompt over ACP loads no other API and no client of MCP servers.
         (
             "import app_server.startup.acp_handshake, app_server.startup.full_server, app_server.apis.acp.routes\n"
-            "import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport",
+            "import app_server.assembly, app_server.engine.session.operations, app_server.engine.http.http_transport",
             (
                 "app_server.apis.v1",
                 "app_server.apis.v2",
                 "app_server_protocol.v1",
                 "app_server_protocol.v2",
                 "app_server_protocol.acp.requests",
-                "app_server.core.mcp.mcp_server",
-                "app_server.core.mcp.offer",
-                "app_server.core.mcp.requests",
+                "app_server.engine.mcp.mcp_server",
+                "app_server.engine.mcp.tool_catalog",
+                "app_server.engine.mcp.mcp_requests",
             ),
         ),
     ],
@@ -1179,13 +1185,13 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     libraries = "argparse difflib html jsonschema tomlkit app_server.commands"
     rare = {
         *libraries.split(),
-        "app_server.core.auth.account_usage",
-        "app_server.core.auth.issuer",
-        "app_server.core.auth.login",
-        "app_server.core.auth.mcp_tokens",
-        "app_server.core.auth.oauth_http",
-        "app_server.core.mcp.mcp_server",
-        "app_server.core.mcp.requests",
+        "app_server.engine.auth.account_usage",
+        "app_server.engine.auth.issuer",
+        "app_server.engine.auth.login",
+        "app_server.engine.auth.mcp_tokens",
+        "app_server.engine.auth.oauth_http",
+        "app_server.engine.mcp.mcp_server",
+        "app_server.engine.mcp.mcp_requests",
     }
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """
@@ -1193,7 +1199,7 @@ import app_server.cli
 import app_server.startup.full_server
 from app_server.apis.v1.routes import HANDLERS; HANDLERS.load_for("newConversation")
 from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for("thread/start")
-import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport
+import app_server.assembly, app_server.engine.session.operations, app_server.engine.http.http_transport
 from app_server_protocol.v1.conversation import NEW_CONVERSATION
 NEW_CONVERSATION.params.model_rebuild()
 """

@@ -7,9 +7,15 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from app_server.core import remedies
-from app_server.core.errors import SHORTAGES, ConfigError, ConversationError, CoreError, retry_hint
-from app_server.core.remedies import Problem
+from app_server.engine.support import user_messages
+from app_server.engine.support.engine_errors import (
+    SHORTAGES,
+    ConfigError,
+    ConversationError,
+    CoreError,
+    retry_hint,
+)
+from app_server.engine.support.user_messages import Problem
 from app_server_protocol.jsonrpc import shortened
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_request
 from app_server_protocol.structs import Json
@@ -72,7 +78,7 @@ def of_another_protocol(method: str, *, acp: bool) -> str:
     spoken = START_ACP if acp else START_PLAIN
     for beginnings, protocol, advice in _PROTOCOLS:
         if method.startswith(beginnings) and advice != spoken:
-            return f". {remedies.other_protocol(shortened(method), protocol, advice)}"
+            return f". {user_messages.other_protocol(shortened(method), protocol, advice)}"
     return ""
 
 

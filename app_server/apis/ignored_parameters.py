@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from pydantic import BaseModel
 
-from app_server.core.config.settings_reader import did_you_mean
+from app_server.engine.config.settings_reader import did_you_mean
 from app_server_protocol.jsonrpc import INITIALIZE, shortened
 from app_server_protocol.policy import snake
 from app_server_protocol.rpc_errors import RpcError, invalid_field

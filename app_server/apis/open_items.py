@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from app_server.core.rollout.turn_fold import ItemIds
+from app_server.engine.storage.turn_fold import ItemIds
 from app_server_protocol.engine.items import AgentMessage, CommandExecution, Item, Plan, Reasoning
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import replace

@@ -25,8 +25,8 @@ from pydantic import ValidationError
 
 from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol, to_rpc_error
 from app_server.apis.ignored_parameters import ParameterCheck
-from app_server.core.lazy import Lazy
-from app_server.identity import ClientProfile
+from app_server.engine.support.client_info import ClientProfile
+from app_server.engine.support.lazy import Lazy
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.lanes import LaneName
 from app_server_protocol.base import WireModel

@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
-from app_server.core.auth.accounts import Accounts
-from app_server.core.caller import Caller
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import Config
-from app_server.core.host import Host
-from app_server.core.lazy import Lazy
-from app_server.identity import ClientProfile, UserAgent
-from app_server.machine import Machine
+from app_server.engine.auth.accounts import Accounts
+from app_server.engine.client_context import Caller
+from app_server.engine.client_services import Host
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.client_info import ClientProfile, UserAgent
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.system_ports import Machine
 from app_server_protocol.engine.session_settings import UNSET, SettingsChange
 from app_server_protocol.jsonrpc import INVALID_REQUEST, shortened
 from app_server_protocol.method_table import Fields, S, ServerNotification
@@ -29,9 +29,9 @@ from app_server_protocol.rpc_errors import RpcError, invalid_params, invalid_req
 from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
-    from app_server.core.mcp.requests import McpRequests
-    from app_server.core.model.model_facts import ModelFacts
-    from app_server.core.rollout.stored_conversations import StoredConversations
+    from app_server.engine.mcp.mcp_requests import McpRequests
+    from app_server.engine.model.model_facts import ModelFacts
+    from app_server.engine.storage.stored_conversations import StoredConversations
 
 
 T = TypeVar("T")

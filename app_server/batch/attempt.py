@@ -29,8 +29,8 @@ from app_server.client.failures import AppServerError, RequestRefused, ServerEnd
 from app_server.client.options import TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
-from app_server.core.config.safe_file import write_file_atomically
-from app_server.core.errors import GitError
+from app_server.engine.config.safe_file import write_file_atomically
+from app_server.engine.support.engine_errors import GitError
 from app_server.headless.exec_report import NotificationReport
 from app_server.headless.output_schema import OutputSchema
 from app_server_protocol.structs import Json

@@ -43,15 +43,15 @@ from app_server.batch.summary import summary
 from app_server.batch.tasks import Task, listed, parse_tasks
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable, single_errors
 from app_server.client.failures import ServerEnded
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, SettingsPlace
-from app_server.core.errors import ConfigError
-from app_server.core.git.find_git import find_git
-from app_server.core.git.run_git import Git
-from app_server.core.lazy import Lazy
+from app_server.engine.config.config_values import CliOverrides, SettingsPlace
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.support.engine_errors import ConfigError
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.private_folders import temporary_folder
+from app_server.engine.workspace.git.find_git import find_git
+from app_server.engine.workspace.git.run_git import Git
 from app_server.headless.named_files import read_prices
 from app_server.named_files import read_input
-from app_server.places.private_folders import temporary_folder
 from app_server.standard_streams import complain
 from app_server.startup.launch import parse_launch, server_home, working_directory
 from app_server.startup.overrides import cli_overrides

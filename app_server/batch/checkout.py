@@ -5,8 +5,8 @@ whether the folders, repositories and commits exist that tasks name.
 
 No program of a repository is run. A worktree belongs to a repository of its own, beside it, which has its own settings
 and shares the objects of another one: a repository on this machine, or one that is fetched once for all tasks. A patch
-compares trees, as snapshots do (`core.git`). A worktree is used again, after git has restored the files that a task has
-changed: a commit with many files is written once, not for each task.
+compares trees, as snapshots do (`engine.workspace.git`). A worktree is used again, after git has restored the files
+that a task has changed: a commit with many files is written once, not for each task.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from msgspec import Struct, msgpack
 
 from app_server.batch.messages import CHECKOUTS, Setup
 from app_server.batch.tasks import TRANSPORTS, Checkout, Numbered, Problem, Task, file_name, folder_of, is_url
-from app_server.core.errors import GitError
-from app_server.core.file_rules import PROTECTED_NAMES
-from app_server.core.git.repository import Repository, config_of, find_repository
-from app_server.core.git.run_git import Git, GitCommand, objects_in, run_git
-from app_server.core.git.snapshot import write_worktree
-from app_server.core.git.worktree_files import worktree_file
-from app_server.core.threads import run_in_thread
-from app_server.places.locks import hold
+from app_server.engine.config.file_rules import PROTECTED_NAMES
+from app_server.engine.support.engine_errors import GitError
+from app_server.engine.support.filelock import hold
+from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.workspace.git.repository import Repository, config_of, find_repository
+from app_server.engine.workspace.git.run_git import Git, GitCommand, objects_in, run_git
+from app_server.engine.workspace.git.snapshot import write_worktree
+from app_server.engine.workspace.git.worktree_files import worktree_file
 
 SLOW_GIT = 3600.0
 """Timeout of a fetch, a checkout of a large repository, or a copy, in seconds."""

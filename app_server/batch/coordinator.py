@@ -19,7 +19,7 @@ from app_server.batch.out_folder import OutFolder, Results
 from app_server.batch.progress import Progress
 from app_server.batch.scheduler import Scheduler
 from app_server.client.command_line import ENDING, INTERRUPTED
-from app_server.core.threads import run_in_thread
+from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.structs import replace
 
 INTERRUPTS_WITHIN: Final = 10.0

@@ -22,9 +22,9 @@ from app_server.batch.checkout import remove
 from app_server.batch.messages import FromWorker, Ready, Setup, ToWorker, WrongMessage, from_worker
 from app_server.client.failures import ServerEnded
 from app_server.client.link import SubprocessConnector
-from app_server.core.threads import run_in_thread
-from app_server.places.locks import LockHeld, hold
-from app_server.places.private_folder import make_private_folder
+from app_server.engine.support.filelock import LockHeld, hold
+from app_server.engine.support.private_folder import make_private_folder
+from app_server.engine.support.worker_threads import run_in_thread
 from app_server.rpc.outgoing import Outgoing
 from app_server_protocol.framing import Transport, TransportClosed
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
 
 from app_server.batch.tasks import Checkout, Task
-from app_server.core.config.types import CliOverrides
+from app_server.engine.config.config_values import CliOverrides
 from app_server_protocol.structs import Json
 
 HOMES, CHECKOUTS, WORK = "homes", "checkouts", ".work"

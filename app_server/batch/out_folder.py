@@ -28,13 +28,12 @@ from msgspec import Struct
 from app_server.batch.messages import HOMES, Doing, Ended, Result, Status, TaskUsage
 from app_server.batch.secrets import without_secrets
 from app_server.batch.tasks import file_name
-from app_server.beneath import Beneath, RefusedName
 from app_server.client.command_line import InvalidCommandLine
-from app_server.core.config.safe_file import STAGED, sync_folder, write_file_atomically
-from app_server.core.rollout import disk
-from app_server.core.rollout.rollout_names import OTHER_HOMES
-from app_server.places import batch_folders
-from app_server.places.locks import LockHeld, hold
+from app_server.engine.config.safe_file import STAGED, sync_folder, write_file_atomically
+from app_server.engine.storage import batch_folders, disk
+from app_server.engine.storage.rollout_names import OTHER_HOMES
+from app_server.engine.support.filelock import LockHeld, hold
+from app_server.engine.support.rooted_fs import Beneath, RefusedName
 from app_server_protocol.structs import replace
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"

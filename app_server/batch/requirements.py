@@ -14,8 +14,8 @@ from typing import Final
 from app_server.batch.budget import SharedLimits
 from app_server.batch.tasks import Numbered, Task
 from app_server.client.command_line import InvalidCommandLine
-from app_server.core.config.types import Config
-from app_server.core.real_path import within
+from app_server.engine.config.config_values import Config
+from app_server.engine.support.real_path import within
 
 WORKER_BYTES: Final = 256 << 20
 """Memory of a worker with some commands of its tasks, in bytes."""

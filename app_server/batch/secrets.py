@@ -12,9 +12,9 @@ from msgspec import UNSET
 
 from app_server.batch.messages import Doing, Result, ResultError, storable
 from app_server.client.command_line import InvalidCommandLine
-from app_server.core.auth.credentials import read_auth
-from app_server.core.config.types import Config
-from app_server.masking import MASK, is_secret_name, masked_text
+from app_server.engine.auth.credentials import read_auth
+from app_server.engine.config.config_values import Config
+from app_server.engine.support.redaction import MASK, is_secret_name, masked_text
 from app_server_protocol.structs import Json, replace
 
 SHORTEST = 8

@@ -12,7 +12,7 @@ import msgspec
 
 from app_server.batch.messages import Result, TaskUsage
 from app_server.batch.out_folder import LOCK, RESULTS, Results, read_file, read_lines
-from app_server.places.locks import is_held
+from app_server.engine.support.filelock import is_held
 from app_server_protocol.structs import Json, replace
 
 SHOWN: Final = 10

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta, Struct
 
-from app_server.masking import masked_text
+from app_server.engine.support.redaction import masked_text
 from app_server_protocol.structs import Json
 
 Checkout = Literal["worktree", "copy", "none"]

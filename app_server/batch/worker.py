@@ -25,15 +25,15 @@ from app_server.batch.local import LONGEST_LINE, heard, scratch_folder, sender
 from app_server.batch.secrets import held_credentials, known_secrets
 from app_server.batch.tasks import Task
 from app_server.client.app_server import AppServer
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import SettingsPlace
-from app_server.core.git.find_git import find_git
-from app_server.core.git.run_git import Git
-from app_server.core.sandbox.plan import KeptFolders
+from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.sandbox.plan import KeptFolders
+from app_server.engine.support.private_folders import FOLDER, own_folder
+from app_server.engine.workspace.git.find_git import find_git
+from app_server.engine.workspace.git.run_git import Git
 from app_server.headless.output_schema import OutputSchema
 from app_server.in_process import InProcessConnector
 from app_server.logs import set_up_logging
-from app_server.places.private_folders import FOLDER, own_folder
 from app_server.startup.launch import server_home
 from app_server.startup.process import guard_memory
 from app_server.transport.claim import claim_stdout
@@ -43,7 +43,7 @@ from app_server_protocol.framing import Transport
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
-    from app_server.core.model.model_client import GatedRequest
+    from app_server.engine.model.model_client import GatedRequest
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from app_server.core.lazy import Lazy
+from app_server.engine.support.lazy import Lazy
 from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from app_server.client.app_server import AppServer
 from app_server.client.failures import AppServerError
-from app_server.core.custom_prompts import FOLDER, discover_prompts
-from app_server.core.prompt_text import argument_hint, argument_names, filled_in
-from app_server.core.threads import run_in_thread
+from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
+from app_server.engine.support.prompt_text import argument_hint, argument_names, filled_in
+from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.item_parts import SkillUserInput, UserInput

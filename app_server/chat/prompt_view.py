@@ -22,7 +22,7 @@ from app_server.chat.event_view import NOTICE
 from app_server.chat.open_questions import PendingQuestion
 from app_server.chat.question_rows import cut_to, hint_rows, question_rows
 from app_server.client.command_line import printable
-from app_server.places.private_folders import private_folder
+from app_server.engine.support.private_folders import private_folder
 from app_server.standard_streams import complain
 
 HISTORY_FILE: Final = "chat_history"

@@ -36,7 +36,7 @@ from app_server.chat.terminal_keys import (
     typed_ahead,
 )
 from app_server.client.failures import AppServerError
-from app_server.places.home import home_folder
+from app_server.engine.support.home import home_folder
 
 T = TypeVar("T")
 

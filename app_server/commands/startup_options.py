@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app_server import PROTOCOL_VERSION
-from app_server.core.config.settings import UserSettings
-from app_server.core.errors import ConfigError
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.engine_errors import ConfigError
 from app_server.standard_streams import complain
 from app_server.startup.launch import parse_launch
 from app_server.startup.overrides import cli_overrides

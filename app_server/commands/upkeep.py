@@ -42,7 +42,7 @@ def _completion(args: argparse.Namespace) -> int:
     """Print a completion script, made from the parser of all commands, which needs no server when Tab is pressed."""
     import shtab  # noqa: PLC0415  for this alone
 
-    from app_server.core.config.features import FEATURES  # noqa: PLC0415  the same
+    from app_server.engine.config.features import FEATURES  # noqa: PLC0415  the same
 
     files = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}  # kind of an argument, by its name in help
     parser = args.whole_parser()

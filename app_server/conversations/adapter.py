@@ -12,8 +12,8 @@ from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
-from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.session.commands import AnswerElicitation, Command, Decide
+from app_server.engine.session.session_commands import AnswerElicitation, Command, Decide
+from app_server.engine.storage.turn_fold import ItemIds
 from app_server.rpc.backlog import TextPart
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.questions import AllowFiles, KeepRule, McpCallDecision

@@ -21,14 +21,14 @@ from app_server.conversations.adapter import (
 )
 from app_server.conversations.questions import Questions
 from app_server.conversations.subscriptions import Client, Subscriptions
-from app_server.core.errors import CoreError
-from app_server.core.session.commands import Close, Interrupt
+from app_server.engine.session.session_commands import Close, Interrupt
+from app_server.engine.support.engine_errors import CoreError
 from app_server_protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from app_server_protocol.events.notice_events import ShutdownCompleteEvent
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
-    from app_server.core.session.handle import SessionHandle
+    from app_server.engine.session.facade import SessionHandle
 
 
 NEXT_TURN_SECONDS = 0.01

@@ -13,10 +13,10 @@ from anyio.abc import TaskGroup
 from app_server.conversations.adapter import ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
-from app_server.core.caller import Caller
-from app_server.core.config.types import Config
-from app_server.core.opening import NewConversation, Opened, Origin, StoredRollout
-from app_server.core.real_path import real_path
+from app_server.engine.client_context import Caller
+from app_server.engine.config.config_values import Config
+from app_server.engine.support.real_path import real_path
+from app_server.engine.thread_origin import NewConversation, Opened, Origin, StoredRollout
 from app_server_protocol.rpc_errors import invalid_request, not_found, overloaded
 from app_server_protocol.structs import replace
 

@@ -23,8 +23,8 @@ from msgspec import Struct
 
 from app_server.conversations.adapter import ApiAdapter, ClientQuestion, QuestionKind
 from app_server.conversations.subscriptions import Client, Subscriptions
-from app_server.core.errors import CoreError
-from app_server.core.session.commands import Answer, AnswerElicitation, Command, Decide
+from app_server.engine.session.session_commands import Answer, AnswerElicitation, Command, Decide
+from app_server.engine.support.engine_errors import CoreError
 from app_server.rpc.outgoing import Waiter, describe
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, ToolQuestion
 from app_server_protocol.engine.questions import (
@@ -39,7 +39,7 @@ from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.responses import InputText
 
 if TYPE_CHECKING:
-    from app_server.core.session.handle import SessionHandle
+    from app_server.engine.session.facade import SessionHandle
 
 log = logging.getLogger(__name__)
 

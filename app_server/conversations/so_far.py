@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from app_server.core.rollout.turn_fold import ItemIds
+from app_server.engine.storage.turn_fold import ItemIds
 from app_server_protocol.engine.events import (
     AgentMessageDelta,
     CommandOutput,

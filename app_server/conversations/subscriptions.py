@@ -24,15 +24,15 @@ from app_server.conversations.adapter import (
 )
 from app_server.conversations.followers import Followers
 from app_server.conversations.so_far import SoFar
-from app_server.core.caller import Caller
-from app_server.identity import ClientProfile
+from app_server.engine.client_context import Caller
+from app_server.engine.support.client_info import ClientProfile
 from app_server.rpc.backlog import SharedLines
 from app_server.rpc.outgoing import Outgoing
 from app_server_protocol.engine.events import SessionEvent, TurnStarted
 from app_server_protocol.events.turn_events import RawResponseItemEvent
 
 if TYPE_CHECKING:
-    from app_server.core.session.handle import SessionHandle
+    from app_server.engine.session.facade import SessionHandle
 
 MOST_WAITING = 4096
 """Maximum number of events that wait here for the first subscriber of an API while the conversation goes on; beyond it

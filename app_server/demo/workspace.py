@@ -16,8 +16,8 @@ import anyio
 from app_server.client.failures import AppServerError
 from app_server.demo.script import FILES, DemoModel
 from app_server.demo.scripted_model import ScriptedModel
-from app_server.places.home import home_folder
-from app_server.places.private_folders import private_folder
+from app_server.engine.support.home import home_folder
+from app_server.engine.support.private_folders import private_folder
 from app_server_protocol.structs import Discreet
 
 MODEL = "demo-model"

@@ -16,7 +16,7 @@ from app_server.client import command_line
 from app_server.client.app_server import AppServer
 from app_server.client.failures import AppServerError
 from app_server.client.feeds import OnWarning
-from app_server.core.config.types import CliOverrides, SettingsPlace
+from app_server.engine.config.config_values import CliOverrides, SettingsPlace
 from app_server.in_process import InProcessConnector
 from app_server.standard_streams import check_stdout, complain
 from app_server.startup.launch import parse_launch, server_home, working_directory

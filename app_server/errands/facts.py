@@ -7,8 +7,8 @@ import argparse
 import msgspec
 
 from app_server.client.app_server import AppServer
-from app_server.core.config.model_rows import EffortLevel, ModelRow
-from app_server.core.model.catalogue import bundled, find_model
+from app_server.engine.config.model_rows import EffortLevel, ModelRow
+from app_server.engine.model.catalogue import bundled, find_model
 from app_server.errands.errand import show, show_json
 from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2 import models as wire

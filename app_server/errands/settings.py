@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
-from app_server.core.config.layers import split_key, toml_value, value_at
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides
-from app_server.core.errors import ConfigError
+from app_server.engine.config.config_values import CliOverrides
+from app_server.engine.config.layers import split_key, toml_value, value_at
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.support.engine_errors import ConfigError
 from app_server.errands.errand import NotDone, say, settings_place, show, show_json
 from app_server_protocol.structs import Json
 from app_server_protocol.v2 import config as wire

@@ -16,15 +16,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app_server.beneath import Beneath
 from app_server.client.command_line import FAILED
-from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
-from app_server.core.config.settings import load_config
-from app_server.core.config.toml_file import CONFIG_FILE, MAX_BYTES
-from app_server.core.config.types import CliOverrides
-from app_server.core.errors import ConfigError
+from app_server.engine.config.config_values import CliOverrides
+from app_server.engine.config.safe_file import UnreadableFileError, read_regular_file
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.config.toml_file import CONFIG_FILE, MAX_BYTES
+from app_server.engine.support.engine_errors import ConfigError
+from app_server.engine.support.private_folders import private_folder, temporary_folder
+from app_server.engine.support.rooted_fs import Beneath
 from app_server.errands.errand import agreed, name_of, say, settings_place
-from app_server.places.private_folders import private_folder, temporary_folder
 from app_server.standard_streams import complain
 from app_server.startup.launch import server_home
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from app_server.client.turn_handle import TurnHandle
 
 if TYPE_CHECKING:
-    from app_server.core.model.model_client import GatedRequest
+    from app_server.engine.model.model_client import GatedRequest
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0

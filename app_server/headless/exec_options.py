@@ -17,8 +17,8 @@ from msgspec import Struct
 from app_server.client.command_line import InvalidCommandLine, images, is_thread_id, is_utf8, working_folder
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions
 from app_server.client.prices import ModelPrice
-from app_server.core.git.repository import find_repository
-from app_server.core.lazy import Lazy
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.workspace.git.repository import find_repository
 from app_server.headless.exec_limits import ExecLimits
 from app_server.headless.named_files import message_file, read_prices
 from app_server.named_files import NamedOutput

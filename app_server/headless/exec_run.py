@@ -25,9 +25,9 @@ from app_server.client.link import Connector, shared_server
 from app_server.client.options import ThreadSource
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
-from app_server.core.config.settings_reader import did_you_mean
-from app_server.core.lazy import Lazy
-from app_server.core.remedies import model_unknown
+from app_server.engine.config.settings_reader import did_you_mean
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.user_messages import model_unknown
 from app_server.headless.exec_events import EventReport
 from app_server.headless.exec_limits import LimitGate
 from app_server.headless.exec_options import ExecOptions, ReportFormat, exec_options

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from app_server.client.command_line import InvalidCommandLine
-from app_server.core.schema_match import schema_mismatch
-from app_server.core.session.user_input import schema_problem
+from app_server.engine.session.user_input import schema_problem
+from app_server.engine.support.schema_match import schema_mismatch
 from app_server.named_files import read_input
 from app_server_protocol.structs import Json
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from app_server.masking import is_suspicious, masked, masked_text
+from app_server.engine.support.redaction import is_suspicious, masked, masked_text
 from app_server_protocol.json_limits import may_nest_too_deeply, nested_too_deeply
 from app_server_protocol.structs import Json
 

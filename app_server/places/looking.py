@@ -10,8 +10,8 @@ import stat
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from app_server.places.locks import is_held
-from app_server.places.socket_place import SocketPlace
+from app_server.engine.support.filelock import is_held
+from app_server.engine.support.socket_paths import SocketPlace
 
 MOST_SIGNED = 200
 """Maximum size of the text that a server writes into its lock, in bytes."""

@@ -14,9 +14,9 @@ import stat
 import sys
 import time
 
-from app_server.places.home import home_folder
-from app_server.places.locks import LockHeld, hold
-from app_server.places.socket_place import STARTS_WITHIN, PlaceRefused, SocketPlace, place_of_home
+from app_server.engine.support.filelock import LockHeld, hold
+from app_server.engine.support.home import home_folder
+from app_server.engine.support.socket_paths import STARTS_WITHIN, PlaceRefused, SocketPlace, place_of_home
 
 TYPE_CHECKING = False
 

@@ -15,7 +15,7 @@ import sys
 import time
 
 from app_server import __version__
-from app_server.places.socket_place import STARTS_WITHIN, SocketPlace
+from app_server.engine.support.socket_paths import STARTS_WITHIN, SocketPlace
 
 TYPE_CHECKING = False
 
@@ -180,7 +180,7 @@ def _is_in_own_namespace(pid: int) -> bool:
 
 def is_starting(place: SocketPlace) -> bool:
     """Return whether a server is being started; a service manager starts one with the first client that connects."""
-    from app_server.places.locks import is_held  # noqa: PLC0415  only for a server that is slow
+    from app_server.engine.support.filelock import is_held  # noqa: PLC0415  only for a server that is slow
 
     return is_held(place.startup_lock)
 

@@ -10,8 +10,8 @@ import os
 import select
 import sys
 
-from app_server.places.home import home_folder
-from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at
+from app_server.engine.support.home import home_folder
+from app_server.engine.support.socket_paths import PlaceRefused, SocketPlace, place_at
 from app_server.proxy.meeting import MOST_BYTES, NobodyListens, ProxyRefused, is_there, meet, preface
 from app_server.proxy.relay import DIED, Relay
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from app_server.places.home import home_folder
+from app_server.engine.support.home import home_folder
 
 TYPE_CHECKING = False
 

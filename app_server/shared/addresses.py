@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at
+from app_server.engine.support.socket_paths import PlaceRefused, SocketPlace, place_at
 
 STDIO = ("stdio", "stdio://")
 OFF = "off"

@@ -14,11 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from app_server import __version__
-from app_server.core.config.safe_file import write_file_atomically
-from app_server.places.locks import LockHeld, hold
-from app_server.places.looking import is_answered, signature
-from app_server.places.server_places import announce
-from app_server.places.socket_place import (
+from app_server.engine.config.safe_file import write_file_atomically
+from app_server.engine.storage.socket_folders import announce
+from app_server.engine.support.filelock import LockHeld, hold
+from app_server.engine.support.socket_paths import (
     SOCKET,
     PlaceRefused,
     SocketPlace,
@@ -27,6 +26,7 @@ from app_server.places.socket_place import (
     runtime_folder_of,
     usual_folder,
 )
+from app_server.places.looking import is_answered, signature
 from app_server.shared.addresses import CannotListen
 
 BACKLOG = 4096

@@ -19,9 +19,9 @@ from contextlib import suppress
 from typing import Any
 
 from app_server import __version__
-from app_server.places.home import home_folder
+from app_server.engine.support.home import home_folder
+from app_server.engine.support.socket_paths import SocketPlace, place_of_home
 from app_server.places.looking import signature
-from app_server.places.socket_place import SocketPlace, place_of_home
 from app_server.places.starting import StartFailed, server_command, start_server
 from app_server.proxy.meeting import (
     NUMBER,

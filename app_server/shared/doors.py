@@ -24,10 +24,10 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.core.config.safe_file import UnreadableFileError, create_file_atomically, read_regular_file
-from app_server.core.lazy import Lazy
-from app_server.core.real_path import within
-from app_server.places.socket_place import PlaceRefused, SocketPlace, place_at, place_of_home
+from app_server.engine.config.safe_file import UnreadableFileError, create_file_atomically, read_regular_file
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.real_path import within
+from app_server.engine.support.socket_paths import PlaceRefused, SocketPlace, place_at, place_of_home
 from app_server.shared.addresses import Addresses, BadOption, CannotListen, listen_on
 from app_server.shared.binding import HeldPlace, hold_place
 from app_server_protocol.structs import replace

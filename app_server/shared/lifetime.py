@@ -21,8 +21,8 @@ from contextlib import ExitStack
 import anyio
 from anyio.abc import TaskStatus
 
-from app_server.core.config.types import SharingSettings
-from app_server.places.locks import LockHeld, hold
+from app_server.engine.config.config_values import SharingSettings
+from app_server.engine.support.filelock import LockHeld, hold
 from app_server.server import Server
 from app_server.shared.binding import HeldPlace
 from app_server.shared.doors import Door

@@ -24,27 +24,27 @@ import anyio
 import anyio.lowlevel
 
 import app_server_protocol as wire
-from app_server.core import own_programs
-from app_server.core.context import instructions
-from app_server.core.model import catalogue
-from app_server.core.own_programs import APPLY_PATCH, LAUNCHER, READER, WRITER
+from app_server.engine.context import instructions
+from app_server.engine.model import catalogue
+from app_server.engine.support import helpers
+from app_server.engine.support.helpers import APPLY_PATCH, LAUNCHER, READER, WRITER
 
 log = logging.getLogger(__name__)
 
 PARTS = (
     "app_server.apis",
     "app_server.assembly",
-    "app_server.beneath",
+    "app_server.engine.support.rooted_fs",
     "app_server.connections",
     "app_server.conversations",
-    "app_server.core",
+    "app_server.engine",
     "app_server.descriptors",
-    "app_server.identity",
+    "app_server.engine.support.client_info",
     "app_server.lazy_engine",
-    "app_server.light_dataclasses",
+    "app_server.engine.support.light_dataclasses",
     "app_server.logs",
-    "app_server.machine",
-    "app_server.masking",
+    "app_server.engine.system_ports",
+    "app_server.engine.support.redaction",
     "app_server.places",
     "app_server.rpc",
     "app_server.served",
@@ -57,10 +57,10 @@ PARTS = (
 """Parts of `app_server` that make up a server."""
 
 OTHER_PROGRAMS = (
-    *("app_server.core.launcher", "app_server.core.patch.apply_patch"),
+    *("app_server.engine.sandbox.launcher", "app_server.engine.workspace.patch.apply_patch"),
     *(
-        "app_server.core.files.model_reads",
-        "app_server.core.telemetry.otlp",
+        "app_server.engine.workspace.files.model_reads",
+        "app_server.engine.telemetry.otlp",
         "app_server.shared.daemon_command",
     ),
     "app_server_protocol.export",
@@ -151,7 +151,7 @@ def _steps() -> Iterator[None]:
     for name in chain(server_modules(), LIBRARIES):
         __import__(name)
         yield
-    own_programs.carry(read_programs())
+    helpers.carry(read_programs())
     for text in Path(instructions.__path__[0]).glob("*.md"):
         instructions.instruction_text(text.stem)
     catalogue.bundled()
@@ -159,7 +159,7 @@ def _steps() -> Iterator[None]:
 
 def _installation() -> tuple[int, int]:
     """Return values that change when this package is installed again."""
-    file = os.stat(f"{own_programs.INSTALLED}/app_server/__init__.py")
+    file = os.stat(f"{helpers.INSTALLED}/app_server/__init__.py")
     return file.st_ino, file.st_mtime_ns
 
 

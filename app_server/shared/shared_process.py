@@ -17,13 +17,13 @@ from typing import Any
 
 import anyio
 
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import Config, SharingSettings
-from app_server.core.errors import ConfigError
-from app_server.core.real_path import within
-from app_server.core.sandbox.roots import SLASH_TMP
+from app_server.engine.config.config_values import Config, SharingSettings
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.sandbox.roots import SLASH_TMP
+from app_server.engine.support.engine_errors import ConfigError
+from app_server.engine.support.real_path import within
+from app_server.engine.support.socket_paths import STARTS_WITHIN
 from app_server.logs import set_up_logging
-from app_server.places.socket_place import STARTS_WITHIN
 from app_server.places.starting import Startup
 from app_server.server import Server, ServerSettings, open_server
 from app_server.shared.addresses import Addresses, BadOption, CannotListen, parse_addresses, passed_sockets

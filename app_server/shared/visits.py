@@ -18,7 +18,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.core.threads import run_in_thread
+from app_server.engine.support.worker_threads import run_in_thread
 from app_server.proxy.meeting import BEGINNING_OF_ANY, MOST_BYTES
 from app_server.served import Served
 from app_server.server import ClientPlace, Server

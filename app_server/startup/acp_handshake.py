@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 
 from app_server.apis.acp.client import auth_methods, initialize_result, parse_client
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import SettingsPlace
-from app_server.core.errors import ConfigError
-from app_server.identity import EarlyInitialize
+from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.support.client_info import EarlyInitialize
+from app_server.engine.support.engine_errors import ConfigError
 from app_server.startup.handshake import AnsweredInitialize, InitializeResponder
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import cli_overrides

@@ -11,9 +11,9 @@ import select
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from app_server.core.lazy import Lazy
-from app_server.identity import EarlyInitialize, initialize_result, own_user_agent
-from app_server.light_dataclasses import dataclass
+from app_server.engine.support.client_info import EarlyInitialize, initialize_result, own_user_agent
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.light_dataclasses import dataclass
 from app_server.transport.claim import write_all
 from app_server_protocol import jsonrpc
 from app_server_protocol.jsonrpc import INITIALIZE

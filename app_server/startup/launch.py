@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app_server.identity import Limits, limits_of
-from app_server.light_dataclasses import dataclass
-from app_server.places.home import home_folder
+from app_server.engine.support.client_info import Limits, limits_of
+from app_server.engine.support.home import home_folder
+from app_server.engine.support.light_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server.core.config.types import CliOverrides
+from app_server.engine.config.config_values import CliOverrides
 from app_server.startup.launch import Launch
 from app_server_protocol.policy import AskForApproval
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app_server.core.lazy import Lazy
+from app_server.engine.support.lazy import Lazy
 from app_server.startup.handshake import (
     Handover,
     Inbox,
@@ -93,7 +93,7 @@ def end_loading() -> None:
 def guard_memory() -> None:
     """Deny other processes access to the memory of this one, and return freed memory to the system."""
     refuse_inspection()
-    importlib.import_module("app_server.core.process_memory").return_large_blocks()
+    importlib.import_module("app_server.engine.support.process_memory").return_large_blocks()
 
 
 def refuse_inspection() -> None:

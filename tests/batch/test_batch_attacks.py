@@ -13,7 +13,7 @@ import pytest
 from app_server.batch.local import Workers
 from app_server.batch.messages import Ask, Ended, Over, Ready, Result, TaskUsage
 from app_server.batch.worker import node_name
-from app_server.beneath import RefusedName
+from app_server.engine.support.rooted_fs import RefusedName
 from tests.support.batches import BatchWorld, agrees, writes
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
 

@@ -11,8 +11,8 @@ from app_server.batch import checkout
 from app_server.batch.checkout import Checkouts, TaskPlace
 from app_server.batch.messages import Doing, Setup
 from app_server.batch.tasks import Task
-from app_server.core.config.types import CliOverrides
-from app_server.core.git.run_git import Git
+from app_server.engine.config.config_values import CliOverrides
+from app_server.engine.workspace.git.run_git import Git
 from tests.support.batches import BatchWorld
 from tests.support.world import PATH
 

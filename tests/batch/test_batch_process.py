@@ -28,7 +28,7 @@ LONG = os.environ.get("FAULTS") == "long"
 KILLS = 50 if LONG else 3
 TASKS = 1000 if LONG else 12
 """Number of tasks: so many that the batch is killed KILLS times before it ends."""
-VICTIMS = (b"", b"app_server.batch.worker", b"app_server.core.launcher")
+VICTIMS = (b"", b"app_server.batch.worker", b"app_server.engine.sandbox.launcher")
 """Processes that are killed first, by a text of their command line. If it is empty, only the coordinator is killed,
 which always comes last.
 """
@@ -248,7 +248,7 @@ def test_a_server_over_stdio_loads_nothing_of_it() -> None:
     loaded = modules_loaded_by(
         "import app_server.cli, app_server.startup.full_server, app_server.assembly\n"
         "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')\n"
-        "import app_server.core.session.operations, app_server.core.http.transport"
+        "import app_server.engine.session.operations, app_server.engine.http.http_transport"
     )
     assert {
         name for name in loaded if name.startswith(("app_server.batch", "app_server.commands.batches", "ray"))

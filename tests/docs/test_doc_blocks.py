@@ -13,8 +13,6 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import SettingsPlace
 from app_server.demo.scripted_model import (
     EVENT_STREAM,
     LAST_CHUNK,
@@ -24,6 +22,8 @@ from app_server.demo.scripted_model import (
     response_head,
     whole_response,
 )
+from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.settings_service import load_config
 from app_server_protocol import v1, v2
 from app_server_protocol.structs import Json
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks

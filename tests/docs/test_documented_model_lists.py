@@ -18,15 +18,15 @@ import pytest
 
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.handlers import models
-from app_server.core.auth.credentials import AuthMethod, Credentials
-from app_server.core.caller import Caller, CurrentCaller
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import Config
-from app_server.core.http.exchange import HttpRequest
-from app_server.core.model.discovery import Discovery
-from app_server.core.model.known_models import KnownModels
-from app_server.core.model.model_facts import ModelFacts
-from app_server.core.model.served_models import ModelsUnknown, ServedModels
+from app_server.engine.auth.credentials import AuthMethod, Credentials
+from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.http.interface import HttpRequest
+from app_server.engine.model.discovery import Discovery
+from app_server.engine.model.known_models import KnownModels
+from app_server.engine.model.model_facts import ModelFacts
+from app_server.engine.model.served_models import ModelsUnknown, ServedModels
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.models import MODEL_LIST
 from tests.docs.markdown_blocks import ROOT

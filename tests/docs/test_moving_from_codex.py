@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from app_server.commands.parsing import FAMILIES, all_commands
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import Config, SettingsPlace
+from app_server.engine.config.config_values import Config, SettingsPlace
+from app_server.engine.config.settings_service import load_config
 from tests.docs.markdown_blocks import ROOT
 
 PAGE = (ROOT / "docs" / "moving-from-codex.md").read_text(encoding="utf-8")

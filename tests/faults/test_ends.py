@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.rollout.conversation import read_rollout
+from app_server.engine.storage.rollout_reader import read_rollout
 from tests.support.client import Refused
 from tests.support.invariants import rollout, unstored, violated_invariants
 from tests.support.places import Place, Served, served

@@ -13,8 +13,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core.rollout.rollout_names import journal_path
-from app_server.core.rollout.stored_events import MOST_UNKEPT
+from app_server.engine.storage.encode import MOST_UNKEPT
+from app_server.engine.storage.rollout_names import journal_path
 from app_server_protocol.structs import Json
 from tests.support.client import Client
 from tests.support.places import LONG, Served, place_in

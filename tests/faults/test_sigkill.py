@@ -17,7 +17,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from app_server.core.rollout.conversation import read_rollout
+from app_server.engine.storage.rollout_reader import read_rollout
 from app_server_protocol.structs import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import orphans

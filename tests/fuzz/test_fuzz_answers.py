@@ -18,16 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.errors import ModelError, StreamDisconnected
-from app_server.core.http import content, sse
-from app_server.core.http.transport import HttpcoreResponse
-from app_server.core.model import payload, stream
-from app_server.core.model.chat_reader import ChatDecoder
-from app_server.core.model.model_errors import ResponseTooLarge
-from app_server.core.model.prompt import Completed, OutputItemDone, OutputTextDelta
-from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.model.stream import EventStream
-from app_server.core.threads import PIECE_BYTES
+from app_server.engine.http import content, sse
+from app_server.engine.http.http_transport import HttpcoreResponse
+from app_server.engine.model import event_json, stream
+from app_server.engine.model.chat_reader import ChatDecoder
+from app_server.engine.model.model_errors import ResponseTooLarge
+from app_server.engine.model.prompt import Completed, OutputItemDone, OutputTextDelta
+from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.model.stream import EventStream
+from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
+from app_server.engine.support.worker_threads import PIECE_BYTES
 from app_server_protocol.responses import MessageItem, OutputText
 from tests.fuzz.answers import (
     BLOCK_BYTES,
@@ -222,8 +222,8 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the limits a small part of the real ones, so that many inputs can be tried."""
     monkeypatch.setattr(content, "UNQUESTIONED_BYTES", REFUSED_AFTER)
     monkeypatch.setattr(stream, "MAX_ANSWER_BYTES", 2 * BLOCK_BYTES)
-    monkeypatch.setattr(payload, "MAX_ITEM_BYTES", REFUSED_AFTER)
-    monkeypatch.setattr(payload, "MAX_ITEMS", 1000)
+    monkeypatch.setattr(event_json, "MAX_ITEM_BYTES", REFUSED_AFTER)
+    monkeypatch.setattr(event_json, "MAX_ITEMS", 1000)
     limit = BLOCK_BYTES
     monkeypatch.setattr(stream, "MAX_EVENT_BYTES", limit)
     monkeypatch.setattr(stream, "SseDecoder", lambda: sse.SseDecoder(limit))

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import SettingsPlace
-from app_server.core.errors import ConfigError, ConversationError, ModelError
-from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.model.prompt import Completed, ModelEvent
-from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.patch.changes import shown_changes
-from app_server.core.patch.parse import PatchError, parse_patch
-from app_server.core.patch.planner import NoSnapshot, Snapshot, plan_patch
-from app_server.core.patch.shell_forms import find_patch
-from app_server.core.rollout.conversation import read_rollout
-from app_server.core.shell.dangerous_commands import is_dangerous
-from app_server.core.shell.safe_commands import is_known_safe as judge_safe
-from app_server.core.shell.script import split_script
-from app_server.core.shell.summaries import parse_command
+from app_server.engine.approvals.shell.dangerous_commands import is_dangerous
+from app_server.engine.approvals.shell.safe_commands import is_known_safe as judge_safe
+from app_server.engine.approvals.shell.shell_script import split_script
+from app_server.engine.approvals.shell.summaries import parse_command
+from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.http.sse import EventTooLong, SseDecoder, SseFrame
+from app_server.engine.model.prompt import Completed, ModelEvent
+from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.storage.rollout_reader import read_rollout
+from app_server.engine.support.engine_errors import ConfigError, ConversationError, ModelError
+from app_server.engine.workspace.patch.changes import shown_changes
+from app_server.engine.workspace.patch.parse import PatchError, parse_patch
+from app_server.engine.workspace.patch.planner import NoSnapshot, Snapshot, plan_patch
+from app_server.engine.workspace.patch.shell_forms import find_patch
 from app_server_protocol.framing import LineDecoder, Oversized
 from app_server_protocol.jsonrpc import (
     INVALID_REQUEST,

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.tools.orchestrator import RETRY_REASON
+from app_server.engine.tools.orchestrator import RETRY_REASON
 from app_server_protocol.structs import Json
 from tests.fuzz.mutation import EXAMPLES, thorough
 from tests.support.scripted_model import patches, reply, says, script

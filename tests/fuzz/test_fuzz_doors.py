@@ -12,7 +12,7 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.places.socket_place import SocketPlace
+from app_server.engine.support.socket_paths import SocketPlace
 from app_server.proxy.meeting import preface
 from tests.fuzz.mutation import chunks, mutated, thorough
 from tests.support.pipes import HEALTH

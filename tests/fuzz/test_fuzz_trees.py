@@ -19,10 +19,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.errors import SandboxUnavailable
-from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.sandbox.plan import SandboxPlan
-from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
+from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
+from app_server.engine.sandbox.plan import SandboxPlan
+from app_server.engine.sandbox.roots import ConversationRoots, ServerRoots
+from app_server.engine.support.engine_errors import SandboxUnavailable
 from app_server_protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
 from tests.fuzz.mutation import EXAMPLES, thorough
 from tests.fuzz.tree_model import Grant, Model, in_any, inside, locked_inodes, plain

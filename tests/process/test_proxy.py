@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.places.locks import hold
-from app_server.places.socket_place import place_of_home
+from app_server.engine.support.filelock import hold
+from app_server.engine.support.socket_paths import place_of_home
 from app_server.proxy.meeting import ANSWERS_WITHIN
 from app_server.proxy.relay import MOST_HELD
 from tests.support.pipes import PATIENCE, Piped

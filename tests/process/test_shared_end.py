@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from app_server.places.socket_place import place_of_home
+from app_server.engine.support.socket_paths import place_of_home
 from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.pipes import PATIENCE

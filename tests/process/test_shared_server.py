@@ -15,7 +15,7 @@ from typing import IO
 
 import pytest
 
-from app_server.places.socket_place import FOLDER, LONGEST_ADDRESS
+from app_server.engine.support.socket_paths import FOLDER, LONGEST_ADDRESS
 from app_server.shared.daemon_command import systemd_unit
 from app_server.shared.lifetime import INTERRUPTS_WITHIN
 from tests.support.pipes import INITIALIZE as CLIENT

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.session.head import TOOLS_GONE
+from app_server.engine.session.head import TOOLS_GONE
 from app_server_protocol.engine.legacy import COMPACTED
 from app_server_protocol.rollout import numbered
 from app_server_protocol.structs import Json

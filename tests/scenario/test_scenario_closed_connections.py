@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from anyio.abc import SocketStream
 
-from app_server.core.model import model_client
 from app_server.demo.scripted_model import EVENT_STREAM, LAST_CHUNK, ReceivedRequest, response_head
+from app_server.engine.model import model_client
 from app_server_protocol.structs import Json
 from tests.support.scripted_model import Reply, ScriptedModel, chat_reply, failure
 from tests.support.thread_client import ended, items, notified, say, start, turn

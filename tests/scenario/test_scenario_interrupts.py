@@ -295,7 +295,7 @@ def _with_terminal(replies: tuple[Reply, ...]) -> tuple[Reply, ...]:
 async def test_a_slow_snapshot_is_told_once_and_tried_again_when_asked_for(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app_server.core.git.ghost.TIME_LIMIT", 0.2)
+    monkeypatch.setattr("app_server.engine.workspace.git.ghost.TIME_LIMIT", 0.2)
     replies = [one for n in range(3) for one in change(f"echo {n} > a")]
     async with world(*replies, files={"a": "1\n"}, git=True) as w:
         exclude = w.workspace / ".git" / "info" / "exclude"

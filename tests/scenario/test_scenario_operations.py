@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.disk import HISTORY, home_lock
+from app_server.engine.storage.disk import HISTORY, home_lock
 from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, Reply, failure, patches, reply, says, script

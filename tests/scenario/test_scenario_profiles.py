@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.tools.registry import BUILTIN_NAMES
+from app_server.engine.tools.registry import BUILTIN_NAMES
 from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, patches, reply, says, script

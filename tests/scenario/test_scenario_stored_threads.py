@@ -8,8 +8,8 @@ import pytest
 
 from app_server.conversations import unused
 from app_server.conversations.live import LiveConversation
-from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.core.rollout.summary import NAMES_FILE
+from app_server.engine.storage.stored_conversations import StoredConversations
+from app_server.engine.storage.thread_summary import NAMES_FILE
 from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout.rollout_names import journal_path
-from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.core.rollout.summary import ThreadNotes
+from app_server.engine.storage.rollout_names import journal_path
+from app_server.engine.storage.stored_conversations import StoredConversations
+from app_server.engine.storage.thread_summary import ThreadNotes
+from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word

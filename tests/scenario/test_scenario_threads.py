@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
@@ -221,7 +221,7 @@ async def test_a_fork_that_fails_lets_its_file_go(world: MakeWorld, monkeypatch:
         raise RolloutUnreadable("it is gone")
 
     copies: list[RolloutWriter] = []
-    monkeypatch.setattr("app_server.core.rollout.conversation.copy_lines", unreadable)
+    monkeypatch.setattr("app_server.engine.storage.rollout_reader.copy_lines", unreadable)
     async with world(reply(says("hello"))) as w:
         thread = await start(w.client)
         await ended(w.client, await turn(w.client, thread))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app_server.core.rollout.rollout_names import conversation_of
+from app_server.engine.storage.rollout_names import conversation_of
 from tests.simulation.people import APIS, Person
 from tests.simulation.sayings import marks
 from tests.simulation.stored import rollout_of, rollouts

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app_server.core.context.history import NO_SUMMARY
+from app_server.engine.context.history import NO_SUMMARY
 from app_server_protocol.structs import Json
 from tests.simulation.sim_model import SimRequest
 from tests.simulation.stored import rollout_of

@@ -14,13 +14,13 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from app_server.core.errors import LaunchError, SandboxUnavailable
-from app_server.core.exec.command import TIMEOUT_EXIT_CODE, CommandSpec, ExecResult, OnOutput
-from app_server.core.exec.lasting import PtySession, ServiceProcess
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.exec.streams import KILLED, Report
-from app_server.core.patch.atomic_writer import apply_document
-from app_server.core.sandbox.plan import SandboxState
+from app_server.engine.sandbox.exec.command import TIMEOUT_EXIT_CODE, CommandSpec, ExecResult, OnOutput
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.sandbox.exec.pty import PtySession, ServiceProcess
+from app_server.engine.sandbox.exec.streams import KILLED, Report
+from app_server.engine.sandbox.plan import SandboxState
+from app_server.engine.support.engine_errors import LaunchError, SandboxUnavailable
+from app_server.engine.workspace.patch.atomic_writer import apply_document
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import Json
 from tests.simulation.sim_mcp import SimService
@@ -199,7 +199,7 @@ class _Input:
 
 
 class SimProcess:
-    """Process on a terminal, with the interface of `app_server.core.exec.process.Process`."""
+    """Process on a terminal, with the interface of `app_server.engine.sandbox.exec.command_process.Process`."""
 
     def __init__(self, commands: Commands, course: Course) -> None:
         self.stdin = _Input()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app_server.core.rollout.disk import DiskCalls
+from app_server.engine.storage.disk import DiskCalls
 from tests.simulation.sim_model import SimModel
 
 if TYPE_CHECKING:

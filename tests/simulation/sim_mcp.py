@@ -56,7 +56,7 @@ class _Pipe:
 
 @dataclass(slots=True)
 class SimService:
-    """Running server, with the interface of `app_server.core.exec.service.ServiceProcess`."""
+    """Running server, with the interface of `app_server.engine.sandbox.exec.service.ServiceProcess`."""
 
     commands: "Commands"
     stdout: _Pipe = field(default_factory=_Pipe)

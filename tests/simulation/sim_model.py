@@ -14,8 +14,8 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
-from app_server.core.context.instructions import instruction_text
-from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
+from app_server.engine.context.instructions import instruction_text
+from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest
 from app_server_protocol.structs import Json
 from tests.simulation.draws import Draws
 from tests.simulation.habits import Habits

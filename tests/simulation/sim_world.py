@@ -16,8 +16,8 @@ from typing import TypedDict
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.config.types import SharingSettings
-from app_server.machine import Machine
+from app_server.engine.config.config_values import SharingSettings
+from app_server.engine.system_ports import Machine
 from app_server.server import ClientPlace, Server, ServerSettings, open_server, serve
 from app_server.transport.memory import MemoryTransport, memory_pair
 from tests.simulation.company import come_back

@@ -23,7 +23,7 @@ from app_server.batch.out_folder import RESULTS, BatchFile, OutFolder, Results, 
 from app_server.batch.progress import Progress
 from app_server.batch.scheduler import Scheduler
 from app_server.batch.tasks import Task
-from app_server.core.config.types import CliOverrides
+from app_server.engine.config.config_values import CliOverrides
 from app_server_protocol.framing import Transport
 from tests.simulation.draws import Draws
 from tests.simulation.loop import SimLoop, threads_in_the_loop

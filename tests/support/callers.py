@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app_server.core.caller import Caller, ClientIdentity
+from app_server.engine.client_context import Caller, ClientIdentity
 
 
 def some_caller(environment: Mapping[str, str] | None = None, originator: str = "test") -> Caller:

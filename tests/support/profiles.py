@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app_server.core.config.permission_profiles import policy_named
-from app_server.core.config.profile_settings import ProfileSettings
+from app_server.engine.config.permission_profiles import policy_named
+from app_server.engine.config.profile_settings import ProfileSettings
 from app_server_protocol.policy import PermissionProfile
 from app_server_protocol.structs import Json
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from app_server.places.socket_place import place_of_home
+from app_server.engine.support.socket_paths import place_of_home
 from app_server_protocol.structs import Json
 from tests.support.pipes import PATIENCE
 from tests.support.program import PYTHON, SCRIPT

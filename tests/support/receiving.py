@@ -9,9 +9,9 @@ from typing import cast
 
 import anyio
 
-from app_server.core.config.types import SharingSettings
-from app_server.core.lazy import Lazy
-from app_server.places.socket_place import SocketPlace, named_place
+from app_server.engine.config.config_values import SharingSettings
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.socket_paths import SocketPlace, named_place
 from app_server.served import Served
 from app_server.server import ClientPlace, Server, Work
 from app_server.shared.binding import HeldPlace, hold_place

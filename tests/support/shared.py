@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from app_server.places.socket_place import SocketPlace, place_of_home
+from app_server.engine.support.socket_paths import SocketPlace, place_of_home
 from app_server_protocol.structs import Json
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.places import Place, nothing_left

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app_server.apis.v2.turns import shown_turn
-from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import open_history
+from app_server.engine.storage.rollout_names import conversation_of
+from app_server.engine.storage.turn_index import TurnIndexes
+from app_server.engine.storage.turn_pages import open_history
 from app_server.inspector.rules.order import (
     RPC_RULES_OF_THE_END,
     OrderChecker,

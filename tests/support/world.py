@@ -22,7 +22,7 @@ import anyio.to_thread
 import pytest
 from anyio.abc import TaskGroup
 
-from app_server.identity import limits_of
+from app_server.engine.support.client_info import limits_of
 from app_server.server import ClientPlace, Server, ServerSettings, open_server
 from app_server.transport.memory import memory_pair
 from app_server_protocol.structs import Json

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from app_server.places.socket_place import place_of_home
+from app_server.engine.support.socket_paths import place_of_home
 from app_server_protocol.structs import Json
 from benchmarks.shared import WebSocket
 from tests.support.places import Place, place_in

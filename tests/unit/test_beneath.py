@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.beneath import MAX_DEPTH, Beneath, RefusedName, TooLarge, read_named
-from app_server.core.config.trust import main_worktree, trust_of
-from app_server.core.context.project_docs import find_instructions
-from app_server.core.git.repository import find_repository, project_of
-from app_server.core.real_path import followed_path, real_path
-from app_server.core.skills.skill_catalog import discover, project_roots
+from app_server.engine.config.project_trust import main_worktree, trust_of
+from app_server.engine.context.project_docs import find_instructions
+from app_server.engine.context.skills.skill_catalog import discover, project_roots
+from app_server.engine.support.real_path import followed_path, real_path
+from app_server.engine.support.rooted_fs import MAX_DEPTH, Beneath, RefusedName, TooLarge, read_named
+from app_server.engine.workspace.git.repository import find_repository, project_of
 
 
 @pytest.fixture

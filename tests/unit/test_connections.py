@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from app_server.connections import LEAVING_SECONDS, LOOK_SECONDS, UNREAD_SECONDS, ServedClient
-from app_server.identity import Limits
+from app_server.engine.support.client_info import Limits
 from app_server.transport.memory import MemoryTransport, memory_pair
 
 LIMITS = Limits(unread_bytes=1000, behind_bytes=10_000)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.beneath import RefusedName, TooLarge
+from app_server.engine.support.rooted_fs import RefusedName, TooLarge
 from app_server.named_files import NamedOutput, new_private_file, read_input
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.pictures import MOST_PIXEL_BYTES, ImageUnreadable, checked_url, picture_type
+from app_server.engine.support.images import MOST_PIXEL_BYTES, ImageUnreadable, checked_url, picture_type
 from tests.support.pictures import GIF, JPEG, PICTURES, PNG, WEBP, picture_url, png, png_chunk
 
 KINDS = pytest.mark.parametrize("mime", PICTURES)

@@ -14,13 +14,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core import process_memory
-from app_server.core.errors import LaunchError
-from app_server.core.lazy import Lazy
-from app_server.core.opening import NewConversation
-from app_server.core.process_memory import FreeMemoryReturn
-from app_server.core.threads import NO_THREAD, run_in_thread
-from app_server.identity import PREFIX, SMALLEST, Limits, limits_of
+from app_server.engine.support import process_memory
+from app_server.engine.support.client_info import PREFIX, SMALLEST, Limits, limits_of
+from app_server.engine.support.engine_errors import LaunchError
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.process_memory import FreeMemoryReturn
+from app_server.engine.support.worker_threads import NO_THREAD, run_in_thread
+from app_server.engine.thread_origin import NewConversation
 from app_server.lazy_engine import LazyEngine
 from app_server.logs import NonBlockingHandler
 from tests.support.callers import some_caller
@@ -99,7 +99,7 @@ async def test_errors_of_the_work_are_its_own() -> None:
 
 SCRIPT = """
 import ctypes
-from app_server.core.process_memory import return_free_memory, return_large_blocks
+from app_server.engine.support.process_memory import return_free_memory, return_large_blocks
 
 def resident():
     with open("/proc/self/statm") as file:

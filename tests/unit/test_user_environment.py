@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from app_server import machine
-from app_server.core.config.trust import main_worktree, marks_repository
-from app_server.core.context.project_docs import find_instructions
-from app_server.core.git.repository import project_of
-from app_server.core.git.safe_directories import is_safe_directory
-from app_server.core.text_of_bytes import text_of_bytes
-from app_server.places.home import home_folder
+from app_server.engine import system_ports
+from app_server.engine.config.project_trust import main_worktree, marks_repository
+from app_server.engine.context.project_docs import find_instructions
+from app_server.engine.support.home import home_folder
+from app_server.engine.support.text_of_bytes import text_of_bytes
+from app_server.engine.workspace.git.repository import project_of
+from app_server.engine.workspace.git.safe_directories import is_safe_directory
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def test_a_tilde_in_the_name_of_the_home_is_expanded(named: str, home: str) -> N
 def test_a_shell_that_runs_no_scripts_is_replaced(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     account = list(pwd.getpwuid(os.getuid()))
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd((*account[:6], shell)))
-    assert machine._shell({}) in ("/bin/bash", "/usr/bin/bash")
-    monkeypatch.setattr(machine, "_runs", lambda program: False)
-    assert machine._shell({"PATH": "/opt"}) == "/bin/sh"
+    assert system_ports._shell({}) in ("/bin/bash", "/usr/bin/bash")
+    monkeypatch.setattr(system_ports, "_runs", lambda program: False)
+    assert system_ports._shell({"PATH": "/opt"}) == "/bin/sh"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])

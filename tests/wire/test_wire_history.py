@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from app_server.core.rollout.lines import parse_event_msg
+from app_server.engine.storage.line_reader import parse_event_msg
 from app_server_protocol import v1
 from app_server_protocol.events.command_events import AddFileChange, Duration, PatchApplyBeginEvent
 from app_server_protocol.events.msg import EVENTS, SessionConfiguredEvent

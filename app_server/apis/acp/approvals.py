@@ -22,9 +22,9 @@ from app_server.conversations.adapter import (
     decide,
     is_elicitation_answer,
 )
-from app_server.core.session.commands import Answer, Command, Interrupt
-from app_server.core.shell import quote
-from app_server.core.shell.script import script_of
+from app_server.engine.approvals.shell import quote
+from app_server.engine.approvals.shell.shell_script import script_of
+from app_server.engine.session.session_commands import Answer, Command, Interrupt
 from app_server_protocol.acp.tool_calls import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,

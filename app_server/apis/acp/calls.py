@@ -13,9 +13,9 @@ from msgspec import Struct
 
 import app_server_protocol
 from app_server.apis.acp.shown import CALL_TITLE, changed_places, diffs_of, fenced, one_line, plain_output
-from app_server.core.rollout.stored_events import capped
-from app_server.core.shell import quote
-from app_server.core.shell.script import script_of
+from app_server.engine.approvals.shell import quote
+from app_server.engine.approvals.shell.shell_script import script_of
+from app_server.engine.storage.encode import capped
 from app_server_protocol.acp.tool_calls import (
     ContentOfCall,
     ToolCallContent,

@@ -12,8 +12,13 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.apis.acp.shown import one_line
-from app_server.core.prompt_text import argument_hint, filled_in
-from app_server.core.session.review_texts import against_branch, as_instructed, of_commit, uncommitted_changes
+from app_server.engine.session.review_texts import (
+    against_branch,
+    as_instructed,
+    of_commit,
+    uncommitted_changes,
+)
+from app_server.engine.support.prompt_text import argument_hint, filled_in
 from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.structs import Json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app_server.apis.errors import of_another_protocol, to_rpc_error
-from app_server.core.errors import (
+from app_server.engine.support.engine_errors import (
     AuthError,
     BeyondClientRights,
     ConfigError,

@@ -15,8 +15,8 @@ from app_server.apis.acp import calls
 from app_server.apis.acp.calls import ShownCall, text_content
 from app_server.apis.acp.updates import Notice, SessionUpdates, Severity, Speaker
 from app_server.apis.open_items import OpenItem, OpenItems
-from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.session.review_texts import outcome
+from app_server.engine.session.review_texts import outcome
+from app_server.engine.storage.turn_fold import ItemIds
 from app_server_protocol.acp.tool_calls import ToolCallStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from app_server.apis.acp.shown import fenced, one_line
-from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server_protocol.acp import sessions as wire
 from app_server_protocol.acp.sessions import (
     ContentBlock,

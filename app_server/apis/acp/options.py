@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from app_server.core.config.model_rows import EFFORT_DESCRIPTIONS, ModelRow
-from app_server.core.config.permission_profiles import BUILT_IN
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import Config, RequestOverrides
-from app_server.core.errors import BeyondClientRights
-from app_server.core.model.catalogue import find_model
+from app_server.engine.config.config_values import Config, RequestOverrides
+from app_server.engine.config.model_rows import EFFORT_DESCRIPTIONS, ModelRow
+from app_server.engine.config.permission_profiles import BUILT_IN
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.model.catalogue import find_model
+from app_server.engine.support.engine_errors import BeyondClientRights
 from app_server_protocol.acp.sessions import (
     ConfigOptionValue,
     SessionConfigOption,
@@ -41,7 +41,7 @@ from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.structs import Json, replace
 
 if TYPE_CHECKING:
-    from app_server.core.model.model_facts import ModelFacts
+    from app_server.engine.model.model_facts import ModelFacts
     from app_server_protocol.rollout import TurnContextItem
 
 MODE: Final = "mode"

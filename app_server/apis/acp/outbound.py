@@ -16,7 +16,7 @@ from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.fold import SessionFold, SessionNews, context_use
 from app_server.apis.acp.updates import SessionUpdates, Speaker
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
-from app_server.core.rollout.turn_fold import ItemIds
+from app_server.engine.storage.turn_fold import ItemIds
 from app_server_protocol.acp.sessions import CANCEL_REQUEST
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
 from app_server_protocol.engine.items import UserMessage
@@ -27,7 +27,7 @@ from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.jsonrpc import dump_notification
 
 if TYPE_CHECKING:
-    from app_server.core.rollout.stored_items import StoredItems
+    from app_server.engine.storage.stored_items import StoredItems
 
 
 class SessionAdapter:

@@ -19,7 +19,7 @@ from app_server.apis.acp.handlers.sessions import AcpServices
 from app_server.apis.acp.session import Sessions
 from app_server.apis.router import FindRoute, Route, RouteFamilies, parsed, route
 from app_server.apis.services import ServerServices
-from app_server.core.lazy import Lazy
+from app_server.engine.support.lazy import Lazy
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.lanes import LaneName
 from app_server_protocol.acp.sessions import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING

@@ -22,8 +22,8 @@ from app_server.apis.acp.turns import PromptTurns
 from app_server.conversations.adapter import ApiId, ClientLine, ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
-from app_server.core.config.types import Config
-from app_server.core.session.commands import ChangeSettings
+from app_server.engine.config.config_values import Config
+from app_server.engine.session.session_commands import ChangeSettings
 from app_server_protocol.acp.updates import (
     ConfigOptionUpdate,
     CurrentModeUpdate,

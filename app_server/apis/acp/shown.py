@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from app_server.core.patch.diff import unified_hunks
-from app_server.core.rollout.stored_events import capped
+from app_server.engine.storage.encode import capped
+from app_server.engine.workspace.patch.diff import unified_hunks
 from app_server_protocol.acp.tool_calls import DiffOfCall, ToolCallLocation
 from app_server_protocol.engine.items import FileTexts
 from app_server_protocol.events.command_events import (

@@ -15,16 +15,16 @@ import msgspec
 from msgspec import Struct
 
 from app_server.apis.acp.errors import turn_failure
-from app_server.core.errors import CoreError
-from app_server.core.session.commands import Command, Interrupt, TurnNotSteerable
-from app_server.core.turn.items import UserWords
+from app_server.engine.session.session_commands import Command, Interrupt, TurnNotSteerable
+from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.turn.turn_items import UserWords
 from app_server_protocol.acp.sessions import StopReason
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 
 if TYPE_CHECKING:
-    from app_server.core.caller import Caller
-    from app_server.core.session.handle import SessionHandle
+    from app_server.engine.client_context import Caller
+    from app_server.engine.session.facade import SessionHandle
 
 
 class Ticket(Struct):

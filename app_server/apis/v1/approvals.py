@@ -16,7 +16,7 @@ from app_server.conversations.adapter import (
     decide_call,
     is_elicitation_answer,
 )
-from app_server.core.session.commands import Answer, Command
+from app_server.engine.session.session_commands import Answer, Command
 from app_server_protocol.engine.events import EngineEvent
 from app_server_protocol.engine.questions import McpCallQuestion
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent

@@ -22,8 +22,8 @@ from app_server.conversations.adapter import (
     ConversationApi,
     ConversationStatus,
 )
-from app_server.core.lazy import Lazy
-from app_server.core.rollout.turn_fold import ItemIds
+from app_server.engine.storage.turn_fold import ItemIds
+from app_server.engine.support.lazy import Lazy
 from app_server.rpc.backlog import StreamedText
 from app_server_protocol import event_items as wire
 from app_server_protocol.engine import events, items

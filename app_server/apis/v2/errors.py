@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from app_server.core.auth.credentials import AuthMethod
+from app_server.engine.auth.credentials import AuthMethod
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.ids import ConversationId, parse_conversation_id
 from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_request

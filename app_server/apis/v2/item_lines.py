@@ -12,7 +12,7 @@ from collections.abc import Callable
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
 from app_server.conversations.adapter import ClientLine
-from app_server.core.rollout.stored_events import kept_item
+from app_server.engine.storage.encode import kept_item
 from app_server.rpc.backlog import StreamedText
 from app_server_protocol.engine import events, items
 from app_server_protocol.jsonrpc import dump_notification

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from pydantic import ValidationError
 
 import app_server_protocol
-from app_server.core.session.review_texts import outcome
-from app_server.core.shell import quote
-from app_server.core.shell.script import script_of
-from app_server.core.shell.summaries import shortens_output
+from app_server.engine.approvals.shell import quote
+from app_server.engine.approvals.shell.shell_script import script_of
+from app_server.engine.approvals.shell.summaries import shortens_output
+from app_server.engine.session.review_texts import outcome
 from app_server_protocol import event_items as inputs
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.items import CommandSource, ItemStatus

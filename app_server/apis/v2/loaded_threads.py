@@ -18,13 +18,13 @@ from app_server.conversations.adapter import Activity, ConversationApi, Conversa
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.subscriptions import Client
-from app_server.core.config.settings import UserSettings
-from app_server.core.errors import RolloutNotFound, RolloutUnreadable
-from app_server.core.rollout.pages import ThreadSummary
-from app_server.core.rollout.stored_conversations import StoredConversations
-from app_server.core.rollout.turn_fold import WholeHistory
-from app_server.core.rollout.turn_pages import TurnHistory
-from app_server.identity import UserAgent
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.storage.pagination import ThreadSummary
+from app_server.engine.storage.stored_conversations import StoredConversations
+from app_server.engine.storage.turn_fold import WholeHistory
+from app_server.engine.storage.turn_pages import TurnHistory
+from app_server.engine.support.client_info import UserAgent
+from app_server.engine.support.engine_errors import RolloutNotFound, RolloutUnreadable
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.rpc_errors import invalid_request

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app_server.apis.v2.item_lines import NotificationLines
 from app_server.apis.v2.settings import shown_settings
-from app_server.core.lazy import Lazy
+from app_server.engine.support.lazy import Lazy
 from app_server_protocol.engine import events as engine
 from app_server_protocol.engine.events import (
     GoalCleared,

@@ -18,8 +18,8 @@ from app_server.apis.v2.news import AccountLimits, ThreadNews
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
 from app_server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
-from app_server.core.lazy import Lazy
-from app_server.core.rollout.turn_fold import ItemIds, TurnFold
+from app_server.engine.storage.turn_fold import ItemIds, TurnFold
+from app_server.engine.support.lazy import Lazy
 from app_server_protocol.engine import events
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from app_server.apis.v2.turns import shown_turn
-from app_server.core.rollout.pages import Anchor, Page
+from app_server.engine.storage.pagination import Anchor, Page
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.structs import Written
 from app_server_protocol.v2.thread_open import TurnsPage

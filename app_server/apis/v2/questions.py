@@ -22,7 +22,7 @@ from app_server.conversations.adapter import (
     decide,
     is_elicitation_answer,
 )
-from app_server.core.session.commands import Answer, Decide
+from app_server.engine.session.session_commands import Answer, Decide
 from app_server_protocol.engine import questions as engine
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.items import CommandExecution, CommandSource, Item

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.apis.v2.settings import with_last_settings
-from app_server.core.config.permission_profiles import ProfileError
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.settings_reader import plain_name
-from app_server.core.config.types import Config, RequestOverrides, SettingsWarning
-from app_server.core.errors import BeyondClientRights
-from app_server.core.rollout.stored_conversations import StoredConversations
+from app_server.engine.config.config_values import Config, RequestOverrides, SettingsWarning
+from app_server.engine.config.permission_profiles import ProfileError
+from app_server.engine.config.settings_reader import plain_name
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.storage.stored_conversations import StoredConversations
+from app_server.engine.support.engine_errors import BeyondClientRights
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.structs import replace
 

@@ -17,8 +17,8 @@ from app_server.apis.v2.services import (
     ThreadServices,
     warn_of_settings,
 )
-from app_server.core.lazy import Lazy
-from app_server.identity import ClientProfile
+from app_server.engine.support.client_info import ClientProfile
+from app_server.engine.support.lazy import Lazy
 from app_server.rpc.connection import RpcReply
 from app_server_protocol.base import WireModel
 from app_server_protocol.structs import Json

@@ -17,7 +17,7 @@ from app_server.conversations.adapter import (
     decide_call,
     is_elicitation_answer,
 )
-from app_server.core.session.commands import Answer
+from app_server.engine.session.session_commands import Answer
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
 from app_server_protocol.structs import Json
 from app_server_protocol.v2 import question as wire

@@ -13,9 +13,9 @@ from msgspec import Struct
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
 from app_server.conversations.adapter import ClientLine
 from app_server.conversations.subscriptions import Client
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.tolerance import joined
-from app_server.core.errors import ConfigError, FilePosition
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.config.tolerance import joined
+from app_server.engine.support.engine_errors import ConfigError, FilePosition
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.method_table import Fields, S, ServerNotification
 from app_server_protocol.v2 import server as wire
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from app_server.conversations.live import LiveConversation
     from app_server.conversations.manager import ConversationManager
     from app_server.conversations.unused import IdleUnloader
-    from app_server.core.host import Host
-    from app_server.core.lazy import Lazy
+    from app_server.engine.client_services import Host
+    from app_server.engine.support.lazy import Lazy
 
 
 SUBSCRIPTION = "threads"

@@ -13,10 +13,10 @@ from typing import Final
 from msgspec.structs import asdict
 
 from app_server.conversations.adapter import Activity, ConversationStatus
-from app_server.core.config.layers import SANDBOX_KEYS
-from app_server.core.config.permission_profiles import WORKSPACE, ProfileError, policy_named
-from app_server.core.config.types import Config, RequestOverrides
-from app_server.core.errors import UNREADABLE_CONFIG
+from app_server.engine.config.config_values import Config, RequestOverrides
+from app_server.engine.config.layers import SANDBOX_KEYS
+from app_server.engine.config.permission_profiles import WORKSPACE, ProfileError, policy_named
+from app_server.engine.support.engine_errors import UNREADABLE_CONFIG
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.session_settings import (

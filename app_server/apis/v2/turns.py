@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
-from app_server.core.rollout.pages import ThreadSummary
+from app_server.engine.storage.pagination import ThreadSummary
 from app_server_protocol.engine import events
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage

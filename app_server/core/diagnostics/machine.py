@@ -18,16 +18,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from app_server.core import remedies
-from app_server.core.auth.credentials import AUTH_FILE, StoredAuth
-from app_server.core.config.toml_file import CONFIG_FILE
-from app_server.core.config.types import Config
-from app_server.core.errors import ConfigError, describe
-from app_server.core.exec.command import secret_values
-from app_server.core.rollout.disk import HISTORY, NOTES, home_lock
-from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
-from app_server.core.sandbox.plan import SandboxLayer, SandboxState
-from app_server.masking import MASK, masked_text
+from app_server.engine.auth.credentials import AUTH_FILE, StoredAuth
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.toml_file import CONFIG_FILE
+from app_server.engine.sandbox.exec.command import secret_values
+from app_server.engine.sandbox.plan import SandboxLayer, SandboxState
+from app_server.engine.storage.disk import HISTORY, NOTES, home_lock
+from app_server.engine.storage.rollout_names import ARCHIVED, SESSIONS
+from app_server.engine.support import user_messages
+from app_server.engine.support.engine_errors import ConfigError, describe
+from app_server.engine.support.redaction import MASK, masked_text
 from app_server_protocol.checks import Check, broken, ok, warning
 from app_server_protocol.structs import replace
 
@@ -67,17 +67,17 @@ def check_sandbox(state: SandboxState, layers: Sequence[SandboxLayer]) -> Check:
         case "full":
             return ok("sandbox", f"full: {found}")
         case "degraded":
-            problem = remedies.weaker_sandbox(state.reason, "; ".join(state.gaps))
+            problem = user_messages.weaker_sandbox(state.reason, "; ".join(state.gaps))
             return warning("sandbox", f"{problem.what} ({found})", problem.advice)
         case "none":
-            problem = remedies.no_sandbox(state.reason)
+            problem = user_messages.no_sandbox(state.reason)
             return broken("sandbox", f"{problem.what} ({found})", problem.advice)
 
 
 def check_git(version: str | None, search_path: str) -> Check:
     """Check git. `version` is the output of `git --version`; None if there is no git."""
     if version is None:
-        problem = remedies.git_missing(search_path)
+        problem = user_messages.git_missing(search_path)
         return warning("git", problem.what, problem.advice)
     return ok("git", version.strip())
 
@@ -130,7 +130,9 @@ def check_home(home: Path) -> Check:
                 pass
         except OSError as error:
             reason = describe(error)
-            problem = remedies.home_unwritable(str(home), reason if folder == home else f"{folder}: {reason}")
+            problem = user_messages.home_unwritable(
+                str(home), reason if folder == home else f"{folder}: {reason}"
+            )
             return broken("home", problem.what, problem.advice)
     return ok("home", str(home) if place == home else f"{home}, which the first conversation creates")
 

@@ -10,20 +10,20 @@ from datetime import date
 
 import anyio
 
-from app_server.core import remedies
-from app_server.core.auth.credentials import Credentials
-from app_server.core.caller import ClientIdentity
-from app_server.core.config.providers import built_in_providers
-from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
-from app_server.core.errors import ModelError
-from app_server.core.http.address import origin
-from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.endpoints import endpoint, is_azure, key_source
-from app_server.core.model.model_facts import ModelFacts, catalogue_date
-from app_server.core.model.served_models import ModelsUnknown, ServedModels
-from app_server.core.remedies import Problem
+from app_server.engine.auth.credentials import Credentials
+from app_server.engine.client_context import ClientIdentity
+from app_server.engine.config.config_values import Config, McpHttpTransport, ProviderConfig
+from app_server.engine.config.providers import built_in_providers
+from app_server.engine.http.address import origin
+from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.model.endpoints import endpoint, is_azure, key_source
+from app_server.engine.model.model_facts import ModelFacts, catalogue_date
+from app_server.engine.model.served_models import ModelsUnknown, ServedModels
+from app_server.engine.support import user_messages
+from app_server.engine.support.engine_errors import ModelError
+from app_server.engine.support.socket_paths import SocketPlace
+from app_server.engine.support.user_messages import Problem
 from app_server.places.looking import Found, look
-from app_server.places.socket_place import SocketPlace
 from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 
 REFUSED = (401, 403)
@@ -58,7 +58,7 @@ def check_provider(
         return _failed(name, _unusable(provider, error), current=current)
     source, where = key_source(provider, env, login), origin(target.url) or "its address"
     if provider.requires_openai_auth and source is None:
-        return _failed(name, remedies.NOBODY_LOGGED_IN, current=current)
+        return _failed(name, user_messages.NOBODY_LOGGED_IN, current=current)
     unset = [variable for variable in provider.env_http_headers.values() if not env.get(variable, "").strip()]
     if unset and provider.id != "openai":
         return warning(name, f"headers are left out, because {', '.join(unset)} is not set", "set it")
@@ -69,11 +69,13 @@ def check_provider(
         case ServedModels():
             return _answering(name, config, provider, answer, f"{where}, {key}", current=current)
         case ModelsUnknown(unreachable=True):
-            problem = remedies.provider_unreachable(provider.id, where, answer.reason)
+            problem = user_messages.provider_unreachable(provider.id, where, answer.reason)
             return _failed(name, problem, current=current)
         case ModelsUnknown(status=status) if status in REFUSED:
             problem = (
-                remedies.key_refused(provider.id, source) if source else remedies.key_not_sent(provider.id)
+                user_messages.key_refused(provider.id, source)
+                if source
+                else user_messages.key_not_sent(provider.id)
             )
             return _failed(name, problem, current=current)
         case ModelsUnknown(status=status) if status is not None and status not in NO_LIST:
@@ -98,7 +100,7 @@ def _answering(
     if model is None:
         return warning(name, f"{text}, and no model is configured", f"set `model`: {_some(names)}")
     if config.model.name and _is_missing(facts, provider, model):
-        problem = remedies.model_unknown(provider.id, model)
+        problem = user_messages.model_unknown(provider.id, model)
         upgrade = facts.row(model).upgrade
         advice = f"its successor is {upgrade.model}" if upgrade and upgrade.model in names else problem.advice
         return warning(name, problem.what, f"{advice}: {_some(names)}")
@@ -131,8 +133,10 @@ def _failed(name: str, problem: Problem, *, current: bool) -> Check:
 
 def _unusable(provider: ProviderConfig, error: ModelError) -> Problem:
     if provider.env_key is None:
-        return remedies.no_base_url(provider.id) if provider.base_url is None else Problem(str(error), "")
-    problem = remedies.key_missing(provider.env_key)
+        return (
+            user_messages.no_base_url(provider.id) if provider.base_url is None else Problem(str(error), "")
+        )
+    problem = user_messages.key_missing(provider.env_key)
     return Problem(problem.what, provider.env_key_instructions or problem.advice)
 
 

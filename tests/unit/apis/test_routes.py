@@ -18,8 +18,8 @@ from app_server.apis.v2.routes import HANDLERS as THREADS
 from app_server.apis.v2.routes import gated, needed_capability
 from app_server.apis.v2.services import NewsFilter
 from app_server.conversations.adapter import ClientLine
-from app_server.core.config.settings import UserSettings
-from app_server.identity import ClientProfile
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.client_info import ClientProfile
 from app_server.rpc.lanes import LaneName
 from app_server_protocol import acp, v1, v2
 from app_server_protocol.base import WireModel

@@ -12,11 +12,11 @@ from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.adapter import Activity, ConversationStatus
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import CliOverrides
-from app_server.core.errors import CoreError
-from app_server.core.rollout.pages import ThreadSummary
-from app_server.core.rollout.stored_conversations import StoredConversations
+from app_server.engine.config.config_values import CliOverrides
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.storage.pagination import ThreadSummary
+from app_server.engine.storage.stored_conversations import StoredConversations
+from app_server.engine.support.engine_errors import CoreError
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import AgentMessage
 from app_server_protocol.ids import SessionOrigin

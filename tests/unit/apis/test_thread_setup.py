@@ -14,16 +14,16 @@ import pytest
 from app_server.apis.services import ServerServices, Shared
 from app_server.apis.v2.handlers import account, configuration, models
 from app_server.apis.v2.services import ThreadServices
-from app_server.core.auth.accounts import Accounts
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.caller import Caller
-from app_server.core.config.model_rows import ModelRow
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import CliOverrides, Config
-from app_server.core.lazy import Lazy
-from app_server.core.model.model_facts import ModelFacts
-from app_server.core.model.served_models import ServedModel, ServedModels
-from app_server.core.skills.skill import SkillSet
+from app_server.engine.auth.accounts import Accounts
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.client_context import Caller
+from app_server.engine.config.config_values import CliOverrides, Config
+from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.context.skills.skill import SkillSet
+from app_server.engine.model.model_facts import ModelFacts
+from app_server.engine.model.served_models import ServedModel, ServedModels
+from app_server.engine.support.lazy import Lazy
 from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort
 from app_server_protocol.rpc_errors import RpcError

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker
-from app_server.core.approvals.consent import (
+from app_server.engine.approvals.broker import ApprovalAnswer, ApprovalBroker
+from app_server.engine.approvals.consent import (
     EVERYTHING,
     ApprovalMemory,
     CommandSubject,
@@ -17,16 +17,16 @@ from app_server.core.approvals.consent import (
     Subject,
     rights_of,
 )
-from app_server.core.approvals.decide import (
+from app_server.engine.approvals.decide import (
     CommandRequest,
     InputVerdict,
     decide_input,
     must_ask,
     policy_rejection,
 )
-from app_server.core.approvals.prefix_rules import PrefixRules
-from app_server.core.approvals.rules_text import PrefixRule, RuleDecision, rule_for
-from app_server.core.sandbox.plan import SandboxPlan
+from app_server.engine.approvals.prefix_rules import PrefixRules
+from app_server.engine.approvals.rules_text import PrefixRule, RuleDecision, rule_for
+from app_server.engine.sandbox.plan import SandboxPlan
 from app_server_protocol.engine.questions import AllowFiles, KeepRule
 from app_server_protocol.policy import (
     AskForApproval,

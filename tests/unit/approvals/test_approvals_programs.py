@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.approvals.decide import CommandRequest, must_ask
-from app_server.core.approvals.planted import MOST_FOLDERS, ProgramSearch, exposed_folders, git_is_plain
+from app_server.engine.approvals.decide import CommandRequest, must_ask
+from app_server.engine.approvals.program_trust import (
+    MOST_FOLDERS,
+    ProgramSearch,
+    exposed_folders,
+    git_is_plain,
+)
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnly
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.approvals import rule_book
-from app_server.core.approvals.prefix_rules import UNCLEAR, PrefixRules
-from app_server.core.approvals.rules_text import PrefixRule, RuleDecision, parse_rules, rule_for, rule_line
-from app_server.core.shell.reachable_commands import MAX_DEPTH, MAX_WORK, PARSING
-from app_server.core.shell.safe_commands import is_known_safe
+from app_server.engine.approvals import exec_policy
+from app_server.engine.approvals.prefix_rules import UNCLEAR, PrefixRules
+from app_server.engine.approvals.rules_text import PrefixRule, RuleDecision, parse_rules, rule_for, rule_line
+from app_server.engine.approvals.shell.reachable_commands import MAX_DEPTH, MAX_WORK, PARSING
+from app_server.engine.approvals.shell.safe_commands import is_known_safe
 
 ALLOW, PROMPT, FORBIDDEN = RuleDecision
 TEXT = """
@@ -249,44 +249,44 @@ def test_what_follows_a_call_in_a_damaged_file_does_not_hide_its_rule() -> None:
 ALLOW_CP = 'prefix_rule(pattern=["cp"], decision="allow")\n'
 
 
-def rules_file(home: Path, content: str | bytes = ALLOW_CP, name: str = rule_book.DEFAULT) -> Path:
-    (home / rule_book.FOLDER).mkdir(exist_ok=True)
-    path = home / rule_book.FOLDER / name
+def rules_file(home: Path, content: str | bytes = ALLOW_CP, name: str = exec_policy.DEFAULT) -> Path:
+    (home / exec_policy.FOLDER).mkdir(exist_ok=True)
+    path = home / exec_policy.FOLDER / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
 def test_without_files_there_are_no_rules(tmp_path: Path) -> None:
-    assert rule_book.read_rules(tmp_path) == rule_book.read_rules(tmp_path / "missing")
-    assert rule_book.read_rules(tmp_path).problems == ()
-    assert not (tmp_path / rule_book.FOLDER).exists()
+    assert exec_policy.read_rules(tmp_path) == exec_policy.read_rules(tmp_path / "missing")
+    assert exec_policy.read_rules(tmp_path).problems == ()
+    assert not (tmp_path / exec_policy.FOLDER).exists()
 
 
 def test_a_rule_is_added_to_what_the_user_wrote(tmp_path: Path) -> None:
     path = rules_file(tmp_path, "# mine" + "\n" + ALLOW_CP.strip())
-    rule_book.append_rule(tmp_path, ("touch", 'a "b"'))
-    rule_book.append_rule(tmp_path, ("touch", 'a "b"'))
+    exec_policy.append_rule(tmp_path, ("touch", 'a "b"'))
+    exec_policy.append_rule(tmp_path, ("touch", 'a "b"'))
     assert path.read_text() == (
         "# mine\n" + ALLOW_CP + 'prefix_rule(pattern=["touch", "a \\"b\\""], decision="allow")\n'
     )
-    assert len(rule_book.read_rules(tmp_path).rules) == 2
+    assert len(exec_policy.read_rules(tmp_path).rules) == 2
 
 
 def test_files_are_the_users_own(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        rule_book.append_rule(tmp_path, ("touch",))
+        exec_policy.append_rule(tmp_path, ("touch",))
     finally:
         os.umask(before)
-    assert (tmp_path / rule_book.FOLDER).stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / rule_book.FOLDER / rule_book.DEFAULT).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / exec_policy.FOLDER).stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / exec_policy.FOLDER / exec_policy.DEFAULT).stat().st_mode & 0o777 == 0o600
 
 
 def test_every_file_with_the_ending_is_read(tmp_path: Path) -> None:
     rules_file(tmp_path, 'prefix_rule(pattern=["a"], decision="forbidden")', "team.rules")
     rules_file(tmp_path)
     rules_file(tmp_path, "not rules", "notes.txt")
-    found = rule_book.read_rules(tmp_path)
+    found = exec_policy.read_rules(tmp_path)
     assert ([rule.pattern[0][0] for rule in found.rules], found.problems) == (["cp", "a"], ())
 
 
@@ -313,12 +313,12 @@ def test_a_file_that_cannot_be_trusted_is_not_used_and_not_changed(tmp_path: Pat
                 os.mkfifo(path)
             case _:
                 path.mkdir()
-    found = rule_book.read_rules(tmp_path)
+    found = exec_policy.read_rules(tmp_path)
     assert found.rules == ()
     assert len(found.problems) == 1
     assert str(path) in found.problems[0]
-    with pytest.raises((rule_book.RulesUnusable, OSError)):
-        rule_book.append_rule(tmp_path, ("touch",))
+    with pytest.raises((exec_policy.RulesUnusable, OSError)):
+        exec_policy.append_rule(tmp_path, ("touch",))
     assert other.read_text() == ALLOW_CP
 
 
@@ -328,101 +328,101 @@ def test_a_folder_that_is_a_link_or_open_to_all_is_not_used(tmp_path: Path, mode
     elsewhere.mkdir()
     rules_file(elsewhere)
     if mode is None:
-        (tmp_path / rule_book.FOLDER).symlink_to(elsewhere / rule_book.FOLDER)
+        (tmp_path / exec_policy.FOLDER).symlink_to(elsewhere / exec_policy.FOLDER)
     else:
         rules_file(tmp_path).parent.chmod(mode)
-    found = rule_book.read_rules(tmp_path)
+    found = exec_policy.read_rules(tmp_path)
     assert (found.rules, len(found.problems)) == ((), 1)
-    with pytest.raises((rule_book.RulesUnusable, OSError)):
-        rule_book.append_rule(tmp_path, ("touch",))
+    with pytest.raises((exec_policy.RulesUnusable, OSError)):
+        exec_policy.append_rule(tmp_path, ("touch",))
 
 
 def test_a_damaged_file_is_not_extended(tmp_path: Path) -> None:
     path = rules_file(tmp_path, ALLOW_CP + "xx(")
-    found = rule_book.read_rules(tmp_path)
+    found = exec_policy.read_rules(tmp_path)
     assert (found.rules, len(found.problems)) == ((), 1)
-    with pytest.raises(rule_book.RulesUnusable, match="damaged"):
-        rule_book.append_rule(tmp_path, ("touch",))
+    with pytest.raises(exec_policy.RulesUnusable, match="damaged"):
+        exec_policy.append_rule(tmp_path, ("touch",))
     assert path.read_text() == ALLOW_CP + "xx("
 
 
 def test_two_servers_add_rules_at_once(tmp_path: Path) -> None:
     def add(server: int) -> None:
         for number in range(20):
-            rule_book.append_rule(tmp_path, ("touch", f"{server}-{number}"))
+            exec_policy.append_rule(tmp_path, ("touch", f"{server}-{number}"))
 
     servers = [threading.Thread(target=add, args=(server,)) for server in range(4)]
     for each in servers:
         each.start()
     for each in servers:
         each.join()
-    found = rule_book.read_rules(tmp_path)
+    found = exec_policy.read_rules(tmp_path)
     assert (len(found.rules), found.problems) == (80, ())
 
 
 async def test_a_rule_that_cannot_be_stored_holds_in_its_conversation(tmp_path: Path) -> None:
     rules_file(tmp_path, "xx(")
-    book = rule_book.RuleBook(tmp_path)
+    book = exec_policy.RuleBook(tmp_path)
     problem = await book.keep(("touch",))
     assert problem is not None
     assert "this thread only" in problem
     assert book.allows(("touch", "a"))
-    assert not rule_book.RuleBook(tmp_path).allows(("touch", "a"))
+    assert not exec_policy.RuleBook(tmp_path).allows(("touch", "a"))
 
 
 def test_a_problem_says_what_it_is(tmp_path: Path) -> None:
     path = rules_file(tmp_path)
     path.unlink()
     path.symlink_to(tmp_path / "other")
-    assert rule_book.read_rules(tmp_path).problems == (
+    assert exec_policy.read_rules(tmp_path).problems == (
         f"{path} is not read, so no rule in it holds: it is a link",
     )
     path.unlink()
     path.mkdir()
-    (problem,) = rule_book.read_rules(tmp_path).problems
+    (problem,) = exec_policy.read_rules(tmp_path).problems
     assert not problem.endswith("it is a link")
     path.rmdir()
     path.write_text(ALLOW_CP + "#" * 300_000)
-    (problem,) = rule_book.read_rules(tmp_path).problems
+    (problem,) = exec_policy.read_rules(tmp_path).problems
     assert not problem.endswith(("it is a link", "None", "it cannot be opened"))
 
 
 def test_a_book_has_the_rules_of_the_home_and_says_what_is_wrong(tmp_path: Path) -> None:
     rules_file(tmp_path, 'prefix_rule(pattern=["rm"], decision="forbidden")\n' + ALLOW_CP)
-    book = rule_book.RuleBook(tmp_path)
+    book = exec_policy.RuleBook(tmp_path)
     assert book.problems == ()
     assert book.allows(("cp", "a"))
     assert book.restriction(("rm", "a")) is not None
     assert book.restriction(("cp", "a")) is None
     rules_file(tmp_path, ALLOW_CP + "xx(")
-    damaged = rule_book.RuleBook(tmp_path)
+    damaged = exec_policy.RuleBook(tmp_path)
     assert not damaged.allows(("cp", "a"))
     assert len(damaged.problems) == 1
-    empty = rule_book.RuleBook()
+    empty = exec_policy.RuleBook()
     assert (empty.problems, empty.allows(("cp", "a"))) == ((), False)
 
 
 def test_a_rule_begins_a_line_of_its_own_and_is_added_once(tmp_path: Path) -> None:
     path = rules_file(tmp_path, ALLOW_CP.rstrip("\n"))
-    rule_book.append_rule(tmp_path, ("touch", "a"))
-    rule_book.append_rule(tmp_path, ("touch", "a"))
-    rule_book.append_rule(tmp_path, ("touch", "b"))
+    exec_policy.append_rule(tmp_path, ("touch", "a"))
+    exec_policy.append_rule(tmp_path, ("touch", "a"))
+    exec_policy.append_rule(tmp_path, ("touch", "b"))
     assert path.read_text() == ALLOW_CP + rule_line(("touch", "a")) + rule_line(("touch", "b"))
     other = tmp_path / "other"
     other.mkdir()
-    rule_book.append_rule(other, ("touch",))
-    (made,) = (other / rule_book.FOLDER).iterdir()
+    exec_policy.append_rule(other, ("touch",))
+    (made,) = (other / exec_policy.FOLDER).iterdir()
     assert made.read_text() == rule_line(("touch",))
 
 
 def test_a_file_may_be_as_large_as_the_limit_and_no_larger(tmp_path: Path) -> None:
     line = rule_line(("touch",))
-    path = rules_file(tmp_path, ALLOW_CP + "#" * (rule_book.MAX_BYTES - len(ALLOW_CP)))
-    assert len(rule_book.read_rules(tmp_path).rules) == 1
+    path = rules_file(tmp_path, ALLOW_CP + "#" * (exec_policy.MAX_BYTES - len(ALLOW_CP)))
+    assert len(exec_policy.read_rules(tmp_path).rules) == 1
     path.write_text(path.read_text() + "#")
-    assert rule_book.read_rules(tmp_path).rules == ()
-    path.write_text(ALLOW_CP + "#" * (rule_book.MAX_BYTES - len(ALLOW_CP) - len(line) - 1) + "\n")
-    rule_book.append_rule(tmp_path, ("touch",))
-    assert path.stat().st_size == rule_book.MAX_BYTES
-    with pytest.raises(rule_book.RulesUnusable, match="larger than"):
-        rule_book.append_rule(tmp_path, ("cat",))
+    assert exec_policy.read_rules(tmp_path).rules == ()
+    path.write_text(ALLOW_CP + "#" * (exec_policy.MAX_BYTES - len(ALLOW_CP) - len(line) - 1) + "\n")
+    exec_policy.append_rule(tmp_path, ("touch",))
+    assert path.stat().st_size == exec_policy.MAX_BYTES
+    with pytest.raises(exec_policy.RulesUnusable, match="larger than"):
+        exec_policy.append_rule(tmp_path, ("cat",))

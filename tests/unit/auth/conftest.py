@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.issuer import Issuer
-from app_server.core.lazy import Lazy
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.auth.issuer import Issuer
+from app_server.engine.support.lazy import Lazy
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, scripted_issuer
 
 

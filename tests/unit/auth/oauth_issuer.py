@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import anyio
 import anyio.to_thread
 
-from app_server.core.auth.browser import code_challenge
+from app_server.engine.auth.browser import code_challenge
 from app_server_protocol.structs import Json
 from tests.support.http_server import HttpHandler, http_server
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.auth import credentials
-from app_server.core.auth.account_usage import ask_usage
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.credentials import StoredAuth, Tokens
-from app_server.core.auth.usage_limits import AccountUsage, Credits, Limit, UsageWindow, read_usage
-from app_server.core.config.types import LoginSettings
-from app_server.core.errors import AuthError
+from app_server.engine.auth import credentials
+from app_server.engine.auth.account_usage import ask_usage
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.auth.credentials import StoredAuth, Tokens
+from app_server.engine.auth.usage_limits import AccountUsage, Credits, Limit, UsageWindow, read_usage
+from app_server.engine.config.config_values import LoginSettings
+from app_server.engine.support.engine_errors import AuthError
 from app_server_protocol.structs import Json, replace
 from tests.support.http_server import HttpHandler, http_server
 from tests.unit.auth.oauth_issuer import NOW, id_token

@@ -12,12 +12,12 @@ import anyio
 import httpx2
 import pytest
 
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.browser import CANCELLED, Granted, NotGranted, page, read_callback
-from app_server.core.auth.credentials import AuthMethod, Credentials, LoginOutcome, read_auth
-from app_server.core.auth.login import LoginFlow, open_login
-from app_server.core.config.types import LoginSettings
-from app_server.core.errors import AuthError
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.auth.browser import CANCELLED, Granted, NotGranted, page, read_callback
+from app_server.engine.auth.credentials import AuthMethod, Credentials, LoginOutcome, read_auth
+from app_server.engine.auth.login import LoginFlow, open_login
+from app_server.engine.config.config_values import LoginSettings
+from app_server.engine.support.engine_errors import AuthError
 from tests.unit.auth.oauth_issuer import ScriptedIssuer
 
 

@@ -8,8 +8,8 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from app_server.core.auth.auth_manager import AuthManager, AuthStatus
-from app_server.core.auth.credentials import (
+from app_server.engine.auth.auth_manager import AuthManager, AuthStatus
+from app_server.engine.auth.credentials import (
     AuthMethod,
     Credentials,
     IdClaims,
@@ -18,11 +18,11 @@ from app_server.core.auth.credentials import (
     read_auth,
     write_auth,
 )
-from app_server.core.auth.issuer import Issuer, LoginExpiredError
-from app_server.core.auth.oauth_http import MAX_BODY_BYTES
-from app_server.core.config.types import LoginSettings
-from app_server.core.errors import AuthError
-from app_server.core.lazy import Lazy
+from app_server.engine.auth.issuer import Issuer, LoginExpiredError
+from app_server.engine.auth.oauth_http import MAX_BODY_BYTES
+from app_server.engine.config.config_values import LoginSettings
+from app_server.engine.support.engine_errors import AuthError
+from app_server.engine.support.lazy import Lazy
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, id_token, jwt
 
 NOBODY = AuthStatus(None, None, requires_openai_auth=True)

@@ -11,23 +11,23 @@ import anyio
 import httpx2
 import pytest
 
-from app_server.core.auth import login
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.browser import code_challenge, is_safe_url
-from app_server.core.auth.credentials import AuthMethod, Credentials, LoginOutcome, read_auth
-from app_server.core.auth.issuer import Issuer
-from app_server.core.auth.login import LoginAttempt, McpLogins, open_device_login
-from app_server.core.auth.mcp_tokens import (
+from app_server.engine.auth import login
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.auth.browser import code_challenge, is_safe_url
+from app_server.engine.auth.credentials import AuthMethod, Credentials, LoginOutcome, read_auth
+from app_server.engine.auth.issuer import Issuer
+from app_server.engine.auth.login import LoginAttempt, McpLogins, open_device_login
+from app_server.engine.auth.mcp_tokens import (
     CREDENTIALS_FILE,
     McpTokens,
     McpTokenSource,
     read_mcp_tokens,
     write_mcp_tokens,
 )
-from app_server.core.auth.oauth_client import McpLoginOver, covers, find_resource
-from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp
-from app_server.core.config.types import LoginSettings
-from app_server.core.errors import AuthError
+from app_server.engine.auth.oauth_client import McpLoginOver, covers, find_resource
+from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
+from app_server.engine.config.config_values import LoginSettings
+from app_server.engine.support.engine_errors import AuthError
 from app_server_protocol.structs import Json
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer

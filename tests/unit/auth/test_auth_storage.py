@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.auth.credentials import (
+from app_server.engine.auth.credentials import (
     IdClaims,
     StoredAuth,
     Tokens,
@@ -21,7 +21,7 @@ from app_server.core.auth.credentials import (
     read_id_token,
     write_auth,
 )
-from app_server.core.errors import AuthError
+from app_server.engine.support.engine_errors import AuthError
 from app_server_protocol.structs import Json
 from tests.unit.auth.oauth_issuer import id_token, jwt
 

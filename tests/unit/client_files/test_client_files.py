@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.client_files import files
-from app_server.core.client_files.files import ClientFiles, CopyStopped, DirectoryEntry, replace_content
-from app_server.core.errors import FileRefused
+from app_server.engine.support.engine_errors import FileRefused
+from app_server.engine.workspace.fs import client_files
+from app_server.engine.workspace.fs.client_files import (
+    ClientFiles,
+    CopyStopped,
+    DirectoryEntry,
+    replace_content,
+)
 
 NO_HOME = "/nonexistent"
 FILES = ClientFiles(NO_HOME)
@@ -64,9 +69,9 @@ def test_what_cannot_be_written_leaves_the_old_content(tmp_path: Path, several_n
 def test_a_file_in_a_closed_directory_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f"
     path.write_text("a longer old content")
-    monkeypatch.setattr(files, "STAGED", os.O_WRONLY)  # no user can create a file here
-    monkeypatch.setattr(files, "CANNOT_STAGE", (2,))
-    replace_content(str(path), partial(files.write_all, data=b"new"), 3)
+    monkeypatch.setattr(client_files, "STAGED", os.O_WRONLY)  # no user can create a file here
+    monkeypatch.setattr(client_files, "CANNOT_STAGE", (2,))
+    replace_content(str(path), partial(client_files.write_all, data=b"new"), 3)
     assert path.read_text() == "new"
 
 
@@ -83,7 +88,7 @@ def test_pipes_and_directories_are_not_files(tmp_path: Path) -> None:
 
 def test_a_giant_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "giant").open("wb") as file:
-        file.truncate(files.MAX_READ_BYTES + 1)
+        file.truncate(client_files.MAX_READ_BYTES + 1)
     with pytest.raises(FileRefused, match="larger than"):
         read(tmp_path / "giant")
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.client_files import path_changes, watching
-from app_server.core.client_files.path_changes import (
+from app_server.engine.support.engine_errors import FileRefused
+from app_server.engine.workspace.fs import path_changes, watching
+from app_server.engine.workspace.fs.path_changes import (
     Inotify,
     InotifyEvent,
     changed_paths,
     parse_events,
     take_snapshot,
 )
-from app_server.core.client_files.watching import FileWatcher
-from app_server.core.errors import FileRefused
+from app_server.engine.workspace.fs.watching import FileWatcher
 
 needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
 

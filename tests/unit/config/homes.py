@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsPlace
+from app_server.engine.config.config_values import CliOverrides, Config, RequestOverrides, SettingsPlace
+from app_server.engine.config.settings_service import load_config
 
 
 def load(

@@ -13,18 +13,18 @@ import pytest
 import tomli
 from msgspec.structs import fields
 
-from app_server.core.config import types
-from app_server.core.config.features import FEATURES
-from app_server.core.config.model_rows import ModelRow
-from app_server.core.config.model_tables import MODEL_KEYS, QUIRKS
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.settings_file import rewrite_config
-from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches, switched
-from app_server.core.config.table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES
-from app_server.core.config.trust import trust_of
-from app_server.core.config.types import CliOverrides, RequestOverrides
-from app_server.core.errors import ConfigError
-from app_server.core.model.quirks import Quirks
+from app_server.engine.config import config_values
+from app_server.engine.config.config_values import CliOverrides, RequestOverrides
+from app_server.engine.config.features import FEATURES
+from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.config.model_tables import MODEL_KEYS, QUIRKS
+from app_server.engine.config.project_trust import trust_of
+from app_server.engine.config.settings_file import rewrite_config
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.config.settings_table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES
+from app_server.engine.config.skill_switches import SkillSwitch, is_enabled, skill_switches, switched
+from app_server.engine.model.quirks import Quirks
+from app_server.engine.support.engine_errors import ConfigError
 from app_server.settings_reference import main, page, schema
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
 from app_server_protocol.structs import replace
@@ -36,7 +36,9 @@ WORD = re.compile(r"`(?:\[\[?)?([a-z][a-z0-9_]+)(?:\.[^`]*)?\]?`")
 
 SWITCH_NOTHING = {name for name, feature in FEATURES.items() if not feature.doc}
 DOCUMENT = (ROOT / "docs/configuration.md").read_text()
-CLASSES = {part.of for part in SETTINGS if part.of not in (None, QuestionKinds)} | {types.SettingsNotices}
+CLASSES = {part.of for part in SETTINGS if part.of not in (None, QuestionKinds)} | {
+    config_values.SettingsNotices
+}
 """Classes of settings. Some kinds of questions do not exist here."""
 
 
@@ -112,7 +114,7 @@ def test_every_setting_is_used_by_somebody() -> None:
         node.attr
         for path in [
             *modules(),
-            *(ROOT / "app_server/core/config" / name for name in ("types.py", "fence.py")),
+            *(ROOT / "app_server/engine/config" / name for name in ("types.py", "fence.py")),
         ]
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.effective import setting_edit
-from app_server.core.config.fence import check_permissions, temporary_folder
-from app_server.core.config.settings import load_config
-from app_server.core.config.settings_file import write_settings
-from app_server.core.config.types import (
+from app_server.engine.config.client_limits import check_permissions, temporary_folder
+from app_server.engine.config.config_values import (
     ClientFence,
     CliOverrides,
     Config,
@@ -16,7 +13,10 @@ from app_server.core.config.types import (
     RequestOverrides,
     SettingsPlace,
 )
-from app_server.core.errors import BeyondClientRights, InvalidSettings
+from app_server.engine.config.effective import setting_edit
+from app_server.engine.config.settings_file import write_settings
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.support.engine_errors import BeyondClientRights, InvalidSettings
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,

@@ -13,11 +13,11 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.toml_file import MAX_CHARACTERS, Key, find_keys, read_config_file
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides
-from app_server.core.errors import ConfigError
+from app_server.engine.config.config_values import CliOverrides, Config, RequestOverrides
+from app_server.engine.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.config.toml_file import MAX_CHARACTERS, Key, find_keys, read_config_file
+from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.structs import Json
 from tests.unit.config.homes import load
 
@@ -140,7 +140,7 @@ def test_any_config_map_gives_a_config_or_a_config_error(tmp_path: Path, config_
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from app_server.core.config.safe_file import write_file_atomically
+from app_server.engine.config.safe_file import write_file_atomically
 sync = os.fsync
 def end_or_stop(descriptor):
     os.fsync = sync

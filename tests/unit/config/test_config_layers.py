@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.effective import LayerKind, effective_settings, settings_version
-from app_server.core.config.layers import combine, merge, toml_value
-from app_server.core.config.types import CliOverrides, RequestOverrides
-from app_server.core.errors import ConfigError
+from app_server.engine.config.config_values import CliOverrides, RequestOverrides
+from app_server.engine.config.effective import LayerKind, effective_settings, settings_version
+from app_server.engine.config.layers import combine, merge, toml_value
+from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
 from app_server_protocol.structs import Json
 from tests.unit.config.homes import load

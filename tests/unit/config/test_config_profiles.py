@@ -5,16 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.permission_profiles import NO_NETWORK, ProfileError, listed_profiles, policy_named
-from app_server.core.config.profile_settings import ProfileSettings
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import (
+from app_server.engine.config.config_values import (
     CliOverrides,
     Config,
     RequestOverrides,
     SettingsPlace,
 )
-from app_server.core.errors import ConfigError
+from app_server.engine.config.permission_profiles import (
+    NO_NETWORK,
+    ProfileError,
+    listed_profiles,
+    policy_named,
+)
+from app_server.engine.config.profile_settings import ProfileSettings
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.policy import (
     DangerFullAccess,
     PermissionProfile,

@@ -4,15 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config import types
-from app_server.core.config.tolerance import joined
-from app_server.core.errors import ConfigError
+from app_server.engine.config import config_values
+from app_server.engine.config.tolerance import joined
+from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 from tests.unit.config import homes
 
 
-def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None) -> types.Config:
-    return homes.load(home, text, request=types.RequestOverrides(cwd=cwd), cwd=home / "ws", env=env)
+def load(
+    home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None
+) -> config_values.Config:
+    return homes.load(home, text, request=config_values.RequestOverrides(cwd=cwd), cwd=home / "ws", env=env)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_another_wrong_setting_costs_itself(tmp_path: Path, text: str, problem: 
     key, value = text.partition(" = ")[::2]
     if key.isidentifier():  # elsewhere it is an error
         with pytest.raises(ConfigError, match="error deriving config: "):
-            homes.load(tmp_path, "", types.CliOverrides(settings=((key, value),)))
+            homes.load(tmp_path, "", config_values.CliOverrides(settings=((key, value),)))
 
 
 def test_of_wrong_entries_each_costs_itself_and_leaves_the_others(tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_of_wrong_entries_each_costs_itself_and_leaves_the_others(tmp_path: Path
     assert (config.model.name, config.model.context_window) == ("mine", None)
     assert config.instructions.project_doc_fallback_filenames == ("a.md", "c/d.md")
     assert (list(config.mcp_servers), "bad" in config.providers) == (["good"], False)
-    assert config.otel.exporter is types.OtelExporter.NONE
+    assert config.otel.exporter is config_values.OtelExporter.NONE
     assert len(config.notices.warnings) == 5
     assert "that part of it is ignored" in " ".join(map(str, config.notices.warnings))
 
@@ -115,12 +117,14 @@ def test_the_reason_is_told_where_a_wrong_provider_is_the_chosen_one(tmp_path: P
 def test_variables_of_an_mcp_server_may_say_where_they_come_from(tmp_path: Path) -> None:
     text = "[mcp_servers.a]\ncommand = 'c'\nenv_vars = ['A', { name = 'B', source = 'remote' }]"
     config = load(tmp_path, text)
-    assert config.mcp_servers["a"].transport == types.McpStdioTransport(command="c", env_vars=("A", "B"))
+    assert config.mcp_servers["a"].transport == config_values.McpStdioTransport(
+        command="c", env_vars=("A", "B")
+    )
     assert config.notices.warnings == ()
 
 
 def test_several_warnings_are_one_text() -> None:
-    one, other = types.SettingsWarning("one."), types.SettingsWarning("two.")
+    one, other = config_values.SettingsWarning("one."), config_values.SettingsWarning("two.")
     assert (joined(()), joined((one,))) == (None, "one.")
     assert joined((one, other)) == "2 settings are not used as they are written:\n- one.\n- two."
 
@@ -185,7 +189,7 @@ def test_odd_settings_are_warnings(tmp_path: Path, text: str, warning: str) -> N
 
 
 def test_a_warning_about_the_command_line_has_no_place(tmp_path: Path) -> None:
-    cli = types.CliOverrides(settings=(("mdoel", "x"),))
+    cli = config_values.CliOverrides(settings=(("mdoel", "x"),))
     config = homes.load(tmp_path, cli=cli)
     assert [str(each) for each in config.notices.warnings] == [
         "unknown setting `mdoel` is ignored; did you mean `model`?"
@@ -280,14 +284,14 @@ def test_a_user_provider(tmp_path: Path) -> None:
     )
     provider = config.provider
     assert (provider.id, provider.name, provider.base_url) == ("q", "Q", "http://h/v1")
-    assert provider.wire_api is types.WireApi.RESPONSES
+    assert provider.wire_api is config_values.WireApi.RESPONSES
     assert (provider.env_key, provider.env_key_instructions) == ("Q_KEY", "get one")
     assert (provider.query_params, provider.http_headers) == ({"v": "1"}, {"a": "b"})
     assert provider.env_http_headers == {"c": "D"}
     assert (provider.request_max_retries, provider.stream_max_retries) == (100, 0)
     assert (provider.stream_idle_timeout_ms, provider.requires_openai_auth) == (7, True)
     assert provider.experimental_bearer_token == "t"
-    assert config.providers["openai"].wire_api is types.WireApi.RESPONSES
+    assert config.providers["openai"].wire_api is config_values.WireApi.RESPONSES
 
 
 @pytest.mark.parametrize(
@@ -328,12 +332,12 @@ def test_mcp_servers(tmp_path: Path) -> None:
         "enabled = false\nstartup_timeout_sec = 2\n"
         "tool_timeout_sec = 0.5\nhttp_headers = {a = 'b'}\nenv_http_headers = {c = 'D'}\n",
     ).mcp_servers
-    assert servers["a"].transport == types.McpStdioTransport(
+    assert servers["a"].transport == config_values.McpStdioTransport(
         command="c", args=("x",), env={"A": "B"}, env_vars=("C",), cwd="sub"
     )
     assert (servers["a"].startup_timeout_sec, servers["a"].tool_timeout_sec) == (1.5, 60)
     assert (servers["a"].enabled_tools, servers["a"].disabled_tools) == (frozenset("t"), frozenset("u"))
-    assert servers["b"].transport == types.McpHttpTransport(
+    assert servers["b"].transport == config_values.McpHttpTransport(
         url="http://h", bearer_token_env_var="T", http_headers={"a": "b"}, env_http_headers={"c": "D"}
     )
     assert not servers["b"].enabled
@@ -353,15 +357,18 @@ def test_tables_of_their_own(tmp_path: Path) -> None:
     )
     policy = config.permissions.environment
     assert (policy.inherit, policy.ignore_default_excludes, policy.exclude) == (
-        types.EnvInherit.CORE,
+        config_values.EnvInherit.CORE,
         True,
         ("A*",),
     )
     assert (policy.set, policy.include_only) == ({"B": "C"}, ("PATH",))
-    assert (config.history.persistence, config.history.max_bytes) == (types.HistoryPersistence.NONE, 5)
+    assert (config.history.persistence, config.history.max_bytes) == (
+        config_values.HistoryPersistence.NONE,
+        5,
+    )
     assert config.notify == ("prog", "arg")
-    assert (config.otel.exporter, config.otel.endpoint) == (types.OtelExporter.OTLP_HTTP, "http://h")
-    assert (config.otel.protocol, config.otel.headers) == (types.OtelProtocol.JSON, {"a": "b"})
+    assert (config.otel.exporter, config.otel.endpoint) == (config_values.OtelExporter.OTLP_HTTP, "http://h")
+    assert (config.otel.protocol, config.otel.headers) == (config_values.OtelProtocol.JSON, {"a": "b"})
     assert (config.otel.environment, config.otel.log_user_prompt) == ("prod", True)
 
 
@@ -390,7 +397,7 @@ def test_no_link_in_a_workspace_chooses_the_instructions(tmp_path: Path, key: st
     for name, place in (("base.md", target.format(top=tmp_path)), ("good.md", "plain.md")):
         (workspace / name).symlink_to(place)
 
-    def read(path: Path) -> types.Config:
+    def read(path: Path) -> config_values.Config:
         return homes.load(home, f"{key} = '{path}'\n", cwd=workspace)
 
     with pytest.raises(ConfigError, match=r"base\.md cannot be read"):

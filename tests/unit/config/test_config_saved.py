@@ -11,11 +11,11 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.effective import shown_value, with_credentials, without_credentials
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.settings_file import set_default_model
-from app_server.core.errors import ConfigError, InvalidSettings
-from app_server.masking import MASK
+from app_server.engine.config.effective import shown_value, with_credentials, without_credentials
+from app_server.engine.config.settings_file import set_default_model
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.engine_errors import ConfigError, InvalidSettings
+from app_server.engine.support.redaction import MASK
 from app_server_protocol.policy import (
     AskForApproval,
     ReasoningEffort,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app_server.core.config.layers import combine
-from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.engine.config.config_values import CliOverrides, RequestOverrides
+from app_server.engine.config.layers import combine
 from app_server_protocol.policy import AskForApproval
 from app_server_protocol.structs import Json
 

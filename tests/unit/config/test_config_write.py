@@ -13,8 +13,9 @@ import tomli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.config import settings_file
-from app_server.core.config.effective import (
+from app_server.engine.config import settings_file
+from app_server.engine.config.config_values import CliOverrides, SettingsPlace
+from app_server.engine.config.effective import (
     LayerKind,
     SettingEdit,
     WriteOutcome,
@@ -22,10 +23,9 @@ from app_server.core.config.effective import (
     setting_edit,
     settings_version,
 )
-from app_server.core.config.settings_file import rewrite_config, write_settings
-from app_server.core.config.toml_text import edited_text
-from app_server.core.config.types import CliOverrides, SettingsPlace
-from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
+from app_server.engine.config.settings_file import rewrite_config, write_settings
+from app_server.engine.config.toml_text import edited_text
+from app_server.engine.support.engine_errors import ConfigError, InvalidSettings, VersionConflict
 from app_server_protocol.structs import Json
 
 WITH_PROFILE = '# mine\nmodel = "m"\n\n[profiles.p]\nmodel = "of-p"\n'
@@ -180,7 +180,7 @@ def test_servers_write_one_after_another(tmp_path: Path) -> None:
     place = home(tmp_path)
     program = (
         "import sys; from pathlib import Path\n"
-        "from app_server.core.config.settings_file import rewrite_config\n"
+        "from app_server.engine.config.settings_file import rewrite_config\n"
         "for n in range(10):\n"
         "    rewrite_config(Path(sys.argv[1]), lambda s: {**s, f'{sys.argv[2]}{n}': n})\n"
     )

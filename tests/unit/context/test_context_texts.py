@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.context import text_for_model
-from app_server.core.context.environment_context import (
+from app_server.engine.context import text_for_model
+from app_server.engine.context.environment_context import (
     EnvironmentContext,
     difference,
     opening_messages,
     project_instructions,
     user_text,
 )
-from app_server.core.context.history import (
+from app_server.engine.context.history import (
     NO_SUMMARY,
     ConversationHistory,
     build_compacted_history,
@@ -28,9 +28,9 @@ from app_server.core.context.history import (
     summary_message,
     with_marked_summary,
 )
-from app_server.core.context.sizes import MOST_KEPT_TOKENS
-from app_server.core.pictures import MAX_IMAGE_BYTES, ImageUnreadable
-from app_server.core.session.user_input import image_data_url
+from app_server.engine.context.sizes import MOST_KEPT_TOKENS
+from app_server.engine.session.user_input import image_data_url
+from app_server.engine.support.images import MAX_IMAGE_BYTES, ImageUnreadable
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from app_server_protocol.responses import (
     CustomToolCall,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.context.history import kept_messages, without_oldest
-from app_server.core.context.sizes import PromptSize, bounds_of, chosen_size, size_of_window
-from app_server.core.context.text_for_model import OutputLimit, estimate_tokens, shorten
-from app_server.core.model.catalogue import UNKNOWN
-from app_server.core.session.model_calls import base_instructions
+from app_server.engine.context.history import kept_messages, without_oldest
+from app_server.engine.context.sizes import PromptSize, bounds_of, chosen_size, size_of_window
+from app_server.engine.context.text_for_model import OutputLimit, estimate_tokens, shorten
+from app_server.engine.model.catalogue import UNKNOWN
+from app_server.engine.session.turn_context import base_instructions
 from app_server_protocol.responses import (
     FunctionCall,
     FunctionCallOutput,

@@ -14,8 +14,8 @@ from app_server.conversations.adapter import ApiAdapter, ApiId, ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.subscriptions import Client
 from app_server.conversations.unused import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
-from app_server.core.session.commands import Close, Command
-from app_server.identity import ClientProfile
+from app_server.engine.session.session_commands import Close, Command
+from app_server.engine.support.client_info import ClientProfile
 from app_server.rpc.outgoing import Outgoing
 from app_server_protocol.engine.events import SessionEvent
 from tests.support.callers import some_caller

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.context.project_docs import find_instructions
-from app_server.core.custom_prompts import MAX_BYTES, discover_prompts
-from app_server.core.prompt_text import split_front_matter
+from app_server.engine.context.custom_prompts import MAX_BYTES, discover_prompts
+from app_server.engine.context.project_docs import find_instructions
+from app_server.engine.support.prompt_text import split_front_matter
 
 
 def test_a_file_is_a_prompt_under_its_stem(tmp_path: Path) -> None:

@@ -11,27 +11,27 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core import remedies
-from app_server.core.auth.credentials import AuthMethod, Credentials, StoredAuth, Tokens
-from app_server.core.config.model_rows import ModelRow
-from app_server.core.config.types import (
-    McpServerConfig,
-    McpStdioTransport,
-)
 from app_server.core.diagnostics import machine
 from app_server.core.diagnostics.machine import check_config, known_credentials, redacted
 from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
-from app_server.core.errors import ConfigError
-from app_server.core.exec.probing import layers
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.interfaces import McpRuntime
-from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.model_errors import connection_failed, missing_variable
-from app_server.core.model.served_models import ModelsUnknown, ServedModel, ServedModels
-from app_server.core.remedies import Problem
-from app_server.core.rollout.disk import HISTORY, home_lock
-from app_server.core.sandbox.plan import SandboxLayer, SandboxState
 from app_server.doctor import as_json, as_text, exit_status, summary
+from app_server.engine.auth.credentials import AuthMethod, Credentials, StoredAuth, Tokens
+from app_server.engine.config.config_values import (
+    McpServerConfig,
+    McpStdioTransport,
+)
+from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.mcp.runtime_interface import McpRuntime
+from app_server.engine.model.model_errors import connection_failed, missing_variable
+from app_server.engine.model.served_models import ModelsUnknown, ServedModel, ServedModels
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.sandbox.exec.probe import layers
+from app_server.engine.sandbox.plan import SandboxLayer, SandboxState
+from app_server.engine.storage.disk import HISTORY, home_lock
+from app_server.engine.support import user_messages
+from app_server.engine.support.engine_errors import ConfigError
+from app_server.engine.support.user_messages import Problem
 from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 from tests.unit.config.homes import load
 
@@ -312,7 +312,7 @@ def test_a_home_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     for home in (tmp_path / "home", tmp_path / "home" / "below"):
         check = machine.check_home(home)
-        assert (check.status, check.advice) == (BROKEN, remedies.home_unwritable("x", "y").advice)
+        assert (check.status, check.advice) == (BROKEN, user_messages.home_unwritable("x", "y").advice)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "sessions").write_text("")
     check = machine.check_home(tmp_path / "other")
@@ -362,10 +362,10 @@ def test_errors_of_a_turn_say_the_same(tmp_path: Path) -> None:
     assert str(parts(down)) == str(connection_failed("mine", where, "Connection refused"))
     nameless = about(tmp_path, text='model_provider = "mine"\n[model_providers.mine]\nname = "X"\n')
     assert nameless.status is BROKEN
-    assert str(parts(nameless)) == str(remedies.no_base_url("mine"))
-    assert parts(about(tmp_path, ModelsUnknown("", 401))) == remedies.key_refused("mine", "in MINE_KEY")
+    assert str(parts(nameless)) == str(user_messages.no_base_url("mine"))
+    assert parts(about(tmp_path, ModelsUnknown("", 401))) == user_messages.key_refused("mine", "in MINE_KEY")
     keyless = about(tmp_path, ModelsUnknown("", 401), text=MINE.replace("env_key", "#"))
-    assert parts(keyless) == remedies.key_not_sent("mine")
+    assert parts(keyless) == user_messages.key_not_sent("mine")
     assert (
         about(
             tmp_path,
@@ -373,13 +373,13 @@ def test_errors_of_a_turn_say_the_same(tmp_path: Path) -> None:
                 "a",
             ),
         ).found
-        == remedies.model_unknown("mine", "small").what
+        == user_messages.model_unknown("mine", "small").what
     )
-    assert parts(about(tmp_path, which="openai", text="", env={})) == remedies.NOBODY_LOGGED_IN
+    assert parts(about(tmp_path, which="openai", text="", env={})) == user_messages.NOBODY_LOGGED_IN
 
 
 def test_warnings_of_a_conversation_say_the_same() -> None:
-    assert parts(machine.check_git(None, "/bin")) == remedies.git_missing("/bin")
+    assert parts(machine.check_git(None, "/bin")) == user_messages.git_missing("/bin")
     for state in (SandboxState("none", "why", ("gap",)), SandboxState("degraded", "why", ("gap",))):
         check = machine.check_sandbox(state, ())
         assert state.warning is not None

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.exec import probing
-from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.exec.launcher_process import Confinement
-from app_server.core.exec.runner import CommandRunner
-from app_server.places.server_places import known_folders
+from app_server.engine.sandbox.exec import probe
+from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.sandbox.exec.launcher_process import Confinement
+from app_server.engine.storage.socket_folders import known_folders
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, SandboxPolicy
 
@@ -67,12 +67,12 @@ async def at_level(bench: Bench, level: str) -> Bench:
 @pytest.fixture
 async def degraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """Yield a bench on a kernel without namespaces."""
-    real = probing._Prober.run_probe
+    real = probe._Prober.run_probe
 
-    async def refuse(prober: probing._Prober, confinement: Confinement) -> tuple[str, str]:
+    async def refuse(prober: probe._Prober, confinement: Confinement) -> tuple[str, str]:
         return ("", "they are switched off") if confinement.namespaces else await real(prober, confinement)
 
-    monkeypatch.setattr(probing._Prober, "run_probe", refuse)
+    monkeypatch.setattr(probe._Prober, "run_probe", refuse)
     async with a_bench(tmp_path, tmp_path / "home") as one:
         yield await at_level(one, "degraded")
 

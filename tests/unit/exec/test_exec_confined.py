@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.config.safe_file import STAGED
-from app_server.core.exec.command import ExecResult
-from app_server.core.launcher.namespaces import DEVICES, MAX_ENTRIES
+from app_server.engine.config.safe_file import STAGED
+from app_server.engine.sandbox.exec.command import ExecResult
+from app_server.engine.sandbox.launcher.namespaces import DEVICES, MAX_ENTRIES
 from app_server_protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import Bench, at_level
 

@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from app_server.core.launcher import descendants
+from app_server.engine.sandbox.launcher import descendants
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="subreapers")
 
 ORPHANS = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from app_server.core.launcher import descendants
-from app_server.core.launcher import enforce
+from app_server.engine.sandbox.launcher import descendants
+from app_server.engine.sandbox.launcher import enforce
 enforce.become_reaper()
 reader, writer = os.pipe()
 if os.fork() == 0:
@@ -38,7 +38,7 @@ print(descendants.own_children())
 
 
 def test_orphans_are_found_without_a_table_of_processes() -> None:
-    root = descendants.__file__.rsplit(os.sep, 4)[0]
+    root = descendants.__file__.rsplit(os.sep, 5)[0]
     found = subprocess.run(
         [sys.executable, "-I", "-S", "-c", ORPHANS, root], capture_output=True, check=False
     )
@@ -55,8 +55,8 @@ def test_what_has_ended_is_no_child_that_lives() -> None:
 ENDING = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from app_server.core.launcher import descendants, supervisor
-from app_server.core.launcher import enforce
+from app_server.engine.sandbox.launcher import descendants, supervisor
+from app_server.engine.sandbox.launcher import enforce
 enforce.become_reaper()
 searches = 0
 def counted(find=descendants.listed):
@@ -82,6 +82,6 @@ for lasting in (False, True):
 
 
 def test_the_table_of_processes_is_read_only_where_something_is_left() -> None:
-    root = descendants.__file__.rsplit(os.sep, 4)[0]
+    root = descendants.__file__.rsplit(os.sep, 5)[0]
     found = subprocess.run([sys.executable, "-I", "-S", "-c", ENDING, root], capture_output=True, check=False)
     assert found.stdout == b"False False\nTrue False\n", found.stderr

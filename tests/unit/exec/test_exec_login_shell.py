@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.exec import shell_setup
-from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.exec.shell_setup import FRESH_SECONDS, MAX_BYTES, LoginShells
+from app_server.engine.sandbox.exec import shell_setup
+from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
+from app_server.engine.sandbox.exec.shell_setup import FRESH_SECONDS, MAX_BYTES, LoginShells
 from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
 from app_server_protocol.structs import replace
 from tests.unit.exec.conftest import PATH, Bench

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.launcher.placeholder_dirs import MARK_NS, Acquired, PlaceholderDirs
-from app_server.core.sandbox.plan import SandboxPlan
-from app_server.core.sandbox.roots import ConversationRoots
+from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
+from app_server.engine.sandbox.launcher.placeholder_dirs import MARK_NS, Acquired, PlaceholderDirs
+from app_server.engine.sandbox.plan import SandboxPlan
+from app_server.engine.sandbox.roots import ConversationRoots
 from app_server_protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import PATH, Bench, at_level
 

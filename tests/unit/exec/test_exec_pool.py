@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from app_server.core.errors import CoreError, LaunchError, SandboxShortage
-from app_server.core.exec import probing
-from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.probe_folder import ProbeFolder, probe_folder
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.launcher import descendants, light, supervisor, wire
-from app_server.core.launcher.main import FREE, MAX_WAITING, SupervisorPool
+from app_server.engine.sandbox.exec import probe
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
+from app_server.engine.sandbox.exec.probe_folder import ProbeFolder, probe_folder
+from app_server.engine.sandbox.launcher import descendants, launcher_wire, stdlib_min, supervisor
+from app_server.engine.sandbox.launcher.launcher_main import FREE, MAX_WAITING, SupervisorPool
+from app_server.engine.support.engine_errors import CoreError, LaunchError, SandboxShortage
 from app_server_protocol.policy import ReadOnly
 from app_server_protocol.structs import replace
 from tests.support.shortage import open_files
@@ -35,14 +35,14 @@ class Forks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pid = 100
         self.theirs: list[socket.socket] = []
-        pair = light.socket.socketpair
+        pair = stdlib_min.socket.socketpair
 
         def kept() -> tuple[socket.socket, socket.socket]:
             ours, theirs = pair()
             self.theirs.append(socket.socket(fileno=os.dup(theirs.fileno())))
             return ours, theirs
 
-        monkeypatch.setattr(light.socket, "socketpair", kept)
+        monkeypatch.setattr(stdlib_min.socket, "socketpair", kept)
 
     def __call__(self) -> int:
         self.pid += 1
@@ -72,13 +72,13 @@ def test_the_one_that_was_used_last_takes_the_next_command(pool: SupervisorPool,
     pool.hand_over("first", [])
     pool.hand_over("second", [])
     assert forks.pid == 102
-    assert [wire.receive(end) for end in forks.theirs] == [("first", []), ("second", [])]
+    assert [launcher_wire.receive(end) for end in forks.theirs] == [("first", []), ("second", [])]
     for end in forks.theirs:
         end.send(FREE)
         read_all(pool)
     assert not pool.busy
     pool.hand_over("third", [])
-    assert wire.receive(forks.theirs[1]) == ("third", [])
+    assert launcher_wire.receive(forks.theirs[1]) == ("third", [])
     assert forks.pid == 102
 
 
@@ -108,7 +108,7 @@ def test_the_pool_skips_processes_that_have_ended(pool: SupervisorPool, forks: F
     read_all(pool)
     assert not pool.busy
     pool.hand_over("command", [])
-    assert wire.receive(forks.theirs[-1]) == ("command", [])
+    assert launcher_wire.receive(forks.theirs[-1]) == ("command", [])
     assert forks.pid == 103
 
 
@@ -121,7 +121,7 @@ def test_few_are_kept_after_many_at_once(pool: SupervisorPool, forks: Forks) -> 
     assert (len(pool.waiting), pool.busy) == (MAX_WAITING, {})
     closed = 0
     for end in forks.theirs:
-        assert wire.receive(end) is not None
+        assert launcher_wire.receive(end) is not None
         end.setblocking(False)
         try:
             closed += end.recv(1) == b""
@@ -175,7 +175,7 @@ def test_it_is_reported_as_killed(how: int | None, tmp_path: Path) -> None:
     assert not (tmp_path / "late").exists()
     if how is not None:
         with ours:
-            assert wire.receive(ours) == (("exit", -9, True), [])
+            assert launcher_wire.receive(ours) == (("exit", -9, True), [])
 
 
 def test_nor_where_it_is_given_up_while_it_is_confined(tmp_path: Path) -> None:
@@ -222,19 +222,19 @@ class ScriptedLauncher(LauncherProcess):
         self.later = said
         """Output of all commands after the first."""
 
-    async def submit(self, request: wire.Value, descriptors: list[int]) -> None:
+    async def submit(self, request: launcher_wire.Value, descriptors: list[int]) -> None:
         self.asked += 1
         answer = self.answers.pop(0)
         if answer is None:
             return
         if answer[0] == "exit":
             os.write(descriptors[1], self.said if self.asked == 1 else self.later)
-            os.write(descriptors[0], wire.pack(("started", 0)))
-        os.write(descriptors[0], wire.pack(answer))
+            os.write(descriptors[0], launcher_wire.pack(("started", 0)))
+        os.write(descriptors[0], launcher_wire.pack(answer))
 
 
 async def level(launcher: LauncherProcess, home: Path) -> str:
-    return (await probing.find_state(launcher, "python", str(home))).level
+    return (await probe.find_state(launcher, "python", str(home))).level
 
 
 @pytest.mark.parametrize(
@@ -313,17 +313,17 @@ async def test_a_folder_that_was_exchanged_proves_nothing(
         with real(home, in_home=in_home) as folder:
             yield replace(folder, path=str(tmp_path / "other"))
 
-    monkeypatch.setattr(probing, "probe_folder", exchanged)
+    monkeypatch.setattr(probe, "probe_folder", exchanged)
     with pytest.raises(SandboxShortage, match="exchanged"):
         await bench.sh("true", ReadOnly())
-    monkeypatch.setattr(probing, "probe_folder", real)
+    monkeypatch.setattr(probe, "probe_folder", real)
     assert (await bench.sh("echo fine", ReadOnly())).stdout == b"fine\n"
 
 
 async def test_no_namespaces_at_all_is_no_shortage_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "_limits", lambda: ["31000", "0"])
+    monkeypatch.setattr(probe, "_limits", lambda: ["31000", "0"])
     refused = ("unavailable", errno.ENOSPC, "unshare: No space left on device")
     assert await level(ScriptedLauncher(refused, ("exit", 0, False)), tmp_path) == "degraded"
 
@@ -356,7 +356,7 @@ async def test_a_lower_level_is_kept_and_looked_at_again(
         assert (await bench.runner.sandbox.state()).level == "degraded"
         assert (await bench.runner.sandbox.state()).level == "degraded"
         assert launcher.asked == 2
-        monkeypatch.setattr(probing, "RECHECK_SECONDS", -1.0)
+        monkeypatch.setattr(probe, "RECHECK_SECONDS", -1.0)
         # A shortage, a worse one, then the full sandbox, which is kept.
         for wanted in ("degraded", "degraded", "full", "full"):
             assert (await bench.runner.sandbox.state()).level == wanted
@@ -405,14 +405,14 @@ async def test_too_few_open_files_are_an_error_of_the_command(
 def test_a_message_whose_descriptors_do_not_fit_leaves_the_next_one_whole() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        wire.send(ours, "first", [0, 1, 2])
-        wire.send(ours, "second", [])
-        with open_files(2), pytest.raises(wire.Truncated) as caught:
-            wire.receive(theirs)
+        launcher_wire.send(ours, "first", [0, 1, 2])
+        launcher_wire.send(ours, "second", [])
+        with open_files(2), pytest.raises(launcher_wire.Truncated) as caught:
+            launcher_wire.receive(theirs)
         assert caught.value.value == "first"
         for number in caught.value.descriptors:
             os.close(number)
-        assert wire.receive(theirs) == ("second", [])
+        assert launcher_wire.receive(theirs) == ("second", [])
 
 
 # --- helpers that die

@@ -9,11 +9,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.errors import LaunchError, SandboxUnavailable
-from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.own_programs import reader_command
-from app_server.core.sandbox import inspect
-from app_server.core.sandbox.plan import SandboxPlan, for_own_program
+from app_server.engine.sandbox import inspect
+from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
+from app_server.engine.sandbox.plan import SandboxPlan, for_own_program
+from app_server.engine.support.engine_errors import LaunchError, SandboxUnavailable
+from app_server.engine.support.helpers import reader_command
 from app_server_protocol.policy import PermissionProfile
 from app_server_protocol.structs import Json
 from tests.support.profiles import VS_CODE, named, profile

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
-from app_server.core.errors import LaunchError
-from app_server.core.exec.command import command_environment
-from app_server.core.exec.streams import STREAM_CAP, HeadTail
-from app_server.core.launcher import descendants, wire
-from app_server.core.sandbox.plan import SandboxPlan
+from app_server.engine.config.config_values import EnvInherit, ShellEnvironmentPolicy
+from app_server.engine.sandbox.exec.command import command_environment
+from app_server.engine.sandbox.exec.streams import STREAM_CAP, HeadTail
+from app_server.engine.sandbox.launcher import descendants, launcher_wire
+from app_server.engine.sandbox.plan import SandboxPlan
+from app_server.engine.support.engine_errors import LaunchError
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.structs import replace
 from tests.support.waiting import until
@@ -169,8 +169,8 @@ async def test_another_launcher_takes_over(bench: Bench) -> None:
 
 SERVER = """
 import sys, anyio
-from app_server.core.exec.command import CommandSpec
-from app_server.core.exec.runner import CommandRunner
+from app_server.engine.sandbox.exec.command import CommandSpec
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
 async def main():
     async with CommandRunner(sys.executable, sys.argv[1], {}) as runner:
         spec = CommandSpec(argv=("sh", "-c", sys.argv[2]), cwd="/", env={"PATH": "/usr/bin:/bin"})
@@ -194,7 +194,7 @@ async def test_supervisors_are_kept_for_the_next_command_unless_something_is_lef
 
 SUPERVISOR = """
 import os, socket
-from app_server.core.launcher import supervisor
+from app_server.engine.sandbox.launcher import supervisor
 wakeup = supervisor.watch_children()
 def run(argv):
     channel, remote = socket.socketpair()
@@ -233,17 +233,17 @@ def test_head_and_tail_are_kept(chunks: list[bytes], cap: int) -> None:
 def test_a_message_arrives_as_it_was_sent(value: dict[bytes, list[int | bytes | None]]) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        wire.send(ours, value, [])
-        assert wire.receive(theirs) == (value, [])
+        launcher_wire.send(ours, value, [])
+        assert launcher_wire.receive(theirs) == (value, [])
         ours.close()
-        assert wire.receive(theirs) is None
+        assert launcher_wire.receive(theirs) is None
 
 
 def test_descriptors_travel_and_are_not_inherited() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, socket.socket() as sent:
-        wire.send(ours, "x" * 10, [sent.fileno()])
-        message = wire.receive(theirs)
+        launcher_wire.send(ours, "x" * 10, [sent.fileno()])
+        message = launcher_wire.receive(theirs)
         assert message is not None
         with socket.socket(fileno=message[1][0]) as got:
             assert not got.get_inheritable()

@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.exec.command import ExecResult
-from app_server.core.launcher import descendants
+from app_server.engine.sandbox.exec.command import ExecResult
+from app_server.engine.sandbox.launcher import descendants
 from app_server_protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
 from app_server_protocol.structs import replace
 from tests.unit.exec.conftest import Bench, at_level

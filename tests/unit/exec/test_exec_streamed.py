@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from app_server.core.errors import CoreError, InputClosed, InputFull, LaunchError
-from app_server.core.exec import streams
-from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.exec.lasting import PtySession
-from app_server.core.exec.process import Process, TerminalSize, hand_on
-from app_server.core.exec.streams import StdinWriter
+from app_server.engine.sandbox.exec import streams
+from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
+from app_server.engine.sandbox.exec.command_process import Process, TerminalSize, hand_on
+from app_server.engine.sandbox.exec.pty import PtySession
+from app_server.engine.sandbox.exec.streams import StdinWriter
+from app_server.engine.support.engine_errors import CoreError, InputClosed, InputFull, LaunchError
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
 from app_server_protocol.structs import replace

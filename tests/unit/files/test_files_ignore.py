@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.files.ignore import RuleSet, parse_rules
-from app_server.core.files.model_reads import Lines, window
+from app_server.engine.workspace.files.ignore import RuleSet, parse_rules
+from app_server.engine.workspace.files.model_reads import Lines, window
 
 PATHS = (
     "a",

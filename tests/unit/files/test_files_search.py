@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.beneath import Beneath
-from app_server.core.files.fuzzy import PATHS, FileMatch, folded, parse_query, positions, score
-from app_server.core.files.search import FileSearch, has_in_order
+from app_server.engine.support.rooted_fs import Beneath
+from app_server.engine.workspace.files.fuzzy import PATHS, FileMatch, folded, parse_query, positions, score
+from app_server.engine.workspace.files.search import FileSearch, has_in_order
 
 FAR_AHEAD = 2**62
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.git.ghost import Snapshots, TakenSnapshot
-from app_server.core.git.restore import Undone, undo_turn
-from app_server.core.git.run_git import Git
+from app_server.engine.workspace.git.ghost import Snapshots, TakenSnapshot
+from app_server.engine.workspace.git.restore import Undone, undo_turn
+from app_server.engine.workspace.git.run_git import Git
 from app_server_protocol.responses import GhostCommit
 
 _ENVIRONMENT = {

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import GitError
-from app_server.core.git import find_git as module
-from app_server.core.git.find_git import find_git
-from app_server.core.git.repository import Repository
-from app_server.core.git.run_git import USUAL_FOLDERS, GitProgram
+from app_server.engine.support.engine_errors import GitError
+from app_server.engine.workspace.git import find_git as module
+from app_server.engine.workspace.git.find_git import find_git
+from app_server.engine.workspace.git.repository import Repository
+from app_server.engine.workspace.git.run_git import USUAL_FOLDERS, GitProgram
 
 
 @pytest.fixture

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from app_server.core.errors import GitError
-from app_server.core.git.ghost import LEADS_ELSEWHERE, Snapshots, SnapshotUnavailable, TakenSnapshot
-from app_server.core.git.run_git import Git, GitCommand, GitProgram, run_git
-from app_server.core.git.snapshot import diff_to_remote
-from app_server.core.git.worktree_files import Blobs, WorktreeFile
+from app_server.engine.support.engine_errors import GitError
+from app_server.engine.workspace.git.ghost import (
+    LEADS_ELSEWHERE,
+    Snapshots,
+    SnapshotUnavailable,
+    TakenSnapshot,
+)
+from app_server.engine.workspace.git.run_git import Git, GitCommand, GitProgram, run_git
+from app_server.engine.workspace.git.snapshot import diff_to_remote
+from app_server.engine.workspace.git.worktree_files import Blobs, WorktreeFile
 from tests.support.waiting import until
 from tests.unit.git.conftest import Sandpit
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.errors import GitError
-from app_server.core.git.restore import Undone
+from app_server.engine.support.engine_errors import GitError
+from app_server.engine.workspace.git.restore import Undone
 from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
 from app_server_protocol.structs import replace
 from tests.unit.git.conftest import Sandpit

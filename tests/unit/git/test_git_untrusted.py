@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.git.ghost import Snapshots, SnapshotUnavailable
-from app_server.core.git.repository import (
+from app_server.engine.workspace.git.ghost import Snapshots, SnapshotUnavailable
+from app_server.engine.workspace.git.repository import (
     find_repository,
     parse_git_config,
     read_git_info,
     without_credentials,
 )
-from app_server.core.git.snapshot import diff_to_remote
+from app_server.engine.workspace.git.snapshot import diff_to_remote
 from app_server_protocol.rollout import GitInfo
 from tests.unit.git.conftest import Sandpit
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core import goals
+from app_server.engine.session import goals
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import Goal, GoalStatus
 from app_server_protocol.events.turn_events import TokenUsage

@@ -9,10 +9,10 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from app_server.core.http.client import HttpClient
-from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
 from app_server.demo.scripted_model import LAST_CHUNK as END
 from app_server.demo.scripted_model import chunk
+from app_server.engine.http.http_client import HttpClient
+from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest
 from tests.support.loading import modules_loaded_by
 from tests.unit.model.provider_server import ProviderServer, Then, head, provider_server, whole
 
@@ -223,6 +223,6 @@ async def test_addresses_are_not_logged(
 
 def test_providers_are_asked_without_the_client() -> None:
     """Importing it would slow down each first turn."""
-    loaded = modules_loaded_by("import app_server.core.http.transport")
+    loaded = modules_loaded_by("import app_server.engine.http.http_transport")
     assert "httpcore2" in loaded
     assert loaded & {"httpx2", "http.cookiejar", "idna"} == set()

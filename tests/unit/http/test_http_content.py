@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.http import content
-from app_server.core.http.address import address, origin
-from app_server.core.http.content import ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
-from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.threads import PIECE_BYTES
+from app_server.engine.http import content
+from app_server.engine.http.address import address, origin
+from app_server.engine.http.content import ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
+from app_server.engine.http.sse import EventTooLong, SseDecoder, SseFrame
+from app_server.engine.support.worker_threads import PIECE_BYTES
 
 
 def raw_deflate(data: bytes) -> bytes:

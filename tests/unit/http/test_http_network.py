@@ -8,9 +8,9 @@ from typing import Any
 import httpcore2
 import pytest
 
-from app_server.core.http import connections, trust
-from app_server.core.http.address import proxy_for
-from app_server.core.http.exchange import TrustUnavailable
+from app_server.engine.http import pool, trust_store
+from app_server.engine.http.address import proxy_for
+from app_server.engine.http.interface import TrustUnavailable
 
 
 class Wire(httpcore2.AsyncNetworkStream):
@@ -44,7 +44,7 @@ class Wire(httpcore2.AsyncNetworkStream):
 
 async def test_head_and_body_leave_together_when_an_answer_is_waited_for() -> None:
     wire = Wire()
-    stream = connections.GatheringStream(wire)
+    stream = pool.GatheringStream(wire)
     await stream.write(b"POST / HTTP/1.1\r\n\r\n", 3)
     await stream.write(b"{}", 3)
     await stream.write(b"", 3)
@@ -57,24 +57,24 @@ async def test_head_and_body_leave_together_when_an_answer_is_waited_for() -> No
 
 async def test_a_large_write_is_not_buffered() -> None:
     wire = Wire()
-    stream = connections.GatheringStream(wire)
+    stream = pool.GatheringStream(wire)
     await stream.write(b"head", 1)
-    await stream.write(bytes(connections.AT_ONCE_BYTES), 2)
-    assert wire.written == [(b"head" + bytes(connections.AT_ONCE_BYTES), 2)]
+    await stream.write(bytes(pool.AT_ONCE_BYTES), 2)
+    assert wire.written == [(b"head" + bytes(pool.AT_ONCE_BYTES), 2)]
 
 
 async def test_a_response_of_a_server_that_reads_no_more_is_received() -> None:
-    stream = connections.GatheringStream(Wire(broken=True))
+    stream = pool.GatheringStream(Wire(broken=True))
     await stream.write(b"head")
     assert await stream.read(100) == b"said"
 
 
 async def test_encryption_begins_after_the_clear_text() -> None:
     wire = Wire()
-    stream = connections.GatheringStream(wire)
+    stream = pool.GatheringStream(wire)
     await stream.write(b"CONNECT")
     encrypted = await stream.start_tls(ssl.create_default_context())
-    assert isinstance(encrypted, connections.GatheringStream)
+    assert isinstance(encrypted, pool.GatheringStream)
     assert wire.encrypted
     assert [data for data, _ in wire.written] == [b"CONNECT"]
 
@@ -82,7 +82,7 @@ async def test_encryption_begins_after_the_clear_text() -> None:
 async def test_a_connection_is_readable_when_something_came_or_it_ended() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        stream = connections.GatheringStream(Wire(connection=ours))
+        stream = pool.GatheringStream(Wire(connection=ours))
         assert stream.get_extra_info("is_readable") is False
         theirs.close()
         assert stream.get_extra_info("is_readable") is True
@@ -211,18 +211,18 @@ ONE = "-----END CERTIFICATE-----\n"
 @pytest.fixture
 def one(tmp_path: Path) -> Path:
     """Write a file with one certificate in it."""
-    pem = trust.trusted_pem({}).decode()
+    pem = trust_store.trusted_pem({}).decode()
     file = tmp_path / "one.pem"
     file.write_text(pem[pem.index("-----BEGIN") : pem.index(ONE) + len(ONE)])
     return file
 
 
 def test_those_of_the_system_unless_the_user_names_others(one: Path) -> None:
-    assert len(trust.trust_store({}).get_ca_certs()) > 50
-    assert len(trust.trust_store({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_ca_certs()) > 50
-    assert len(trust.trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
-    assert trust.trust_store({"SSL_CERT_DIR": str(one.parent)}).get_ca_certs() == []
-    assert trust.trusted_pem({"SSL_CERT_FILE": str(one)}).count(b"BEGIN CERTIFICATE") == 1
+    assert len(trust_store.trust_store({}).get_ca_certs()) > 50
+    assert len(trust_store.trust_store({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_ca_certs()) > 50
+    assert len(trust_store.trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
+    assert trust_store.trust_store({"SSL_CERT_DIR": str(one.parent)}).get_ca_certs() == []
+    assert trust_store.trusted_pem({"SSL_CERT_FILE": str(one)}).count(b"BEGIN CERTIFICATE") == 1
 
 
 def built_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,25 +235,25 @@ def test_a_python_that_was_built_for_another_system_finds_this_ones(
     one: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built_for(one.parent, monkeypatch)
-    monkeypatch.setattr(trust, "BUNDLES", (str(one.parent / "none.pem"), str(one)))
-    assert len(trust.trust_store({}).get_ca_certs()) == 1
+    monkeypatch.setattr(trust_store, "BUNDLES", (str(one.parent / "none.pem"), str(one)))
+    assert len(trust_store.trust_store({}).get_ca_certs()) == 1
     one.rename(one.parent / "cert.pem")
-    assert len(trust.trust_store({}).get_ca_certs()) == 1
+    assert len(trust_store.trust_store({}).get_ca_certs()) == 1
 
 
 def test_a_system_without_certificates_is_told_what_to_install(
     one: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built_for(one.parent, monkeypatch)
-    monkeypatch.setattr(trust, "BUNDLES", ())
+    monkeypatch.setattr(trust_store, "BUNDLES", ())
     (one.parent / "certs").mkdir()
     with pytest.raises(TrustUnavailable, match="ca-certificates"):
-        trust.trust_store({})
-    assert len(trust.trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
+        trust_store.trust_store({})
+    assert len(trust_store.trust_store({"SSL_CERT_FILE": str(one)}).get_ca_certs()) == 1
     one.rename(one.parent / "certs" / "01234567.0")
-    assert trust.trust_store({}).verify_mode is ssl.CERT_REQUIRED
+    assert trust_store.trust_store({}).verify_mode is ssl.CERT_REQUIRED
     with pytest.raises(TrustUnavailable, match="SSL_CERT_FILE"):
-        trust.trusted_pem({})
+        trust_store.trusted_pem({})
 
 
 def test_certificates_of_the_system_that_cannot_be_read(
@@ -262,11 +262,11 @@ def test_certificates_of_the_system_that_cannot_be_read(
     built_for(tmp_path, monkeypatch)
     (tmp_path / "cert.pem").write_text("nothing of the kind")
     with pytest.raises(TrustUnavailable, match=r"cannot be read: .*cert\.pem"):
-        trust.trust_store({})
+        trust_store.trust_store({})
 
 
 def test_names_and_certificates_are_verified() -> None:
-    context = trust.trust_store({})
+    context = trust_store.trust_store({})
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
 
@@ -278,12 +278,12 @@ def test_what_cannot_be_read_is_not_replaced_by_anything(env: dict[str, str], tm
     (tmp_path / "empty").touch()
     named = {key: str(tmp_path / name) for key, name in env.items()}
     with pytest.raises(TrustUnavailable, match=next(iter(env))):
-        trust.trust_store(named)
+        trust_store.trust_store(named)
 
 
 def test_a_folder_alone_is_nothing_that_can_be_listed(tmp_path: Path) -> None:
     with pytest.raises(TrustUnavailable):
-        trust.trusted_pem({"SSL_CERT_DIR": str(tmp_path)})
+        trust_store.trusted_pem({"SSL_CERT_DIR": str(tmp_path)})
 
 
 def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     monkeypatch.setenv("HTTPS_PROXY", "http://nowhere.test:1")
-    context = trust.trust_store({})
+    context = trust_store.trust_store({})
     assert len(context.get_ca_certs()) > 50
     assert not context.keylog_filename
     assert proxy_for("https://h.test/", {}) is None
@@ -300,8 +300,8 @@ def test_the_processs_own_environment_does_not_count(monkeypatch: pytest.MonkeyP
 
 
 def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> None:
-    context = trust.trust_store({"SSL_CERT_FILE": str(one)})
-    proxy = connections.named_proxy("https://me:pass@p.test:1", context)
+    context = trust_store.trust_store({"SSL_CERT_FILE": str(one)})
+    proxy = pool.named_proxy("https://me:pass@p.test:1", context)
     assert proxy is not None
     assert proxy.ssl_context is context
     assert proxy.auth == (b"me", b"pass")
@@ -311,4 +311,4 @@ def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> 
 @pytest.mark.parametrize("proxy", ["http://[bad", "nonsense://x", "http://h:99999999"])
 async def test_an_invalid_proxy_url_is_rejected(proxy: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  any of the libraries' own
-        await connections.RouteTable({"all_proxy": proxy}).find("http://h.test/")
+        await pool.RouteTable({"all_proxy": proxy}).find("http://h.test/")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app_server.engine.support.redaction import MASK, masked, masked_text
 from app_server.inspector.passthrough import Backlog, BoundedBacklog, FileBacklog, Tap
 from app_server.inspector.scenario import as_test
 from app_server.inspector.session_records import (
@@ -28,7 +29,6 @@ from app_server.inspector.session_records import (
     to_line,
 )
 from app_server.inspector.store import StreamReader
-from app_server.masking import MASK, masked, masked_text
 from app_server_protocol.structs import Json
 
 KEY = "sk-proj-0123456789abcdefghij"

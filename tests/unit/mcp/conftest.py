@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.faults import StartFailure
-from app_server.core.mcp.interfaces import Elicit, McpRuntime
-from app_server.core.mcp.mcp_manager import McpManager
+from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.mcp.mcp_errors import StartFailure
+from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.mcp.runtime_interface import Elicit, McpRuntime
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server_protocol.engine.events import McpServerState, McpServerStateChanged
 from app_server_protocol.structs import Json
 from tests.support.processes import runs

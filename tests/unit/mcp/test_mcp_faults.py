@@ -10,10 +10,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.config.types import McpServerConfig, McpStdioTransport
-from app_server.core.mcp.faults import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER, RESTARTS
-from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
-from app_server.core.mcp.offer import SERVER_NAME
+from app_server.engine.config.config_values import McpServerConfig, McpStdioTransport
+from app_server.engine.mcp.mcp_errors import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER, RESTARTS
+from app_server.engine.mcp.runtime_interface import ElicitationRequest, ElicitationResult
+from app_server.engine.mcp.tool_catalog import SERVER_NAME
 from app_server_protocol.structs import Json
 from tests.support.waiting import until
 from tests.unit.mcp.conftest import USER, Rig, fake, gone

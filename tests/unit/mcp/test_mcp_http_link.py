@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.mcp.faults import MAX_BATCH, MAX_MESSAGE_BYTES
-from app_server.core.mcp.results import McpCallOutcome
-from app_server.core.mcp.rpc_messages import (
+from app_server.engine.mcp.mcp_errors import MAX_BATCH, MAX_MESSAGE_BYTES
+from app_server.engine.mcp.results import McpCallOutcome
+from app_server.engine.mcp.rpc_messages import (
     Incoming,
     LineSplitter,
     McpError,

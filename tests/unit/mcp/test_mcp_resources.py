@@ -5,9 +5,9 @@ import json
 import anyio
 import pytest
 
-from app_server.core.mcp.faults import McpFailure
-from app_server.core.mcp.offer import ConnectionState
-from app_server.core.mcp.results import RESOURCES, TEMPLATES
+from app_server.engine.mcp.mcp_errors import McpFailure
+from app_server.engine.mcp.results import RESOURCES, TEMPLATES
+from app_server.engine.mcp.tool_catalog import ConnectionState
 from app_server_protocol.engine.events import McpServerState
 from app_server_protocol.mcp import McpAuthStatus
 from tests.support.waiting import until

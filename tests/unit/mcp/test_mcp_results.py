@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.core.mcp import faults
-from app_server.core.mcp.http_link import display_url, request_headers
-from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
-from app_server.core.mcp.offer import qualify
-from app_server.core.mcp.results import McpCallOutcome, parse_result, payload_of, text_result
-from app_server.core.mcp.stdio_link import find_program, process_environment, starting_folder
+from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.mcp import mcp_errors
+from app_server.engine.mcp.input_schemas import InvalidSchema, normalize_schema
+from app_server.engine.mcp.results import McpCallOutcome, parse_result, payload_of, text_result
+from app_server.engine.mcp.stdio_transport import find_program, process_environment, starting_folder
+from app_server.engine.mcp.streamable_http import display_url, request_headers
+from app_server.engine.mcp.tool_catalog import qualify
 from app_server_protocol.mcp import CallToolResult
 from app_server_protocol.responses import FunctionCallOutputPayload
 from app_server_protocol.structs import Json
@@ -97,20 +97,20 @@ def test_a_block_that_is_none_is_shown_as_it_came() -> None:
 
 
 def test_text_is_cut_over_all_blocks_together() -> None:
-    result = parsed({"content": [text("a" * faults.MAX_RESULT_CHARS), text("b" * 10)]})
-    assert len(result.to_json()) < faults.MAX_RESULT_CHARS + 1000
+    result = parsed({"content": [text("a" * mcp_errors.MAX_RESULT_CHARS), text("b" * 10)]})
+    assert len(result.to_json()) < mcp_errors.MAX_RESULT_CHARS + 1000
     assert "[cut here: the text had 10 characters]" in payload_of(result).content
 
 
 def test_structured_content_that_is_too_long_is_cut_as_text() -> None:
-    result = parsed({"content": [], "structuredContent": {"a": "b" * (2 * faults.MAX_RESULT_CHARS)}})
+    result = parsed({"content": [], "structuredContent": {"a": "b" * (2 * mcp_errors.MAX_RESULT_CHARS)}})
     assert result.structured_content is None
-    assert len(result.to_json()) < faults.MAX_RESULT_CHARS + 1000
+    assert len(result.to_json()) < mcp_errors.MAX_RESULT_CHARS + 1000
 
 
 def test_the_number_of_blocks_is_bounded() -> None:
-    result = parsed({"content": [text("x")] * (faults.MAX_RESULT_BLOCKS + 5)})
-    assert len(result.content) == faults.MAX_RESULT_BLOCKS + 1
+    result = parsed({"content": [text("x")] * (mcp_errors.MAX_RESULT_BLOCKS + 5)})
+    assert len(result.content) == mcp_errors.MAX_RESULT_BLOCKS + 1
     assert "5 more blocks" in payload_of(result).content
 
 
@@ -131,8 +131,8 @@ def test_an_outcome_is_reported_to_client_and_model() -> None:
 
 
 def test_users_of_github_are_told_how_to_log_in() -> None:
-    config = McpServerConfig(name="github", transport=McpHttpTransport(url=faults.GITHUB_URL))
-    assert faults.start_failure(config, "OAuth is unsupported").message == (
+    config = McpServerConfig(name="github", transport=McpHttpTransport(url=mcp_errors.GITHUB_URL))
+    assert mcp_errors.start_failure(config, "OAuth is unsupported").message == (
         "GitHub MCP does not support OAuth. Log in by adding a personal access token "
         "(https://github.com/settings/personal-access-tokens) to your environment and config.toml:\n"
         "[mcp_servers.github]\nbearer_token_env_var = CODEX_GITHUB_PERSONAL_ACCESS_TOKEN"
@@ -141,9 +141,11 @@ def test_users_of_github_are_told_how_to_log_in() -> None:
 
 def test_one_cause_stands_alone_and_several_are_numbered() -> None:
     head = "tool call error: tool call failed for `s/t`\n\nCaused by:\n"
-    assert faults.tool_call_error("s", "t", ("tools/call failed: x",)) == head + "    tools/call failed: x"
+    assert (
+        mcp_errors.tool_call_error("s", "t", ("tools/call failed: x",)) == head + "    tools/call failed: x"
+    )
     numbered = head + "    0: timed out awaiting tools/call after 2s\n    1: deadline has elapsed"
-    assert faults.tool_call_error("s", "t", faults.timed_out("tools/call", 2)) == numbered
+    assert mcp_errors.tool_call_error("s", "t", mcp_errors.timed_out("tools/call", 2)) == numbered
 
 
 def test_a_process_sees_an_allow_list_and_what_its_table_names() -> None:
@@ -178,7 +180,7 @@ def test_a_server_starts_in_the_workspace_only_where_the_user_says_so(tmp_path: 
     assert folder(cwd="/srv") == "/srv"
     assert (folder(cwd="workspace"), folder(cwd="workspace", command="./x")) == ("/ws", "/ws")
     for cwd, command in ((".", "x"), ("tools", "x"), (None, "./x")):
-        with pytest.raises(faults.McpFailure, match=r'is relative: .* `cwd = "workspace"`'):
+        with pytest.raises(mcp_errors.McpFailure, match=r'is relative: .* `cwd = "workspace"`'):
             folder(cwd, command)
 
 
@@ -202,7 +204,9 @@ def test_a_token_comes_from_the_environment_and_wins_over_a_header() -> None:
     assert request_headers("s", transport, {"TOKEN": "t", "FROM": "2"}) == {
         "A": "1", "B": "2", "Authorization": "Bearer t",
     }  # fmt: skip
-    with pytest.raises(faults.McpFailure, match="Environment variable TOKEN for MCP server 's' is not set"):
+    with pytest.raises(
+        mcp_errors.McpFailure, match="Environment variable TOKEN for MCP server 's' is not set"
+    ):
         request_headers("s", transport, {})
 
 

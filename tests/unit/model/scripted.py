@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import anyio
 from hypothesis import strategies as st
 
-from app_server.core.caller import ClientIdentity
-from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.http.exchange import HttpFailure, HttpRequest
-from app_server.core.model.catalogue import PLAIN
-from app_server.core.model.endpoints import CredentialSource
-from app_server.core.model.model_client import ModelClient, Pacing, RequestGate
-from app_server.core.model.prompt import ModelEvent, Prompt, RequestSettings
-from app_server.core.model.quirks import Lessons
+from app_server.engine.client_context import ClientIdentity
+from app_server.engine.config.config_values import ProviderConfig, WireApi
+from app_server.engine.http.interface import HttpFailure, HttpRequest
+from app_server.engine.model.catalogue import PLAIN
+from app_server.engine.model.endpoints import CredentialSource
+from app_server.engine.model.model_client import ModelClient, Pacing, RequestGate
+from app_server.engine.model.prompt import ModelEvent, Prompt, RequestSettings
+from app_server.engine.model.quirks import Lessons
 from app_server_protocol.responses import InputText, MessageItem
 from app_server_protocol.structs import Json
 

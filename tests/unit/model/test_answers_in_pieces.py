@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from app_server.core.errors import ModelError
-from app_server.core.model.chat_reader import ChatDecoder
-from app_server.core.model.prompt import ModelEvent, OutputItemDone
-from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.model.stream import EventStream, WireDecoder
+from app_server.engine.model.chat_reader import ChatDecoder
+from app_server.engine.model.prompt import ModelEvent, OutputItemDone
+from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.model.stream import EventStream, WireDecoder
+from app_server.engine.support.engine_errors import ModelError
 from app_server_protocol.structs import Json
 from tests.unit.model.scripted import sse
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.context.history import normalise
-from app_server.core.model.catalogue import find_model
-from app_server.core.model.chat_writer import ChatWriter
-from app_server.core.model.prompt import FreeformTool, FunctionTool, Prompt, RequestSettings, WebSearchTool
-from app_server.core.model.quirks import Quirks, quirks_of
-from app_server.core.model.responses_api import ResponsesWriter
+from app_server.engine.config.config_values import ProviderConfig, WireApi
+from app_server.engine.context.history import normalise
+from app_server.engine.model.catalogue import find_model
+from app_server.engine.model.chat_writer import ChatWriter
+from app_server.engine.model.prompt import FreeformTool, FunctionTool, Prompt, RequestSettings, WebSearchTool
+from app_server.engine.model.quirks import Quirks, quirks_of
+from app_server.engine.model.responses_api import ResponsesWriter
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json
 from tests.support import strict_chat, strict_chat_rows, strict_responses

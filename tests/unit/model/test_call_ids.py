@@ -1,6 +1,6 @@
 """Ids of calls that came from another API than the provider's."""
 
-from app_server.core.model.call_ids import ForeignIds
+from app_server.engine.model.call_ids import ForeignIds
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import FunctionCall, ResponseItem
 from tests.unit.model.histories import output

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.model_rows import EFFORT_ORDER, ModelRow, PatchToolKind, ShellToolKind
-from app_server.core.model.catalogue import PLAIN, UNKNOWN, Catalogue, bundled, find_model
+from app_server.engine.config.model_rows import EFFORT_ORDER, ModelRow, PatchToolKind, ShellToolKind
+from app_server.engine.model.catalogue import PLAIN, UNKNOWN, Catalogue, bundled, find_model
 from app_server_protocol.policy import Verbosity
 
 ROWS = bundled().models

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.http.sse import SseDecoder
-from app_server.core.model import prompt
-from app_server.core.model.chat_reader import LENGTH, ChatDecoder
+from app_server.engine.http.sse import SseDecoder
+from app_server.engine.model import prompt
+from app_server.engine.model.chat_reader import LENGTH, ChatDecoder
+from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.responses import (
     FunctionCall,

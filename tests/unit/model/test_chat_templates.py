@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.types import ProviderConfig
-from app_server.core.model.catalogue import PLAIN
-from app_server.core.model.chat_writer import ChatWriter
-from app_server.core.model.prompt import FunctionTool, Prompt, RequestSettings
-from app_server.core.model.quirks import quirks_of
+from app_server.engine.config.config_values import ProviderConfig
+from app_server.engine.model.catalogue import PLAIN
+from app_server.engine.model.chat_writer import ChatWriter
+from app_server.engine.model.prompt import FunctionTool, Prompt, RequestSettings
+from app_server.engine.model.quirks import quirks_of
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json
 from tests.unit.model.test_chat_writer import call, output, said, thought, user

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.model.answers import BEGINS, lenient_arguments
-from app_server.core.model.call_ids import CallIds
-from app_server.core.model.catalogue import PLAIN
-from app_server.core.model.chat_writer import GOES_ON, NO_SIGNATURE, ChatWriter
-from app_server.core.model.prompt import FunctionTool, Prompt, RequestSettings
-from app_server.core.model.quirks import Quirks
-from app_server.core.model.sent_items import HIDDEN_IMAGE, SentItems, has_new_image
+from app_server.engine.model.answers import BEGINS, lenient_arguments
+from app_server.engine.model.call_ids import CallIds
+from app_server.engine.model.catalogue import PLAIN
+from app_server.engine.model.chat_writer import GOES_ON, NO_SIGNATURE, ChatWriter
+from app_server.engine.model.prompt import FunctionTool, Prompt, RequestSettings
+from app_server.engine.model.quirks import Quirks
+from app_server.engine.model.sent_items import HIDDEN_IMAGE, SentItems, has_new_image
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,

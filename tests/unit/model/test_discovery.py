@@ -11,18 +11,18 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import pytest
 
-from app_server.core.auth.credentials import AuthMethod, Credentials
-from app_server.core.caller import CurrentCaller
-from app_server.core.config.model_rows import ModelRow
-from app_server.core.config.model_tables import ModelSettings, ModelTables
-from app_server.core.config.providers import built_in_providers
-from app_server.core.config.types import Config, ProviderConfig, WireApi
-from app_server.core.errors import ConfigError
-from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
-from app_server.core.model.discovery import Discovery
-from app_server.core.model.known_models import FILE_NAME, KnownModels
-from app_server.core.model.model_facts import LOCAL_WINDOW, ModelFacts, wire_settled
-from app_server.core.model.served_models import ModelsUnknown, ServedModel, ServedModels
+from app_server.engine.auth.credentials import AuthMethod, Credentials
+from app_server.engine.client_context import CurrentCaller
+from app_server.engine.config.config_values import Config, ProviderConfig, WireApi
+from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.config.model_tables import ModelSettings, ModelTables
+from app_server.engine.config.providers import built_in_providers
+from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest
+from app_server.engine.model.discovery import Discovery
+from app_server.engine.model.known_models import FILE_NAME, KnownModels
+from app_server.engine.model.model_facts import LOCAL_WINDOW, ModelFacts, wire_settled
+from app_server.engine.model.served_models import ModelsUnknown, ServedModel, ServedModels
+from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.structs import Json, replace
 from tests.support.callers import some_caller
 from tests.unit.model.scripted import IDENTITY, ScriptedAnswer, refused

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app_server.core.config.types import WireApi
-from app_server.core.model.api_failures import request_failure
-from app_server.core.model.catalogue import find_model
-from app_server.core.model.prompt import FunctionTool, Prompt
+from app_server.engine.config.config_values import WireApi
+from app_server.engine.model.api_failures import request_failure
+from app_server.engine.model.catalogue import find_model
+from app_server.engine.model.prompt import FunctionTool, Prompt
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import InputText, MessageItem, OutputText, ReasoningResponseItem
 from app_server_protocol.structs import replace

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.http.sse import SseDecoder, SseFrame
-from app_server.core.model.messages_reader import MessagesDecoder
-from app_server.core.model.prompt import (
+from app_server.engine.http.sse import SseDecoder, SseFrame
+from app_server.engine.model.messages_reader import MessagesDecoder
+from app_server.engine.model.prompt import (
     Completed,
     ModelEvent,
     OutputItemAdded,
@@ -16,6 +15,7 @@ from app_server.core.model.prompt import (
     OutputTextDelta,
     ReasoningSummaryTextDelta,
 )
+from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (

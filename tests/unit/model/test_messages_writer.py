@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.http.sse import SseDecoder
-from app_server.core.model.answers import BEGINS
-from app_server.core.model.catalogue import UNKNOWN, find_model
-from app_server.core.model.messages_join import Message
-from app_server.core.model.messages_options import headers_of
-from app_server.core.model.messages_reader import MessagesDecoder
-from app_server.core.model.messages_writer import NO_OUTPUT, NOT_TAKEN, UNSEEN, MessagesWriter
-from app_server.core.model.prompt import (
+from app_server.engine.http.sse import SseDecoder
+from app_server.engine.model.answers import BEGINS
+from app_server.engine.model.catalogue import UNKNOWN, find_model
+from app_server.engine.model.messages_join import Message
+from app_server.engine.model.messages_options import headers_of
+from app_server.engine.model.messages_reader import MessagesDecoder
+from app_server.engine.model.messages_writer import NO_OUTPUT, NOT_TAKEN, UNSEEN, MessagesWriter
+from app_server.engine.model.prompt import (
     FreeformTool,
     FunctionTool,
     ModelEvent,
@@ -24,7 +24,7 @@ from app_server.core.model.prompt import (
     RequestSettings,
     WebSearchTool,
 )
-from app_server.core.model.quirks import Quirks
+from app_server.engine.model.quirks import Quirks
 from app_server_protocol.item_origin import FAILED
 from app_server_protocol.responses import (
     CustomToolCall,

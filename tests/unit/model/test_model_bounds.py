@@ -7,24 +7,24 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core.errors import ModelError
-from app_server.core.http.exchange import Fault, HttpFailure
-from app_server.core.http.sse import SseFrame
-from app_server.core.model import payload, stream
-from app_server.core.model.api_failures import RequestFailure, rate_limits, request_failure, retry_after
-from app_server.core.model.chat_reader import ChatDecoder
-from app_server.core.model.discovery import Discovery
-from app_server.core.model.model_errors import (
+from app_server.engine.http.interface import Fault, HttpFailure
+from app_server.engine.http.sse import SseFrame
+from app_server.engine.model import event_json, stream
+from app_server.engine.model.api_failures import RequestFailure, rate_limits, request_failure, retry_after
+from app_server.engine.model.chat_reader import ChatDecoder
+from app_server.engine.model.discovery import Discovery
+from app_server.engine.model.event_json import parse_object
+from app_server.engine.model.model_errors import (
     LONGEST_DELAY,
     ResponseTooLarge,
     UsageLimitReached,
     backoff,
 )
-from app_server.core.model.payload import parse_object
-from app_server.core.model.prompt import Completed, ModelEvent
-from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.model.served_models import ModelsUnknown
-from app_server.core.threads import PIECE_BYTES, PIECE_STEPS
+from app_server.engine.model.prompt import Completed, ModelEvent
+from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.model.served_models import ModelsUnknown
+from app_server.engine.support.engine_errors import ModelError
+from app_server.engine.support.worker_threads import PIECE_BYTES, PIECE_STEPS
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.json_limits import MAX_VALUES
@@ -59,7 +59,7 @@ def chat(*frames: Json) -> None:
 
 
 async def test_an_endless_answer_of_complete_items_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "MAX_ITEM_BYTES", 100_000)
+    monkeypatch.setattr(event_json, "MAX_ITEM_BYTES", 100_000)
     error, events = await failed(CREATED, *[message_done("x" * 1000)] * 200)
     assert isinstance(error, ResponseTooLarge)
     assert not error.retryable
@@ -67,7 +67,7 @@ async def test_an_endless_answer_of_complete_items_ends(monkeypatch: pytest.Monk
 
 
 async def test_an_answer_of_very_many_items_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "MAX_ITEMS", 50)
+    monkeypatch.setattr(event_json, "MAX_ITEMS", 50)
     error, events = await failed(CREATED, *[message_done("x")] * 60)
     assert "more than 50 items" in str(error)
     assert len(events) == 2 + 50
@@ -80,7 +80,7 @@ async def test_an_answer_that_never_ends_ends(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_pieces_of_a_chat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "MAX_ITEM_BYTES", 10_000)
+    monkeypatch.setattr(event_json, "MAX_ITEM_BYTES", 10_000)
     for piece in (
         {"content": "x" * 100},
         {"reasoning": "x" * 100},
@@ -94,7 +94,7 @@ def test_the_pieces_of_a_chat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_calls_of_a_chat_are_bounded() -> None:
-    calls = [{"id": f"c{n}", "function": {}} for n in range(payload.MAX_ITEMS + 1)]
+    calls = [{"id": f"c{n}", "function": {}} for n in range(event_json.MAX_ITEMS + 1)]
     chat({"tool_calls": calls[:-1]})
     with pytest.raises(ResponseTooLarge):
         chat({"tool_calls": calls})

@@ -4,16 +4,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core.auth.credentials import AuthMethod, Credentials
-from app_server.core.config.types import WireApi
-from app_server.core.errors import AuthError, ModelError, StreamDisconnected
-from app_server.core.http.exchange import Fault, HttpFailure
-from app_server.core.model.discovery import Discovery
-from app_server.core.model.model_errors import (
+from app_server.engine.auth.credentials import AuthMethod, Credentials
+from app_server.engine.config.config_values import WireApi
+from app_server.engine.http.interface import Fault, HttpFailure
+from app_server.engine.model.discovery import Discovery
+from app_server.engine.model.model_errors import (
     Unauthorized,
     UnexpectedStatus,
 )
-from app_server.core.model.prompt import (
+from app_server.engine.model.prompt import (
     Completed,
     Created,
     ModelEvent,
@@ -21,8 +20,9 @@ from app_server.core.model.prompt import (
     OutputTextDelta,
     RateLimits,
 )
-from app_server.core.model.served_models import ModelsUnknown, ServedModels
-from app_server.core.turn.emitter import turn_error
+from app_server.engine.model.served_models import ModelsUnknown, ServedModels
+from app_server.engine.support.engine_errors import AuthError, ModelError, StreamDisconnected
+from app_server.engine.turn.emitter import turn_error
 from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.responses import MessageItem, OutputText
 from app_server_protocol.structs import Json, replace

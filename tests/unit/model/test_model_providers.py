@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from app_server.core.auth.credentials import AuthMethod, Credentials
-from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.errors import ModelError
-from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
+from app_server.engine.auth.credentials import AuthMethod, Credentials
+from app_server.engine.config.config_values import ProviderConfig, WireApi
+from app_server.engine.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
+from app_server.engine.support.engine_errors import ModelError
 from app_server_protocol.structs import Json, replace
 from tests.unit.model.scripted import IDENTITY, provider_config
 

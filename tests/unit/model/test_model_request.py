@@ -3,10 +3,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from app_server.core.model.catalogue import find_model
-from app_server.core.model.chat_writer import ChatWriter
-from app_server.core.model.item_bytes import ItemBytes, plain_output
-from app_server.core.model.prompt import (
+from app_server.engine.model.catalogue import find_model
+from app_server.engine.model.chat_writer import ChatWriter
+from app_server.engine.model.item_cache import ItemBytes, plain_output
+from app_server.engine.model.prompt import (
     FreeformTool,
     FunctionTool,
     LocalShellTool,
@@ -15,8 +15,8 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
-from app_server.core.model.quirks import Quirks
-from app_server.core.model.responses_api import ResponsesWriter
+from app_server.engine.model.quirks import Quirks
+from app_server.engine.model.responses_api import ResponsesWriter
 from app_server_protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
 from app_server_protocol.responses import (
     CustomToolCall,

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.http.sse import SseDecoder
-from app_server.core.model import prompt
-from app_server.core.model.api_failures import FLAGGED
-from app_server.core.model.responses_api import ResponsesDecoder
+from app_server.engine.http.sse import SseDecoder
+from app_server.engine.model import prompt
+from app_server.engine.model.api_failures import FLAGGED
+from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText

@@ -8,18 +8,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.errors import ModelError, StreamDisconnected
-from app_server.core.http.connections import MAX_IDLE_CONNECTIONS
-from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
-from app_server.core.http.lazy_http import LazyProviderHttp
-from app_server.core.model.model_client import ModelClient, Pacing
-from app_server.core.model.model_errors import (
+from app_server.demo.scripted_model import LAST_CHUNK as END
+from app_server.demo.scripted_model import chunk
+from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest
+from app_server.engine.http.lazy_http import LazyProviderHttp
+from app_server.engine.http.pool import MAX_IDLE_CONNECTIONS
+from app_server.engine.model.model_client import ModelClient, Pacing
+from app_server.engine.model.model_errors import (
     ResponseTooLarge,
     UnexpectedStatus,
 )
-from app_server.core.model.prompt import Completed, Created, ModelEvent, OutputItemDone, OutputTextDelta
-from app_server.demo.scripted_model import LAST_CHUNK as END
-from app_server.demo.scripted_model import chunk
+from app_server.engine.model.prompt import Completed, Created, ModelEvent, OutputItemDone, OutputTextDelta
+from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
 from app_server_protocol.responses import MessageItem, OutputText
 from app_server_protocol.structs import Json
 from tests.support.loading import modules_loaded_by
@@ -203,7 +203,7 @@ async def test_warming_up_makes_no_connection(provider: ProviderServer, http: La
 
 
 def test_http_is_imported_late() -> None:
-    assert modules_loaded_by("import app_server.core.model.model_client") & {"httpx2", "httpcore2"} == set()
+    assert modules_loaded_by("import app_server.engine.model.model_client") & {"httpx2", "httpcore2"} == set()
 
 
 async def test_requests_at_once_have_a_connection_each(

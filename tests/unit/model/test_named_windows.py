@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from app_server.core.errors import ContextWindowExceeded
-from app_server.core.model.api_failures import LEAST_WINDOW, reported_failure, request_failure
-from app_server.core.model.quirks import Lessons
+from app_server.engine.model.api_failures import LEAST_WINDOW, reported_failure, request_failure
+from app_server.engine.model.quirks import Lessons
+from app_server.engine.support.engine_errors import ContextWindowExceeded
 from app_server_protocol.structs import Json, replace
 from tests.unit.model.scripted import provider_config
 

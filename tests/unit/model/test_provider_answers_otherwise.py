@@ -13,17 +13,17 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
-from app_server.core.config.model_rows import ModelRow
-from app_server.core.config.types import WireApi
-from app_server.core.errors import ModelError
-from app_server.core.http.exchange import HttpRequest
-from app_server.core.model.catalogue import is_other_model
-from app_server.core.model.known_models import KnownModels
-from app_server.core.model.model_client import ModelClient
-from app_server.core.model.nearby import other_providers
-from app_server.core.model.prompt import Completed, Rerouted
-from app_server.core.model.quirks import Lessons
-from app_server.core.model.served_models import ServedModel, ServedModels
+from app_server.engine.config.config_values import WireApi
+from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.http.interface import HttpRequest
+from app_server.engine.model.available_providers import other_providers
+from app_server.engine.model.catalogue import is_other_model
+from app_server.engine.model.known_models import KnownModels
+from app_server.engine.model.model_client import ModelClient
+from app_server.engine.model.prompt import Completed, Rerouted
+from app_server.engine.model.quirks import Lessons
+from app_server.engine.model.served_models import ServedModel, ServedModels
+from app_server.engine.support.engine_errors import ModelError
 from app_server_protocol.structs import Json, replace
 from tests.unit.model.scripted import (
     COMPLETED,

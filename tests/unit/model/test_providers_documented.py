@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.model.quirks import provider_rows
+from app_server.engine.model.quirks import provider_rows
 from app_server.providers_reference import main, table, with_table
 from tests.support import strict_chat_rows, strict_messages, strict_responses
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from app_server.core.config.types import ProviderConfig
-from app_server.core.model.quirks import Lessons, Quirks, provider_row, provider_rows, quirks_of
+from app_server.engine.config.config_values import ProviderConfig
+from app_server.engine.model.quirks import Lessons, Quirks, provider_row, provider_rows, quirks_of
 from app_server_protocol.structs import Json
 
 

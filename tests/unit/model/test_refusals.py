@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from app_server.core.model.quirks import Quirks
-from app_server.core.model.refusals import lesson_of
+from app_server.engine.model.quirks import Quirks
+from app_server.engine.model.refusals import lesson_of
 from app_server_protocol.structs import Json
 
 REQUEST = (

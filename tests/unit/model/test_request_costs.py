@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.model import chat_writer, messages_blocks, messages_writer
-from app_server.core.model.catalogue import find_model
-from app_server.core.model.chat_writer import ChatWriter
-from app_server.core.model.item_bytes import InputBytes, LastInput
-from app_server.core.model.messages_writer import MessagesWriter
-from app_server.core.model.prompt import Prompt, RequestSettings
-from app_server.core.model.quirks import Quirks
-from app_server.core.model.responses_api import ResponsesWriter
+from app_server.engine.model import chat_writer, messages_blocks, messages_writer
+from app_server.engine.model.catalogue import find_model
+from app_server.engine.model.chat_writer import ChatWriter
+from app_server.engine.model.item_cache import InputBytes, LastInput
+from app_server.engine.model.messages_writer import MessagesWriter
+from app_server.engine.model.prompt import Prompt, RequestSettings
+from app_server.engine.model.quirks import Quirks
+from app_server.engine.model.responses_api import ResponsesWriter
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,

@@ -7,9 +7,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core.errors import ModelError
-from app_server.core.http.exchange import Fault, HttpFailure
-from app_server.core.model.model_client import GatedRequest
+from app_server.engine.http.interface import Fault, HttpFailure
+from app_server.engine.model.model_client import GatedRequest
+from app_server.engine.support.engine_errors import ModelError
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.structs import Json, replace
 from tests.unit.model.scripted import (

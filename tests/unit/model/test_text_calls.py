@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.model.text_calls import NamedCall, Offered, TextSieve
+from app_server.engine.model.text_calls import NamedCall, Offered, TextSieve
 
 OFFERED = Offered({"shell": frozenset({"command"}), "look": frozenset()})
 ECHO = NamedCall("shell", '{"command": ["echo"]}')

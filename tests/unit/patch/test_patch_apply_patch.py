@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.exec import shell_setup
-from app_server.core.exec.shell_setup import Programs, install
-from app_server.core.own_programs import apply_patch_command
+from app_server.engine.sandbox.exec import shell_setup
+from app_server.engine.sandbox.exec.shell_setup import Programs, install
+from app_server.engine.support.helpers import apply_patch_command
 from tests.support.shortage import open_files
 
 ADD = "*** Begin Patch\n*** Add File: {}\n+{}\n*** End Patch\n"
@@ -114,15 +114,15 @@ def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
     command = [sys.executable, "-I", "-S", "-c", f"{imports}; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
-    rest = {name for name in ours if not name.startswith("app_server.core.patch")} - {"__main__"}
+    rest = {name for name in ours if not name.startswith("app_server.engine.workspace.patch")} - {"__main__"}
     assert rest <= {
         "__main__",
         "app_server",
-        "app_server.beneath",
-        "app_server.core",
-        "app_server.core.errors",
-        "app_server.core.real_path",
-        "app_server.light_dataclasses",
+        "app_server.engine.support.rooted_fs",
+        "app_server.engine",
+        "app_server.engine.support.engine_errors",
+        "app_server.engine.support.real_path",
+        "app_server.engine.support.light_dataclasses",
         "app_server_protocol.engine",
         "app_server_protocol.engine.errors",
         "app_server_protocol",

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app_server.core.own_programs import writer_command
-from app_server.core.patch import atomic_writer
-from app_server.core.patch.atomic_writer import WriteError, Writer
-from app_server.core.patch.write_steps import OpenFolders, WriteStep, identity
+from app_server.engine.support.helpers import writer_command
+from app_server.engine.workspace.patch import atomic_writer
+from app_server.engine.workspace.patch.atomic_writer import WriteError, Writer
+from app_server.engine.workspace.patch.write_steps import OpenFolders, WriteStep, identity
 from tests.unit.patch.worlds import apply, plan, tree, write
 
 if TYPE_CHECKING:
-    from app_server.core.patch.atomic_writer import EditDocument
+    from app_server.engine.workspace.patch.atomic_writer import EditDocument
 
 AB = ("@@", "-a", "+b")
 SCRIPT = str(Path(atomic_writer.__file__))
@@ -243,7 +243,7 @@ def test_a_refusal_has_the_words_that_ask_for_more_rights(ws: Path, path: str) -
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from app_server.core.patch import atomic_writer
+from app_server.engine.workspace.patch import atomic_writer
 left = int(sys.argv[2])
 def dying(call):
     def one(*args):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app_server.core.patch import diff
-from app_server.core.patch.diff import unified_hunks
-from app_server.core.patch.hunks import Haystack, apply_hunks, decode
-from app_server.core.patch.parse import PatchError, UpdateFile, parse_patch
-from app_server.core.tools.contract import TurnDiffTracker
+from app_server.engine.tools.tool_base import TurnDiffTracker
+from app_server.engine.workspace.patch import diff
+from app_server.engine.workspace.patch.diff import unified_hunks
+from app_server.engine.workspace.patch.hunks import Haystack, apply_hunks, decode
+from app_server.engine.workspace.patch.parse import PatchError, UpdateFile, parse_patch
 from tests.support.waiting import executed_lines
 from tests.unit.patch.worlds import plan, wrap, write
 

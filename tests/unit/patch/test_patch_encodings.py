@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.patch.changes import shown_changes, shown_texts, turn_diff
-from app_server.core.patch.parse import PatchError
+from app_server.engine.workspace.patch.changes import shown_changes, shown_texts, turn_diff
+from app_server.engine.workspace.patch.parse import PatchError
 from tests.unit.patch.worlds import apply, plan
 
 TEXT = "Straße\ncount = 1\nÜbung\n"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.patch import parse
-from app_server.core.patch.disk_files import git_directories
-from app_server.core.patch.planner import Place
-from app_server.core.patch.safety import AskUser, Reject, Verdict, WriteScope, assess
-from app_server.core.patch.shell_forms import ParseProblem, PatchCall, ShellForm, find_patch
+from app_server.engine.workspace.patch import parse
+from app_server.engine.workspace.patch.disk_files import git_directories
+from app_server.engine.workspace.patch.planner import Place
+from app_server.engine.workspace.patch.safety import AskUser, Reject, Verdict, WriteScope, assess
+from app_server.engine.workspace.patch.shell_forms import ParseProblem, PatchCall, ShellForm, find_patch
 from app_server_protocol.policy import AskForApproval
 from tests.unit.patch.worlds import wrap
 
@@ -228,8 +228,8 @@ def test_a_patch_without_its_command_is_explained(argv: list[str]) -> None:
 
 
 LONG_SCRIPT = """
-from app_server.core.patch.shell_forms import PatchCall, find_patch
-from app_server.core.process_memory import return_large_blocks
+from app_server.engine.workspace.patch.shell_forms import PatchCall, find_patch
+from app_server.engine.support.process_memory import return_large_blocks
 return_large_blocks()
 patch = "*** Begin Patch\\n*** Add File: n\\n" + ("+" + "y" * 60 + "\\n") * 80_000 + "*** End Patch\\n"
 form = find_patch(["bash", "-lc", f"apply_patch <<'EOF'\\n{patch}EOF\\n"])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.patch import disk_files
-from app_server.core.patch.disk_files import DiskFiles
-from app_server.core.patch.parse import PatchError
-from app_server.core.patch.planner import resolve_place
+from app_server.engine.workspace.patch import disk_files
+from app_server.engine.workspace.patch.disk_files import DiskFiles
+from app_server.engine.workspace.patch.parse import PatchError
+from app_server.engine.workspace.patch.planner import resolve_place
 from tests.support.waiting import executed_lines
 from tests.unit.patch.worlds import plan, shown, tree
 

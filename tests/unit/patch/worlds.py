@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from app_server.core.patch.atomic_writer import apply_document
-from app_server.core.patch.changes import shown_changes
-from app_server.core.patch.disk_files import DiskFiles
-from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.planner import PatchPlan, plan_patch
+from app_server.engine.workspace.patch.atomic_writer import apply_document
+from app_server.engine.workspace.patch.changes import shown_changes
+from app_server.engine.workspace.patch.disk_files import DiskFiles
+from app_server.engine.workspace.patch.parse import parse_patch
+from app_server.engine.workspace.patch.planner import PatchPlan, plan_patch
 from app_server_protocol.events.command_events import PatchApplyBeginEvent
 from app_server_protocol.structs import Json
 

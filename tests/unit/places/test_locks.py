@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.places import locks
-from app_server.places.locks import LockHeld, hold, is_held
+from app_server.engine.support import filelock
+from app_server.engine.support.filelock import LockHeld, hold, is_held
 
 
 def test_a_lock_is_held_once_also_in_one_process(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_who_asks_whether_a_lock_is_held_neither_takes_it_nor_makes_its_file(
 def test_where_only_whole_files_are_locked_is_known_who_holds_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "SET_LOCK", None)
+    monkeypatch.setattr(filelock, "SET_LOCK", None)
     path = str(tmp_path / "lock")
     fd = hold(path)
     assert is_held(path)

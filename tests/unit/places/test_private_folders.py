@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.places.private_folders import own_folder, private_folder, temporary_folder
+from app_server.engine.support.private_folders import own_folder, private_folder, temporary_folder
 
 KILLED = """\
 import os, sys
-from app_server.places.private_folders import private_folder
+from app_server.engine.support.private_folders import private_folder
 with private_folder(sys.argv[1], "draft") as folder:
     open(f"{folder}/file", "w").close()
     print(folder, flush=True)

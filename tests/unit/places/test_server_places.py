@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.sandbox.make_plan import make_plan
-from app_server.core.sandbox.plan import HAS_SOCKET, RootFacts, SandboxFacts
-from app_server.places.batch_folders import note
-from app_server.places.locks import hold
-from app_server.places.server_places import announce, socket_folders
-from app_server.places.socket_place import named_place, place_of_home, usual_folder
+from app_server.engine.sandbox.make_plan import make_plan
+from app_server.engine.sandbox.plan import HAS_SOCKET, RootFacts, SandboxFacts
+from app_server.engine.storage.batch_folders import note
+from app_server.engine.storage.socket_folders import announce, socket_folders
+from app_server.engine.support.filelock import hold
+from app_server.engine.support.socket_paths import named_place, place_of_home, usual_folder
 from app_server.server import ServerSettings, command_runner
 from app_server.shared.binding import hold_place
 from app_server_protocol.policy import WorkspaceWrite

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.places.home import home_folder
-from app_server.places.socket_place import (
+from app_server.engine.support.home import home_folder
+from app_server.engine.support.socket_paths import (
     LONGEST_ADDRESS,
     PlaceRefused,
     fits,

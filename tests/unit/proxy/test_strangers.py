@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.places.socket_place import named_place
+from app_server.engine.support.socket_paths import named_place
 from app_server.proxy.meeting import ProxyRefused, connect
 from app_server.proxy.relay import ENDED, Relay
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app_server.core.rollout.pages import StoredHead, ThreadSummary
-from app_server.core.rollout.record import StoredRecord
-from app_server.core.rollout.rollout_names import new_rollout_path
-from app_server.core.rollout.summary import ThreadNotes, read_stored_thread, summarise
-from app_server.core.rollout.turn_events import TurnReader
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.pagination import StoredHead, ThreadSummary
+from app_server.engine.storage.record import StoredRecord
+from app_server.engine.storage.rollout_names import new_rollout_path
+from app_server.engine.storage.thread_summary import ThreadNotes, read_stored_thread, summarise
+from app_server.engine.storage.writer import RolloutWriter
 from app_server_protocol.engine.events import SessionEvent, TurnRenamed
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from app_server_protocol.ids import ConversationId, SessionOrigin

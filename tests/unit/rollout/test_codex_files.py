@@ -11,25 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import ConversationError, RolloutUnreadable
-from app_server.core.rollout.conversation import copy_lines, read_rollout, rebuild_history, reopen
-from app_server.core.rollout.item_lines import item_fields, item_of_line
-from app_server.core.rollout.lines import last_turn_context
-from app_server.core.rollout.listing import find, find_all
-from app_server.core.rollout.pages import ListRequest, PageRequest, ThreadFilter
-from app_server.core.rollout.record import read_record
-from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, stored_path
-from app_server.core.rollout.stored_conversations import (
+from app_server.engine.storage.line_reader import last_turn_context
+from app_server.engine.storage.pagination import ListRequest, PageRequest, ThreadFilter
+from app_server.engine.storage.record import read_record
+from app_server.engine.storage.rollout_files import find, find_all
+from app_server.engine.storage.rollout_names import ARCHIVED, RolloutName, stored_path
+from app_server.engine.storage.rollout_reader import copy_lines, read_rollout, rebuild_history, reopen
+from app_server.engine.storage.stored_conversations import (
     archive_rollout,
     delete_rollout,
     unarchive_rollout,
 )
-from app_server.core.rollout.stored_items import read_stored_items
-from app_server.core.rollout.summary import ThreadNotes, read_message_text, read_stored_thread
-from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.turn_index import TurnIndexes, find_cut
-from app_server.core.rollout.turn_pages import open_history
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.engine.storage.stored_item_lines import item_fields, item_of_line
+from app_server.engine.storage.stored_items import read_stored_items
+from app_server.engine.storage.thread_listing import ThreadLists
+from app_server.engine.storage.thread_summary import ThreadNotes, read_message_text, read_stored_thread
+from app_server.engine.storage.turn_index import TurnIndexes, find_cut
+from app_server.engine.storage.turn_pages import open_history
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import ConversationError, RolloutUnreadable
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.ids import ConversationId

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.codex_openings import HEADS, without_openings
-from app_server.core.rollout.conversation import read_rollout, rebuild_history
+from app_server.engine.storage.codex_preamble import HEADS, without_openings
+from app_server.engine.storage.rollout_reader import read_rollout, rebuild_history
 from app_server_protocol.responses import InputText, MessageItem, ResponseItem
 from app_server_protocol.rollout import CompactedItem
 from app_server_protocol.structs import Json

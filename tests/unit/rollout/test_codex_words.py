@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.codex_words import goal_in, meta_in_our_words
-from app_server.core.rollout.conversation import read_rollout
-from app_server.core.rollout.item_lines import item_of_line
-from app_server.core.rollout.lines import last_goal, last_turn_context
-from app_server.core.rollout.pages import PageRequest
-from app_server.core.rollout.stored_items import read_stored_items
-from app_server.core.rollout.summary import read_message_text
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import open_history
+from app_server.engine.storage.codex_compat import goal_in, meta_in_our_words
+from app_server.engine.storage.line_reader import last_goal, last_turn_context
+from app_server.engine.storage.pagination import PageRequest
+from app_server.engine.storage.rollout_reader import read_rollout
+from app_server.engine.storage.stored_item_lines import item_of_line
+from app_server.engine.storage.stored_items import read_stored_items
+from app_server.engine.storage.thread_summary import read_message_text
+from app_server.engine.storage.turn_index import TurnIndexes
+from app_server.engine.storage.turn_pages import open_history
 from app_server_protocol.engine.events import Goal, GoalStatus
 from app_server_protocol.engine.items import AgentMessage, Item, McpToolCall, UserMessage
 from app_server_protocol.engine.questions import ClientTool

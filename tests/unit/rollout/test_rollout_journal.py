@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.types import HistoryConfig, HistoryPersistence
-from app_server.core.errors import RolloutUnreadable, describe
-from app_server.core.rollout import history_file
-from app_server.core.rollout.disk import (
+from app_server.engine.config.config_values import HistoryConfig, HistoryPersistence
+from app_server.engine.storage import history_file
+from app_server.engine.storage.disk import (
     REAL_DISK,
     end_of_text,
     make_private_folders,
     open_for_append,
     open_for_reading,
 )
-from app_server.core.rollout.history_file import MessageHistory
-from app_server.core.rollout.journal import leftover_of
-from app_server.core.rollout.rollout_names import journal_path
-from app_server.core.rollout.writer import RolloutJournal
+from app_server.engine.storage.history_file import MessageHistory
+from app_server.engine.storage.journal import leftover_of
+from app_server.engine.storage.rollout_names import journal_path
+from app_server.engine.storage.writer import RolloutJournal
+from app_server.engine.support.engine_errors import RolloutUnreadable, describe
 from app_server_protocol.events.notice_events import HistoryEntry
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import stored_line

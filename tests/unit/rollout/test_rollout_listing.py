@@ -7,19 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import ArchiveRefused, ConversationError, RolloutBusy, RolloutUnreadable
-from app_server.core.rollout.listing import find, walk
-from app_server.core.rollout.pages import ListRequest, Page, ThreadFilter, ThreadSummary
-from app_server.core.rollout.rollout_names import journal_path
-from app_server.core.rollout.stored_conversations import (
+from app_server.engine.storage.pagination import ListRequest, Page, ThreadFilter, ThreadSummary
+from app_server.engine.storage.rollout_files import find, walk
+from app_server.engine.storage.rollout_names import journal_path
+from app_server.engine.storage.stored_conversations import (
     archive_rollout,
     delete_rollout,
     require_unused,
     unarchive_rollout,
 )
-from app_server.core.rollout.summary import ThreadNotes
-from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.engine.storage.thread_listing import ThreadLists
+from app_server.engine.storage.thread_summary import ThreadNotes
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import (
+    ArchiveRefused,
+    ConversationError,
+    RolloutBusy,
+    RolloutUnreadable,
+)
 from app_server_protocol.ids import ConversationId
 from tests.unit.rollout.stored import (
     MOMENT,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.types import HistoryConfig
-from app_server.core.errors import RolloutBusy
-from app_server.core.rollout import disk
-from app_server.core.rollout.history_file import MessageHistory
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.engine.config.config_values import HistoryConfig
+from app_server.engine.storage import disk
+from app_server.engine.storage.history_file import MessageHistory
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import RolloutBusy
 from app_server_protocol.events.notice_events import HistoryEntry
 
 NAME = "rollout-2025-01-02T03-04-05-01234567-89ab-cdef-0123-456789abcdef.jsonl"

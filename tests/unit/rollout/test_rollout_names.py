@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout import listing
-from app_server.core.rollout.listing import (
+from app_server.engine.storage import rollout_files
+from app_server.engine.storage.pagination import ListKey, ListStart
+from app_server.engine.storage.rollout_files import (
     NAME_LENGTH,
     SETTLED_NS,
     FolderNames,
@@ -24,8 +25,7 @@ from app_server.core.rollout.listing import (
     names_in,
     walk,
 )
-from app_server.core.rollout.pages import ListKey, ListStart
-from app_server.core.rollout.rollout_names import (
+from app_server.engine.storage.rollout_names import (
     RolloutName,
     journal_path,
     new_rollout_path,
@@ -212,7 +212,7 @@ def test_a_rollout_is_found_in_the_day_that_its_id_says_in_any_time_zone(
         searched.append(home)
         yield from folders(home, archived=archived)
 
-    monkeypatch.setattr(listing, "folders", searches)
+    monkeypatch.setattr(rollout_files, "folders", searches)
     assert find_file(tmp_path, id) == path
     assert find_file(tmp_path, id.upper()) == path
     assert searched == [], "it looks at no other day"
@@ -251,7 +251,7 @@ def test_names_are_kept_while_the_folder_stays_as_it_is(
         read.append(Path(folder).name)
         return names_in(folder)
 
-    monkeypatch.setattr(listing, "names_in", counted)
+    monkeypatch.setattr(rollout_files, "names_in", counted)
     monkeypatch.setattr(FolderNames, "MOST_KEPT", 2)
     changed = 1_700_000_000_000_000_000
     now = [seconds(changed + SETTLED_NS)]
@@ -279,4 +279,4 @@ def test_names_are_kept_while_the_folder_stays_as_it_is(
 
 def test_the_day_of_an_id_is_in_utc() -> None:
     late = datetime(2026, 1, 2, 23, 59, tzinfo=UTC)
-    assert [f"{day:%d}" for day in listing._days_of(id_made(late))] == ["02", "03", "01"]
+    assert [f"{day:%d}" for day in rollout_files._days_of(id_made(late))] == ["02", "03", "01"]

@@ -9,23 +9,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout import conversation as reader
-from app_server.core.rollout import disk
-from app_server.core.rollout import lines as raw
-from app_server.core.rollout.conversation import (
+from app_server.engine.storage import disk
+from app_server.engine.storage import line_reader as raw
+from app_server.engine.storage import rollout_reader as reader
+from app_server.engine.storage.journal import NOTHING
+from app_server.engine.storage.line_reader import raw_lines
+from app_server.engine.storage.record import StoredRecord
+from app_server.engine.storage.rollout_reader import (
     ITEM_NAMES,
     MESSAGE_NAMES,
     StoredConversation,
     read_rollout,
 )
-from app_server.core.rollout.journal import NOTHING
-from app_server.core.rollout.lines import raw_lines
-from app_server.core.rollout.record import StoredRecord
-from app_server.core.rollout.stored_items import read_stored_items
-from app_server.core.rollout.summary import read_message_text
-from app_server.core.rollout.turn_index import TurnIndexes, find_cut
-from app_server.core.rollout.turn_pages import open_history
+from app_server.engine.storage.stored_items import read_stored_items
+from app_server.engine.storage.thread_summary import read_message_text
+from app_server.engine.storage.turn_index import TurnIndexes, find_cut
+from app_server.engine.storage.turn_pages import open_history
+from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from app_server_protocol.parse import read
 from app_server_protocol.responses import KnownItem, MessageItem

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.errors import RolloutBusy, RolloutUnreadable
-from app_server.core.rollout import conversation as resume
-from app_server.core.rollout.conversation import (
+from app_server.engine.storage import rollout_reader as resume
+from app_server.engine.storage.journal import NOTHING
+from app_server.engine.storage.line_reader import BLOCK, MOST_KEPT, last_turn_context, lines_from_the_end
+from app_server.engine.storage.pagination import PageRequest
+from app_server.engine.storage.record import REVERTED, TakenBack, revert_line
+from app_server.engine.storage.rollout_names import journal_path, new_rollout_path
+from app_server.engine.storage.rollout_reader import (
     copied_lines,
     copy_lines,
     read_rollout,
@@ -19,14 +23,10 @@ from app_server.core.rollout.conversation import (
     recovered_items,
     reopen,
 )
-from app_server.core.rollout.journal import NOTHING
-from app_server.core.rollout.lines import BLOCK, MOST_KEPT, last_turn_context, lines_from_the_end
-from app_server.core.rollout.pages import PageRequest
-from app_server.core.rollout.record import REVERTED, TakenBack, revert_line
-from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import open_history
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.engine.storage.turn_index import TurnIndexes
+from app_server.engine.storage.turn_pages import open_history
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import RolloutBusy, RolloutUnreadable
 from app_server_protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,

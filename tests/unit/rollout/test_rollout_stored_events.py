@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.core.rollout import stored_events
-from app_server.core.rollout.item_lines import TURN_ITEM
+from app_server.engine.storage import encode
+from app_server.engine.storage.stored_item_lines import TURN_ITEM
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.event_items import ImageInput, TextInput
@@ -23,7 +23,7 @@ HELLO = items.UserMessage("u", (TextInput(text="hello"),))
 def lines(event: events.EngineEvent, *, identity: bool, turn_id: str | None = "t") -> list[Json]:
     return [
         json.loads(line.to_json())
-        for line in stored_events.stored_events(events.SessionEvent("op", turn_id, event), identity=identity)
+        for line in encode.stored_events(events.SessionEvent("op", turn_id, event), identity=identity)
     ]
 
 
@@ -135,10 +135,10 @@ def test_what_only_begins_or_runs_is_not_stored() -> None:
 
 
 # --- output of commands
-@given(st.text(max_size=300), st.integers(stored_events.MARKER_ROOM, 200))
-@example("x" * (stored_events.MARKER_ROOM + 1), stored_events.MARKER_ROOM)
+@given(st.text(max_size=300), st.integers(encode.MARKER_ROOM, 200))
+@example("x" * (encode.MARKER_ROOM + 1), encode.MARKER_ROOM)
 def test_long_text_is_capped_to_its_head_and_tail(text: str, cap: int) -> None:
-    short = stored_events.capped(text, cap)
+    short = encode.capped(text, cap)
     assert len(short) <= cap
     if len(text) <= cap:
         assert short == text
@@ -148,7 +148,7 @@ def test_long_text_is_capped_to_its_head_and_tail(text: str, cap: int) -> None:
     head, tail = short[: found.start()], short[found.end() :]
     assert text.startswith(head)
     assert text.endswith(tail)
-    assert len(head) == len(tail) == (cap - stored_events.MARKER_ROOM) // 2
+    assert len(head) == len(tail) == (cap - encode.MARKER_ROOM) // 2
     assert len(head) + int(found[1]) + len(tail) == len(text)
 
 
@@ -160,14 +160,14 @@ def test_of_a_command_the_output_is_kept_once() -> None:
         parsed=(),
         stdout="out",
         stderr="err",
-        output="o" * stored_events.OUTPUT_CAP,
+        output="o" * encode.OUTPUT_CAP,
         shown_output="shown",
         exit_code=3,
     )
-    assert stored_events.kept_item(item) == replace(item, stdout="", stderr="", shown_output="")
-    assert stored_events.kept_item(HELLO) is HELLO
+    assert encode.kept_item(item) == replace(item, stdout="", stderr="", shown_output="")
+    assert encode.kept_item(HELLO) is HELLO
     [line] = lines(completed(item), identity=True)
-    assert line["item"] == items.item_to_value(stored_events.kept_item(item))
+    assert line["item"] == items.item_to_value(encode.kept_item(item))
     assert lines(completed(item), identity=False) == []
 
 
@@ -183,7 +183,7 @@ def test_the_begin_of_a_turn() -> None:
     }
     assert lines(started, identity=True) == [line]
     assert lines(started, identity=False) == []
-    assert json.loads(stored_events.turn_started_line("t", started).to_json()) == line
+    assert json.loads(encode.turn_started_line("t", started).to_json()) == line
 
 
 def ended(status: events.TurnStatus, **more: Json) -> events.TurnEnded:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.stored_items import StoredItems, read_stored_items
+from app_server.engine.storage.stored_items import StoredItems, read_stored_items
 from app_server_protocol.engine.events import EndedItem
 from app_server_protocol.engine.items import (
     AgentMessage,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import RolloutBusy
-from app_server.core.rollout import writer as writer_module
-from app_server.core.rollout.conversation import read_rollout
-from app_server.core.rollout.disk import REAL_DISK, DiskCalls
-from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.engine.storage import writer as writer_module
+from app_server.engine.storage.disk import REAL_DISK, DiskCalls
+from app_server.engine.storage.rollout_names import journal_path, new_rollout_path
+from app_server.engine.storage.rollout_reader import read_rollout
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import RolloutBusy
 from app_server_protocol.responses import OtherItem
 from app_server_protocol.structs import replace
 from tests.unit.rollout.stored import (

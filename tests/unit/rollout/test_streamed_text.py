@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.rollout.conversation import (
+from app_server.engine.storage.disk import REAL_DISK, DiskCalls
+from app_server.engine.storage.encode import MOST_UNKEPT, OpenTexts, stored_events
+from app_server.engine.storage.pagination import PageRequest
+from app_server.engine.storage.rollout_names import journal_path, new_rollout_path
+from app_server.engine.storage.rollout_reader import (
     copy_lines,
     read_rollout,
     rebuild_history,
     recovered_items,
     reopen,
 )
-from app_server.core.rollout.disk import REAL_DISK, DiskCalls
-from app_server.core.rollout.pages import PageRequest
-from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
-from app_server.core.rollout.stored_events import MOST_UNKEPT, OpenTexts, stored_events
-from app_server.core.rollout.stored_items import read_stored_items
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import TurnHistory, open_history
-from app_server.core.rollout.writer import MAX_PIECES_BYTES, RolloutWriter
+from app_server.engine.storage.stored_items import read_stored_items
+from app_server.engine.storage.turn_index import TurnIndexes
+from app_server.engine.storage.turn_pages import TurnHistory, open_history
+from app_server.engine.storage.writer import MAX_PIECES_BYTES, RolloutWriter
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, TurnKind, TurnRecord, TurnStatus
 from app_server_protocol.event_items import TextInput

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout import index_file
-from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
-from app_server.core.rollout.pages import ListKey, ListRequest, ListStart, StoredHead, ThreadFilter
-from app_server.core.rollout.rollout_names import RolloutName, stored_path
-from app_server.core.rollout.summary import FileState, StoredThread
-from app_server.core.rollout.thread_index import IndexChanges, file_state, find_changes
+from app_server.engine.storage import index_file
+from app_server.engine.storage.index_file import FILE_NAME, VERSION, IndexFile
+from app_server.engine.storage.pagination import ListKey, ListRequest, ListStart, StoredHead, ThreadFilter
+from app_server.engine.storage.rollout_names import RolloutName, stored_path
+from app_server.engine.storage.thread_index import IndexChanges, file_state, find_changes
+from app_server.engine.storage.thread_summary import FileState, StoredThread
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.rollout import GitInfo
 from app_server_protocol.structs import Json

@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from app_server.core.rollout import thread_index, thread_listing
-from app_server.core.rollout.index_file import FILE_NAME
-from app_server.core.rollout.listing import walk
-from app_server.core.rollout.pages import InvalidCursor, ListRequest, Page, ThreadFilter, ThreadSummary
-from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
-from app_server.core.rollout.stored_conversations import archive_rollout, delete_rollout, unarchive_rollout
-from app_server.core.rollout.summary import ThreadNotes, read_stored_thread
-from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
-from app_server.core.rollout.thread_listing import ThreadLists
+from app_server.engine.storage import thread_index, thread_listing
+from app_server.engine.storage.index_file import FILE_NAME
+from app_server.engine.storage.pagination import InvalidCursor, ListRequest, Page, ThreadFilter, ThreadSummary
+from app_server.engine.storage.rollout_files import walk
+from app_server.engine.storage.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
+from app_server.engine.storage.stored_conversations import archive_rollout, delete_rollout, unarchive_rollout
+from app_server.engine.storage.thread_index import IndexReplaced, ThreadIndex
+from app_server.engine.storage.thread_listing import ThreadLists
+from app_server.engine.storage.thread_summary import ThreadNotes, read_stored_thread
 from app_server_protocol.structs import Json
 from tests.unit.rollout.stored import conversation_id, raw_line
 
@@ -253,7 +253,7 @@ def test_an_index_that_is_damaged_while_it_is_used_is_made_anew(tmp_path: Path, 
 
 
 def test_a_locked_index_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app_server.core.rollout.index_file.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("app_server.engine.storage.index_file.BUSY_SECONDS", 0.01)
     write(tmp_path, 0)
     of = lists(tmp_path)
     assert previews(of, search="question") == ["question 0"]

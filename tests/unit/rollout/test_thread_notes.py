@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout import summary
-from app_server.core.rollout.codex_words import goal_in
-from app_server.core.rollout.conversation import read_rollout
-from app_server.core.rollout.lines import last_goal
-from app_server.core.rollout.stored_events import stored_events
-from app_server.core.rollout.summary import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.engine.storage import thread_summary
+from app_server.engine.storage.codex_compat import goal_in
+from app_server.engine.storage.encode import stored_events
+from app_server.engine.storage.line_reader import last_goal
+from app_server.engine.storage.rollout_reader import read_rollout
+from app_server.engine.storage.thread_summary import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
 from app_server_protocol.rollout import GitInfo
 from app_server_protocol.structs import Json
@@ -217,7 +217,7 @@ def test_forgetting_keeps_the_lines_of_others_as_they_are(tmp_path: Path) -> Non
 
 def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines_in(tmp_path).append(ONE, {"n": 1})
-    monkeypatch.setattr(summary, "MAX_NOTED_BYTES", 0)
+    monkeypatch.setattr(thread_summary, "MAX_NOTED_BYTES", 0)
     assert dict(lines_in(tmp_path).read()) == {}
 
 

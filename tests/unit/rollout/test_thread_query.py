@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout import pages, summary, thread_index
-from app_server.core.rollout.stored_conversations import archive_rollout
-from app_server.core.rollout.summary import (
+from app_server.engine.storage import pagination, thread_index
+from app_server.engine.storage import thread_summary as summary
+from app_server.engine.storage.stored_conversations import archive_rollout
+from app_server.engine.storage.thread_listing import ThreadLists
+from app_server.engine.storage.thread_listing import matches as is_wanted
+from app_server.engine.storage.thread_summary import (
     AFTER,
     BEFORE,
     FileState,
@@ -19,8 +22,6 @@ from app_server.core.rollout.summary import (
     read_message_text,
     snippet,
 )
-from app_server.core.rollout.thread_listing import ThreadLists
-from app_server.core.rollout.thread_listing import matches as is_wanted
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.structs import Json
 from tests.unit.rollout.stored import answered, asked, conversation_id, head, raw_line, store, user
@@ -35,45 +36,45 @@ def thread(*, has_user_message: bool = True, **over: Json) -> StoredThread:
     )
 
 
-def wanted(**over: Json) -> pages.ThreadFilter:
-    return pages.ThreadFilter(**{"sources": frozenset({"cli"}), "default_provider": "default", **over})
+def wanted(**over: Json) -> pagination.ThreadFilter:
+    return pagination.ThreadFilter(**{"sources": frozenset({"cli"}), "default_provider": "default", **over})
 
 
 # --- places in a list
 @given(st.integers(-5, 2**63 - 1), st.booleans())
 def test_a_cursor_by_change_is_read_as_it_was_written(changed: int, included: bool) -> None:
-    key = pages.ListKey.of_change(changed, ID)
-    assert pages.parse_list_cursor(key.cursor(included=included), by_change=True) == pages.ListStart(
-        key, included
-    )
+    key = pagination.ListKey.of_change(changed, ID)
+    assert pagination.parse_list_cursor(
+        key.cursor(included=included), by_change=True
+    ) == pagination.ListStart(key, included)
     assert int(key.value) == max(changed, 0)
-    with pytest.raises(pages.InvalidCursor):
-        pages.parse_list_cursor(key.cursor(), by_change=False)
+    with pytest.raises(pagination.InvalidCursor):
+        pagination.parse_list_cursor(key.cursor(), by_change=False)
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_keys_sort_as_the_times_do(one: int, other: int) -> None:
-    assert (pages.ListKey.of_change(one, ID) < pages.ListKey.of_change(other, ID)) is (one < other)
+    assert (pagination.ListKey.of_change(one, ID) < pagination.ListKey.of_change(other, ID)) is (one < other)
 
 
 @pytest.mark.parametrize("included", [True, False])
 def test_a_cursor_by_name_is_read_as_it_was_written(included: bool) -> None:
-    key = pages.ListKey(STAMP, ID)
+    key = pagination.ListKey(STAMP, ID)
     assert key.cursor(included=included) == f"{STAMP}|{ID}" + ("|=" if included else "")
-    assert pages.parse_list_cursor(key.cursor(included=included), by_change=False) == pages.ListStart(
-        key, included
-    )
+    assert pagination.parse_list_cursor(
+        key.cursor(included=included), by_change=False
+    ) == pagination.ListStart(key, included)
 
 
 @pytest.mark.parametrize(
     "cursor", ["", f"{STAMP}|{ID}|", f"{STAMP}|{ID}|=|=", f"{STAMP}|{ID.upper()}", f"5|{ID}"]
 )
 def test_another_cursor_is_refused_with_its_begin(cursor: str) -> None:
-    with pytest.raises(pages.InvalidCursor) as error:
-        pages.parse_list_cursor(cursor + "x" * 200, by_change=False)
+    with pytest.raises(pagination.InvalidCursor) as error:
+        pagination.parse_list_cursor(cursor + "x" * 200, by_change=False)
     assert str(error.value) == f"invalid cursor: {(cursor + 'x' * 200)[:100]}"
-    with pytest.raises(pages.InvalidCursor):
-        pages.parse_list_cursor(cursor, by_change=False)
+    with pytest.raises(pagination.InvalidCursor):
+        pagination.parse_list_cursor(cursor, by_change=False)
 
 
 # --- filters
@@ -116,7 +117,7 @@ def test_heads_are_compared_as_what_they_mean() -> None:
     ],
 )
 def test_which_lists_need_no_index(over: Json, follows: bool) -> None:
-    assert pages.ListRequest(**{"filter": wanted(), **over}).follows_names is follows
+    assert pagination.ListRequest(**{"filter": wanted(), **over}).follows_names is follows
 
 
 # --- origins
@@ -135,7 +136,7 @@ def test_which_lists_need_no_index(over: Json, follows: bool) -> None:
     ],
 )
 def test_words_for_who_began_it(source: Json, word: str) -> None:
-    assert pages.source_word(source) == word
+    assert pagination.source_word(source) == word
 
 
 def notes(home: Path) -> ThreadNotes:
@@ -146,13 +147,15 @@ def lists(home: Path) -> ThreadLists:
     return ThreadLists(home, notes(home), time.time)
 
 
-def search(of: ThreadLists, term: str, *loaded: str, **over: Json) -> pages.Page[pages.FoundThread]:
+def search(of: ThreadLists, term: str, *loaded: str, **over: Json) -> pagination.Page[pagination.FoundThread]:
     sources = over.pop("sources", frozenset({"vscode"}))
-    request = pages.ListRequest(filter=pages.ThreadFilter(sources=sources, default_provider="mock"), **over)
+    request = pagination.ListRequest(
+        filter=pagination.ThreadFilter(sources=sources, default_provider="mock"), **over
+    )
     return of.search(request, term, loaded)
 
 
-def numbers(found: pages.Page[pages.FoundThread]) -> list[int]:
+def numbers(found: pagination.Page[pagination.FoundThread]) -> list[int]:
     return [int(summary.id[-12:]) for summary, _ in found.rows]
 
 
@@ -253,7 +256,7 @@ def test_kinds_and_the_archive_are_filters(tmp_path: Path) -> None:
     assert numbers(search(of, "needle")) == [1, 0]
     assert numbers(search(of, "needle", archived=True)) == [2]
     assert numbers(search(of, "needle", sources=frozenset({"exec"}))) == []
-    with pytest.raises(pages.InvalidCursor):
+    with pytest.raises(pagination.InvalidCursor):
         search(of, "needle", cursor="x")
 
 

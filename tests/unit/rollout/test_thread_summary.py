@@ -8,19 +8,19 @@ from typing import cast
 import pytest
 
 from app_server.apis.v2.turns import session_source, thread_view
-from app_server.core.errors import RolloutUnreadable
-from app_server.core.rollout import summary as head
-from app_server.core.rollout import summary as summaries
-from app_server.core.rollout.conversation import read_rollout
-from app_server.core.rollout.lines import FIRST_BYTES
-from app_server.core.rollout.pages import StoredHead, ThreadSummary
-from app_server.core.rollout.summary import (
+from app_server.engine.storage import thread_summary as head
+from app_server.engine.storage import thread_summary as summaries
+from app_server.engine.storage.line_reader import FIRST_BYTES
+from app_server.engine.storage.pagination import StoredHead, ThreadSummary
+from app_server.engine.storage.rollout_reader import read_rollout
+from app_server.engine.storage.thread_summary import (
     MAX_HEAD_LINES,
     FileState,
     StoredThread,
     ThreadNotes,
     read_stored_thread,
 )
+from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
 from app_server_protocol.structs import Json

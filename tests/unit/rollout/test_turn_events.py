@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.turn_events import TurnReader, derived_id
-from app_server.core.rollout.turn_fold import TurnFold
+from app_server.engine.storage.decode import TurnReader, derived_id
+from app_server.engine.storage.turn_fold import TurnFold
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import (
     EngineEvent,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.stored_events import stored_events
-from app_server.core.rollout.turn_fold import ItemIds, TurnFold
-from app_server.core.turn.emitter import TurnEmitter
+from app_server.engine.storage.encode import stored_events
+from app_server.engine.storage.turn_fold import ItemIds, TurnFold
+from app_server.engine.turn.emitter import TurnEmitter
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import (
     EndedItem,

@@ -8,20 +8,20 @@ from typing import Self
 
 import pytest
 
-from app_server.core.errors import ConversationError, RolloutUnreadable
-from app_server.core.rollout import turn_index
-from app_server.core.rollout.lines import raw_lines
-from app_server.core.rollout.pages import TurnCut, TurnNotFound
-from app_server.core.rollout.record import REVERTED, RawLine, TakenBack, read_record
-from app_server.core.rollout.reverts import LOOKS_BACK, counting_lines, find_reverts
-from app_server.core.rollout.turn_events import TurnReader
-from app_server.core.rollout.turn_index import (
+from app_server.engine.storage import turn_index
+from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.line_reader import raw_lines
+from app_server.engine.storage.pagination import TurnCut, TurnNotFound
+from app_server.engine.storage.record import REVERTED, RawLine, TakenBack, read_record
+from app_server.engine.storage.reverts import LOOKS_BACK, counting_lines, find_reverts
+from app_server.engine.storage.turn_index import (
     SAMPLE_BYTES,
     TurnIndex,
     TurnIndexes,
     TurnPlaces,
     find_cut,
 )
+from app_server.engine.support.engine_errors import ConversationError, RolloutUnreadable
 from app_server_protocol.engine.items import ImageView, item_to_value
 from app_server_protocol.structs import Json
 

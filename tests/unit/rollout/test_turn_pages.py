@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.lines import raw_lines
-from app_server.core.rollout.pages import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
-from app_server.core.rollout.record import REVERTED, StoredRecord, read_record
-from app_server.core.rollout.turn_events import TurnReader
-from app_server.core.rollout.turn_fold import TurnFold
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import TurnHistory, open_history
+from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.line_reader import raw_lines
+from app_server.engine.storage.pagination import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
+from app_server.engine.storage.record import REVERTED, StoredRecord, read_record
+from app_server.engine.storage.turn_fold import TurnFold
+from app_server.engine.storage.turn_index import TurnIndexes
+from app_server.engine.storage.turn_pages import TurnHistory, open_history
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord
 from app_server_protocol.engine.items import (
     AgentMessage,

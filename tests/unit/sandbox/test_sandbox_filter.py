@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.launcher import seccomp
+from app_server.engine.sandbox.launcher import seccomp
 
 X86, ARM = seccomp.ARCHITECTURES["x86_64"], seccomp.ARCHITECTURES["aarch64"]
 EPERM, ENOSYS = seccomp.ERRNO | 1, seccomp.ERRNO | 38

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts of Linux
 def test_a_path_that_is_removed_while_it_is_mounted(
     removed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app_server.core.launcher import namespaces  # noqa: PLC0415  Linux only
+    from app_server.engine.sandbox.launcher import namespaces  # noqa: PLC0415  Linux only
 
     place = tmp_path / "repository"
     place.mkdir()

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import SandboxShortage
-from app_server.core.real_path import within
-from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.make_plan import make_plan
-from app_server.core.sandbox.plan import KeptFolders, RootFacts, SandboxFacts, SandboxPlan
-from app_server.core.sandbox.roots import ServerRoots
+from app_server.engine.sandbox.inspect import inspect
+from app_server.engine.sandbox.make_plan import make_plan
+from app_server.engine.sandbox.plan import KeptFolders, RootFacts, SandboxFacts, SandboxPlan
+from app_server.engine.sandbox.roots import ServerRoots
+from app_server.engine.support.engine_errors import SandboxShortage
+from app_server.engine.support.real_path import within
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 from tests.support.shortage import open_files
 

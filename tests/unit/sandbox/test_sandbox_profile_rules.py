@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.file_rules import FileRules, Pattern, Right, rules_of
-from app_server.core.sandbox.make_plan import make_plan
-from app_server.core.sandbox.plan import ProfileFacts, RootFacts, SandboxFacts, SandboxPlan
+from app_server.engine.config.file_rules import FileRules, Pattern, Right, rules_of
+from app_server.engine.sandbox.make_plan import make_plan
+from app_server.engine.sandbox.plan import ProfileFacts, RootFacts, SandboxFacts, SandboxPlan
 from app_server_protocol.policy import Access, PermissionProfile
 from tests.support.profiles import VS_CODE, named, profile
 

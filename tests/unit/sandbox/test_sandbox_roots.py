@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app_server.core.launcher import namespaces
-from app_server.core.launcher.placeholder_dirs import MARK_NS
-from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.make_plan import make_plan
-from app_server.core.sandbox.plan import SandboxPlan
-from app_server.core.sandbox.roots import (
+from app_server.engine.sandbox.inspect import inspect
+from app_server.engine.sandbox.launcher import namespaces
+from app_server.engine.sandbox.launcher.placeholder_dirs import MARK_NS
+from app_server.engine.sandbox.make_plan import make_plan
+from app_server.engine.sandbox.plan import SandboxPlan
+from app_server.engine.sandbox.roots import (
     MAX_LINKS,
     MAX_LOOKS,
     MAX_REPOSITORIES,
@@ -282,8 +282,8 @@ def test_repositories_are_searched_in_folders_and_not_behind_links(tmp_path: Pat
 
 
 def test_a_survey_ends_and_says_that_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app_server.core.sandbox.roots.SURVEY_ENTRIES", 6)
-    monkeypatch.setattr("app_server.core.sandbox.roots.MAX_ENTRIES", 4)
+    monkeypatch.setattr("app_server.engine.sandbox.roots.SURVEY_ENTRIES", 6)
+    monkeypatch.setattr("app_server.engine.sandbox.roots.MAX_ENTRIES", 4)
     for n in range(4):
         (tmp_path / f"d{n}/inner/.git").mkdir(parents=True)
     nested = NestedRepositories(str(tmp_path))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.exec import probing
-from app_server.core.exec.command import looks_denied
-from app_server.core.exec.probing import GAPS, REFUSALS, gaps, is_refusal, layers
-from app_server.core.sandbox import sandbox_exec
-from app_server.core.sandbox.plan import SandboxPlan, SandboxState
-from app_server.light_dataclasses import dataclass, field, replace
+from app_server.engine.sandbox import sandbox_exec
+from app_server.engine.sandbox.exec import probe
+from app_server.engine.sandbox.exec.command import looks_denied
+from app_server.engine.sandbox.exec.probe import GAPS, REFUSALS, gaps, is_refusal, layers
+from app_server.engine.sandbox.plan import SandboxPlan, SandboxState
+from app_server.engine.support.light_dataclasses import dataclass, field, replace
 
 PLAN = SandboxPlan(
     writable_roots=('/private/tmp/w")(s\\.*',),
@@ -77,13 +77,13 @@ def test_output_that_indicates_a_sandbox_denial(code: int, stderr: bytes, denied
 
 
 def test_the_victim_is_judged_by_what_it_could_do() -> None:
-    assert probing.judge_full("done\n") is None
-    assert probing.judge_degraded("metadata\nsee\ndone\n") is None
-    assert "metadata" in (probing.judge_full("metadata\ndone\n") or "")
-    assert "write" in (probing.judge_degraded("write\ndone\n") or "")
-    assert probing.judge_full("") is not None
-    assert any("visible" in gap for gap in probing.gaps("see done"))
-    assert not any("visible" in gap for gap in probing.gaps("done"))
+    assert probe.judge_full("done\n") is None
+    assert probe.judge_degraded("metadata\nsee\ndone\n") is None
+    assert "metadata" in (probe.judge_full("metadata\ndone\n") or "")
+    assert "write" in (probe.judge_degraded("write\ndone\n") or "")
+    assert probe.judge_full("") is not None
+    assert any("visible" in gap for gap in probe.gaps("see done"))
+    assert not any("visible" in gap for gap in probe.gaps("done"))
 
 
 def test_only_a_weaker_sandbox_warns() -> None:
@@ -92,16 +92,16 @@ def test_only_a_weaker_sandbox_warns() -> None:
     assert "gap" in (SandboxState("degraded", "why", ("gap",)).warning or "")
 
 
-@pytest.mark.skipif(probing.landlock_abi() < 1, reason="no Landlock here")
+@pytest.mark.skipif(probe.landlock_abi() < 1, reason="no Landlock here")
 def test_landlock_grants_no_devices_and_nothing_that_it_does_not_handle() -> None:
     for version, size in ((1, 8), (4, 16), (7, 24)):
-        rights = probing.landlock_rights(network=False, version=version)
+        rights = probe.landlock_rights(network=False, version=version)
         assert rights is not None
         assert rights["grant"] & ~rights["fs"] == 0
         assert not rights["grant"] & (1 << 6 | 1 << 11 | 1 << 15)
         assert rights["size"] == size
         assert bool(rights["net"]) is (version >= 4)
-    assert probing.landlock_rights(network=False, version=0) is None
+    assert probe.landlock_rights(network=False, version=0) is None
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,8 @@ def test_wrong_arguments(values: tuple[tuple[int, ...], dict[str, int]]) -> None
 
 def test_the_launcher_loads_no_modules_that_take_long() -> None:
     code = (
-        "import sys; sys.path.append(sys.argv[1]); import app_server.core.launcher.main; print(*sys.modules)"
+        "import sys; sys.path.append(sys.argv[1]); import "
+        "app_server.engine.sandbox.launcher.launcher_main; print(*sys.modules)"
     )
     root = str(Path(__file__).parents[3])
     ran = subprocess.run(

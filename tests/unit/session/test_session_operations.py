@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.context.environment_context import user_text
-from app_server.core.errors import CoreError
-from app_server.core.session.commands import (
+from app_server.engine.context.environment_context import user_text
+from app_server.engine.session.operations import perform
+from app_server.engine.session.session_commands import (
     ChangeSettings,
     Command,
     Compact,
@@ -21,17 +21,17 @@ from app_server.core.session.commands import (
     TurnNotSteerable,
     TurnWishes,
 )
-from app_server.core.session.operations import perform
-from app_server.core.session.services import SessionState, Turn
-from app_server.core.session.tasks import (
+from app_server.engine.session.session_services import SessionState, Turn
+from app_server.engine.session.tasks import (
     ActiveTask,
     OperationQueue,
     PendingOperation,
     SessionTask,
 )
-from app_server.core.session.turns import TurnControl
-from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.items import UserWords
+from app_server.engine.session.turn_ids import TurnControl
+from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.turn.emitter import TurnEmitter
+from app_server.engine.turn.turn_items import UserWords
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
 from app_server_protocol.engine.session_settings import Settings, SettingsChange
 from app_server_protocol.events.review_events import ReviewRequest

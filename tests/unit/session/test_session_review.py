@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.errors import CoreError
-from app_server.core.session.review import note, parse_review
-from app_server.core.session.review_texts import findings_block
-from app_server.core.session.session_servers import SessionServers
-from app_server.core.session.user_input import LONGEST_SCHEMA, check_schema, schema_problem
-from app_server.core.threads import NO_THREAD
+from app_server.engine.session.review import note, parse_review
+from app_server.engine.session.review_texts import findings_block
+from app_server.engine.session.session_servers import SessionServers
+from app_server.engine.session.user_input import LONGEST_SCHEMA, check_schema, schema_problem
+from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.support.worker_threads import NO_THREAD
 from app_server_protocol.engine.events import McpServersSettled
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.events.review_events import ReviewOutputEvent

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core import own_programs
-from app_server.core.own_programs import APPLY_PATCH, LAUNCHER, READER, WRITER
+from app_server.engine.support import helpers
+from app_server.engine.support.helpers import APPLY_PATCH, LAUNCHER, READER, WRITER
 from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, code_of, server_modules
 from tests.support.loading import modules_loaded_by
 from tests.test_architecture import imports, inside, modules, reachable
@@ -31,7 +31,7 @@ def test_a_server_that_has_loaded_everything_has_no_front_end() -> None:
         *("app_server.headless", "app_server.inspector", "app_server.errands", "app_server.batch"),
     )
     assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
-    assert {*LIBRARIES, "app_server.core.session.operations", "app_server.apis.acp.routes"} <= loaded
+    assert {*LIBRARIES, "app_server.engine.session.operations", "app_server.apis.acp.routes"} <= loaded
 
 
 def test_programs_are_carried_with_all_that_they_import() -> None:
@@ -43,7 +43,7 @@ def test_programs_are_carried_with_all_that_they_import() -> None:
 
 def test_every_file_of_the_server_that_is_no_module_is_read_ahead() -> None:
     """A new file has to be read in `_steps`, and named here."""
-    core = Path(own_programs.INSTALLED, "app_server/core")
+    core = Path(helpers.INSTALLED, "app_server/engine")
     files = {
         str(path.relative_to(core))
         for path in core.rglob("*")
@@ -62,7 +62,7 @@ for name in {EXTRAS!r}:
 from app_server.shared.loading import load_everything
 load_everything()
 before = set(sys.modules)
-import app_server.apis.v2.handlers.reading, app_server.apis.acp.routes, app_server.core.shell.script
+import app_server.apis.v2.handlers.reading, app_server.apis.acp.routes, app_server.engine.approvals.shell.shell_script
 print(sorted(set(sys.modules) - before))
 """
 

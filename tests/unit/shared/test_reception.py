@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from app_server.core.lazy import Lazy
+from app_server.engine.support.lazy import Lazy
 from app_server.proxy.meeting import preface
 from app_server.shared import doors
 from app_server.shared import reception as module

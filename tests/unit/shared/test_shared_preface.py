@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server import __version__
-from app_server.core.config.layers import combine
-from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.engine.config.config_values import CliOverrides, RequestOverrides
+from app_server.engine.config.layers import combine
 from app_server.proxy.meeting import ProxyRefused, accepted, preface
 from app_server.server import ClientPlace
 from app_server.shared.preface import BadPreface, Question, no, parse_preface, yes

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.shell.dangerous_commands import is_dangerous
-from app_server.core.shell.reachable_commands import MAX_WORK
+from app_server.engine.approvals.shell.dangerous_commands import is_dangerous
+from app_server.engine.approvals.shell.reachable_commands import MAX_WORK
 from tests.unit.shell.tables import scripts
 
 DESTRUCTIVE = [

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.shell import nested_commands
-from app_server.core.shell.nested_commands import FoundCommand, FoundScript, commands_in
-from app_server.core.shell.script import MAX_STAGES_BEFORE, parse, text_of
-from app_server.core.shell.summaries import parse_command
+from app_server.engine.approvals.shell import nested_commands
+from app_server.engine.approvals.shell.nested_commands import FoundCommand, FoundScript, commands_in
+from app_server.engine.approvals.shell.shell_script import MAX_STAGES_BEFORE, parse, text_of
+from app_server.engine.approvals.shell.summaries import parse_command
 from app_server_protocol.events.command_events import (
     ListFilesCommand,
     ParsedCommand,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.shell.dangerous_commands import is_dangerous
-from app_server.core.shell.reachable_commands import commands_of, is_open_name
-from app_server.core.shell.word_expansion import (
+from app_server.engine.approvals.shell.dangerous_commands import is_dangerous
+from app_server.engine.approvals.shell.reachable_commands import commands_of, is_open_name
+from app_server.engine.approvals.shell.word_expansion import (
     MAX_APPENDED,
     MAX_BRACES,
     MAX_WORDS,

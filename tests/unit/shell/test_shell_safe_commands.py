@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from app_server.core.shell.git_commands import is_plain_config, is_plain_repository
-from app_server.core.shell.safe_commands import MAX_FOLDERS, Reach
-from app_server.core.shell.safe_commands import is_known_safe as judge_safe
+from app_server.engine.approvals.shell.git_commands import is_plain_config, is_plain_repository
+from app_server.engine.approvals.shell.safe_commands import MAX_FOLDERS, Reach
+from app_server.engine.approvals.shell.safe_commands import is_known_safe as judge_safe
 from tests.unit.shell.tables import entries
 
 is_known_safe = partial(judge_safe, trusts=lambda program: True)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.shell import script as script_module
-from app_server.core.shell.quote import NUL_COMMAND, join, split, word_set
-from app_server.core.shell.safe_commands import READERS, Options, operands_of, options
-from app_server.core.shell.safe_commands import is_known_safe as judge_safe
-from app_server.core.shell.script import (
+from app_server.engine.approvals.shell import shell_script as script_module
+from app_server.engine.approvals.shell.quote import NUL_COMMAND, join, split, word_set
+from app_server.engine.approvals.shell.safe_commands import READERS, Options, operands_of, options
+from app_server.engine.approvals.shell.safe_commands import is_known_safe as judge_safe
+from app_server.engine.approvals.shell.shell_script import (
     MAX_CHARACTERS,
     MAX_COMMANDS,
     script_of,

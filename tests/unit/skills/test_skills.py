@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.skills import skill_catalog as found_by
-from app_server.core.skills.skill import (
+from app_server.engine.context.skills import skill_catalog as found_by
+from app_server.engine.context.skills.skill import (
     CLOSE,
     MAX_CHARACTERS,
     OPEN,
@@ -21,7 +21,7 @@ from app_server.core.skills.skill import (
     one_line,
     skills_message,
 )
-from app_server.core.skills.skill_catalog import (
+from app_server.engine.context.skills.skill_catalog import (
     SkillRoot,
     UnreadableSkill,
     discover,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.lazy import Lazy
-from app_server.identity import ClientProfile
+from app_server.engine.support.client_info import ClientProfile
+from app_server.engine.support.lazy import Lazy
 from app_server.startup.handshake import (
     Handover,
     Inbox,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app_server.core.config.model_tables import ModelSettings
-from app_server.core.config.types import (
+from app_server.engine.config.config_values import (
     Config,
     McpServerConfig,
     McpStdioTransport,
@@ -23,7 +22,8 @@ from app_server.core.config.types import (
     OtelProtocol,
     ProviderConfig,
 )
-from app_server.core.telemetry.telemetry_events import (
+from app_server.engine.config.model_tables import ModelSettings
+from app_server.engine.telemetry.telemetry_events import (
     NO_TELEMETRY,
     ConversationFacts,
     ConversationTelemetry,
@@ -224,8 +224,8 @@ async def test_without_an_exporter_no_telemetry_is_sent(caplog: pytest.LogCaptur
 def test_off_imports_nothing_of_the_sdk() -> None:
     script = (
         "import sys, anyio\n"
-        "from app_server.core.config.types import OtelConfig\n"
-        "from app_server.core.telemetry.telemetry_events import open_export\n"
+        "from app_server.engine.config.config_values import OtelConfig\n"
+        "from app_server.engine.telemetry.telemetry_events import open_export\n"
         "anyio.run(open_export, OtelConfig(), '1', lambda: 0.0, {})\n"
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))\n"
     )
@@ -236,7 +236,7 @@ async def test_without_the_extra_there_is_a_warning_and_no_telemetry(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk._logs", None)
-    monkeypatch.delitem(sys.modules, "app_server.core.telemetry.otlp", raising=False)
+    monkeypatch.delitem(sys.modules, "app_server.engine.telemetry.otlp", raising=False)
     settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint="http://127.0.0.1:9")
     with caplog.at_level(logging.WARNING):
         export = await open_export(settings, "1", lambda: NOW, {})

@@ -14,19 +14,21 @@ import anyio
 import pytest
 
 from app_server.apis.v1.outbound import ConversationAdapter
-from app_server.core.approvals.broker import ApprovalBroker
-from app_server.core.approvals.consent import ApprovalMemory
-from app_server.core.caller import CurrentCaller
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import SettingsPlace
-from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
-from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.probing import MachineSandbox
-from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.sandbox.plan import SandboxState
-from app_server.core.tools.contract import (
+from app_server.engine.approvals.broker import ApprovalBroker
+from app_server.engine.approvals.consent import ApprovalMemory
+from app_server.engine.client_context import CurrentCaller
+from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult, OnOutput
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
+from app_server.engine.sandbox.exec.probe import MachineSandbox
+from app_server.engine.sandbox.plan import SandboxState
+from app_server.engine.storage.turn_fold import ItemIds
+from app_server.engine.tools.registry import TOOLS
+from app_server.engine.tools.terminals import Terminals
+from app_server.engine.tools.tool_base import (
     ApprovalServices,
     ClockAndIds,
     CommandServices,
@@ -35,9 +37,7 @@ from app_server.core.tools.contract import (
     ToolTurn,
     TurnDiffTracker,
 )
-from app_server.core.tools.registry import TOOLS
-from app_server.core.tools.terminals import Terminals
-from app_server.core.turn.emitter import TurnEmitter
+from app_server.engine.turn.emitter import TurnEmitter
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.events.command_events import (

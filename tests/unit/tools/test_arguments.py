@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from app_server.core.model.prompt import FunctionTool
-from app_server.core.tools import schemas
-from app_server.core.tools.contract import ToolFailure
-from app_server.core.tools.registry import TOOLS
+from app_server.engine.model.prompt import FunctionTool
+from app_server.engine.tools import tool_schemas
+from app_server.engine.tools.registry import TOOLS
+from app_server.engine.tools.tool_base import ToolFailure
 from app_server_protocol.structs import Json
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
@@ -33,8 +33,8 @@ ARGUMENTS = (
 )
 
 
-def every_model() -> list[type[schemas.ToolArguments]]:
-    kinds = list(schemas.ToolArguments.__subclasses__())
+def every_model() -> list[type[tool_schemas.ToolArguments]]:
+    kinds = list(tool_schemas.ToolArguments.__subclasses__())
     for kind in kinds:
         kinds.extend(kind.__subclasses__())
     return [kind for kind in kinds if kind.__module__.startswith("app_server.")]
@@ -54,27 +54,29 @@ def lenient(schema: Json) -> Json:
     return {"type": "object", "properties": properties, "required": required}
 
 
-@pytest.mark.parametrize("kind", [schemas.ShellArguments, schemas.PlanArguments])
+@pytest.mark.parametrize("kind", [tool_schemas.ShellArguments, tool_schemas.PlanArguments])
 @given(value=ARGUMENTS)
-def test_what_is_accepted_is_what_the_schema_says(kind: type[schemas.ToolArguments], value: Json) -> None:
+def test_what_is_accepted_is_what_the_schema_says(
+    kind: type[tool_schemas.ToolArguments], value: Json
+) -> None:
     try:
-        schemas.parse_arguments(json.dumps(value), kind)
+        tool_schemas.parse_arguments(json.dumps(value), kind)
     except ToolFailure:
         return
-    assert Draft202012Validator(lenient(schemas.parameters(kind))).is_valid(value)
+    assert Draft202012Validator(lenient(tool_schemas.parameters(kind))).is_valid(value)
 
 
 @pytest.mark.parametrize("kind", every_model())
-def test_null_is_the_same_as_leaving_out(kind: type[schemas.ToolArguments]) -> None:
-    schema = schemas.parameters(kind)
+def test_null_is_the_same_as_leaving_out(kind: type[tool_schemas.ToolArguments]) -> None:
+    schema = tool_schemas.parameters(kind)
     filler = {"string": "x", "number": 1, "boolean": True, "array": []}
     required = {}
     for name in schema.get("required", []):
         each = schema["properties"][name]
         required[name] = each["enum"][0] if "enum" in each else filler[each["type"]]
     optional = dict.fromkeys(schema["properties"].keys() - required.keys())
-    parsed = schemas.parse_arguments(json.dumps(required | optional | {"unknown": {"to": "us"}}), kind)
-    assert parsed == schemas.parse_arguments(json.dumps(required), kind)
+    parsed = tool_schemas.parse_arguments(json.dumps(required | optional | {"unknown": {"to": "us"}}), kind)
+    assert parsed == tool_schemas.parse_arguments(json.dumps(required), kind)
 
 
 def test_every_function_tool_has_a_schema_that_is_one() -> None:
@@ -86,31 +88,33 @@ def test_every_function_tool_has_a_schema_that_is_one() -> None:
 
 
 def test_arguments_of_other_kinds_have_no_schema() -> None:
-    class Odd(schemas.ToolArguments):
+    class Odd(tool_schemas.ToolArguments):
         many: dict[str, str]
 
     with pytest.raises(TypeError, match="no schema"):
-        schemas.parameters(Odd)
+        tool_schemas.parameters(Odd)
 
 
 def test_usual_arguments() -> None:
     usual = {"command": ["ls"], "workdir": None, "timeout_ms": 5, "with_escalated_permissions": False}
-    parsed = schemas.parse_arguments(json.dumps({**usual, "more": 1}), schemas.ShellArguments)
+    parsed = tool_schemas.parse_arguments(json.dumps({**usual, "more": 1}), tool_schemas.ShellArguments)
     assert (parsed.command, parsed.workdir, parsed.timeout_ms) == (("ls",), None, 5)
 
 
 def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:
-    assert schemas.parse_arguments('{"session_id": 7.0}', schemas.WriteStdinArguments).session_id == 7
+    assert (
+        tool_schemas.parse_arguments('{"session_id": 7.0}', tool_schemas.WriteStdinArguments).session_id == 7
+    )
     with pytest.raises(ToolFailure, match=r"\$\.session_id"):
-        schemas.parse_arguments('{"session_id": 7.5}', schemas.WriteStdinArguments)
+        tool_schemas.parse_arguments('{"session_id": 7.5}', tool_schemas.WriteStdinArguments)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "{}"])
 def test_no_arguments_are_an_empty_object(text: str) -> None:
-    class Nothing(schemas.ToolArguments):
+    class Nothing(tool_schemas.ToolArguments):
         limit: int | None = None
 
-    assert schemas.parse_arguments(text, Nothing).limit is None
+    assert tool_schemas.parse_arguments(text, Nothing).limit is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ def test_no_arguments_are_an_empty_object(text: str) -> None:
 )
 def test_an_error_names_its_place(text: str, told: str) -> None:
     with pytest.raises(ToolFailure) as raised:
-        schemas.parse_arguments(text, schemas.ShellArguments)
+        tool_schemas.parse_arguments(text, tool_schemas.ShellArguments)
     assert str(raised.value).startswith("failed to parse function arguments: " + told)
     assert len(str(raised.value)) < 400
 
@@ -145,10 +149,10 @@ def test_an_error_names_its_place(text: str, told: str) -> None:
     ("text", "value"), [("", None), (" \n", None), ("null", None), ("{}", {}), ('{"a": [1]}', {"a": [1]})]
 )
 def test_arguments_that_others_check_are_passed_on(text: str, value: Json) -> None:
-    assert schemas.parse_json(text) == value
+    assert tool_schemas.parse_json(text) == value
 
 
 @pytest.mark.parametrize("text", ["{", "NaN", "[" * 100_000, '{"a": "\ud800"}'])
 def test_what_is_no_json_is_not_passed_on(text: str) -> None:
     with pytest.raises(ToolFailure, match="not JSON"):
-        schemas.parse_json(text)
+        tool_schemas.parse_json(text)

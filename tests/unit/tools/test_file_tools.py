@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.settings import load_config
-from app_server.core.config.types import Config, SettingsPlace
-from app_server.core.files.model_reads import (
+from app_server.engine.config.config_values import Config, SettingsPlace
+from app_server.engine.config.settings_service import load_config
+from app_server.engine.model.catalogue import find_model
+from app_server.engine.support.images import BROKEN, MAX_IMAGE_BYTES
+from app_server.engine.tools.registry import BUILTIN_NAMES, build_tools
+from app_server.engine.tools.tool_base import Tool, ToolCall, ToolFailure
+from app_server.engine.workspace.files.model_reads import (
     LINE_BYTES,
     ReadError,
     braces,
@@ -22,10 +26,6 @@ from app_server.core.files.model_reads import (
     read_block,
     read_lines,
 )
-from app_server.core.model.catalogue import find_model
-from app_server.core.pictures import BROKEN, MAX_IMAGE_BYTES
-from app_server.core.tools.contract import Tool, ToolCall, ToolFailure
-from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
 from app_server_protocol.events.command_events import ExecCommandBeginEvent
 from app_server_protocol.policy import ReadOnly, ReviewDecision
 from app_server_protocol.responses import InputImage, MessageItem

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.errors import LaunchError, SandboxUnavailable
-from app_server.core.exec.command import ExecResult
-from app_server.core.sandbox.plan import SandboxState
-from app_server.core.tools.contract import ToolFailure, ToolOutput
-from app_server.core.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
+from app_server.engine.sandbox.exec.command import ExecResult
+from app_server.engine.sandbox.plan import SandboxState
+from app_server.engine.support.engine_errors import LaunchError, SandboxUnavailable
+from app_server.engine.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
+from app_server.engine.tools.tool_base import ToolFailure, ToolOutput
 from app_server_protocol.events.command_events import ExecApprovalRequestEvent, ExecCommandEndEvent
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.policy import (

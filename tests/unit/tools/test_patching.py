@@ -8,17 +8,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.patch.disk_files import DiskFiles
-from app_server.core.patch.parse import PatchError, parse_patch
-from app_server.core.patch.safety import WriteScope
-from app_server.core.tools.contract import DiskChanges, EditorAccess, ToolFailure
-from app_server.core.tools.editor_files import (
+from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
+from app_server.engine.tools.editor_files import (
     PlannedPatch,
     check_unchanged,
     plan_with_editor,
 )
-from app_server.core.tools.patching import PatchFlow
+from app_server.engine.tools.patch_tool import PatchFlow
+from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, ToolFailure
+from app_server.engine.workspace.patch.disk_files import DiskFiles
+from app_server.engine.workspace.patch.parse import PatchError, parse_patch
+from app_server.engine.workspace.patch.safety import WriteScope
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
 from app_server_protocol.policy import (
     AskForApproval,

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from app_server.core.errors import ConversationError
-from app_server.core.model.catalogue import find_model
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.pictures import BROKEN
-from app_server.core.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS, bounded, checked_tools
-from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.registry import RESERVED_NAMES, build_tools
-from app_server.core.tools.runtime import CallRun, ToolRuntime, as_call
+from app_server.engine.model.catalogue import find_model
+from app_server.engine.model.prompt import FunctionTool, ToolSpec
+from app_server.engine.support.engine_errors import ConversationError
+from app_server.engine.support.images import BROKEN
+from app_server.engine.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS, bounded, checked_tools
+from app_server.engine.tools.registry import RESERVED_NAMES, build_tools
+from app_server.engine.tools.runtime import CallRun, ToolRuntime, as_call
+from app_server.engine.tools.tool_base import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.policy import TurnMode
 from app_server_protocol.responses import (

@@ -12,14 +12,14 @@ from typing import cast
 import anyio
 import pytest
 
-from app_server.core.approvals.consent import EVERYTHING
-from app_server.core.exec.lasting import PtySession
-from app_server.core.exec.streams import CommandRoot, ProcessUsage, usage_of
-from app_server.core.launcher import descendants
-from app_server.core.tools import terminals
-from app_server.core.tools.contract import ToolFailure
-from app_server.core.tools.orchestrator import Command, run_command
-from app_server.core.tools.terminals import MOST, Terminal, Terminals, look_at_terminals
+from app_server.engine.approvals.consent import EVERYTHING
+from app_server.engine.sandbox.exec.pty import PtySession
+from app_server.engine.sandbox.exec.streams import CommandRoot, ProcessUsage, usage_of
+from app_server.engine.sandbox.launcher import descendants
+from app_server.engine.tools import terminals
+from app_server.engine.tools.orchestrator import Command, run_command
+from app_server.engine.tools.terminals import MOST, Terminal, Terminals, look_at_terminals
+from app_server.engine.tools.tool_base import ToolFailure
 from app_server_protocol.engine.items import CommandExecution
 from app_server_protocol.events.command_events import ExecApprovalRequestEvent, ExecCommandEndEvent
 from app_server_protocol.policy import (

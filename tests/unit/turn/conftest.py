@@ -9,21 +9,21 @@ from typing import cast
 
 import pytest
 
-from app_server.core.context.history import ConversationHistory
-from app_server.core.errors import CoreError, ModelError
-from app_server.core.model.prompt import FunctionTool, Prompt, ToolSpec
-from app_server.core.rollout.rollout_names import new_rollout_path
-from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.telemetry.telemetry_events import NO_TELEMETRY
-from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.runtime import ToolRuntime
-from app_server.core.turn.assemble import ReplyAssembler
-from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.items import UserWords
-from app_server.core.turn.loop import AutoCompaction, TurnLoop, TurnSteps
-from app_server.core.turn.model_call import ModelCall
-from app_server.core.turn.outbox import Outbox, Transcript
-from app_server.core.turn.token_counts import TokenCounts
+from app_server.engine.context.history import ConversationHistory
+from app_server.engine.model.prompt import FunctionTool, Prompt, ToolSpec
+from app_server.engine.storage.rollout_names import new_rollout_path
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import CoreError, ModelError
+from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY
+from app_server.engine.tools.runtime import ToolRuntime
+from app_server.engine.tools.tool_base import ToolCall, ToolOutput, ToolTurn, text_output
+from app_server.engine.turn.emitter import TurnEmitter
+from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnSteps
+from app_server.engine.turn.model_call import ModelCall
+from app_server.engine.turn.outbox import Outbox, Transcript
+from app_server.engine.turn.stream_assembler import ReplyAssembler
+from app_server.engine.turn.token_counts import TokenCounts
+from app_server.engine.turn.turn_items import UserWords
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, TurnKind
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.policy import AskForApproval, ReadOnly, ReasoningSummary

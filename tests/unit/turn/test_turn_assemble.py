@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.model.prompt import (
+from app_server.engine.model.prompt import (
     OutputItemAdded,
     OutputItemDone,
     OutputTextDelta,
@@ -14,9 +14,9 @@ from app_server.core.model.prompt import (
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
 )
-from app_server.core.turn.assemble import Piece, PlanEdge, PlanFinder, ReplyAssembler, Visible
-from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.items import last_assistant_text
+from app_server.engine.turn.emitter import TurnEmitter
+from app_server.engine.turn.stream_assembler import Piece, PlanEdge, PlanFinder, ReplyAssembler, Visible
+from app_server.engine.turn.turn_items import last_assistant_text
 from app_server_protocol.engine.events import (
     AgentMessageDelta,
     EngineEvent,

@@ -3,11 +3,11 @@
 import anyio
 import pytest
 
-from app_server.core.context.environment_context import user_text
-from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.http.exchange import Fault, HttpFailure
-from app_server.core.turn.items import UserWords
-from app_server.core.turn.loop import ContextStillFull
+from app_server.engine.context.environment_context import user_text
+from app_server.engine.http.interface import Fault, HttpFailure
+from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.engine.turn.loop import ContextStillFull
+from app_server.engine.turn.turn_items import UserWords
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import AttemptFailed, ItemCompleted
 from app_server_protocol.engine.items import AgentMessage

@@ -8,10 +8,10 @@ import anyio.lowlevel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.writer import LineForm, RolloutWriter
-from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.outbox import LONGEST_DELTA, YIELD_ROUNDS, Line, Outbox, coalesce
-from app_server.core.turn.token_counts import TokenCounts
+from app_server.engine.storage.writer import LineForm, RolloutWriter
+from app_server.engine.turn.emitter import TurnEmitter
+from app_server.engine.turn.outbox import LONGEST_DELTA, YIELD_ROUNDS, Line, Outbox, coalesce
+from app_server.engine.turn.token_counts import TokenCounts
 from app_server_protocol.engine.events import (
     AgentMessageDelta,
     Delta,

@@ -17,9 +17,9 @@ from app_server.apis.acp.inbound import all_text, engine_inputs, first_text
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
-from app_server.core.errors import CoreError
-from app_server.core.session.commands import Command, Compact, Review, Undo
-from app_server.core.turn.items import UserWords
+from app_server.engine.session.session_commands import Command, Compact, Review, Undo
+from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.turn.turn_items import UserWords
 from app_server_protocol.acp.sessions import (
     ContentBlock,
     PromptRequest,

@@ -23,13 +23,13 @@ from app_server.apis.acp.outbound import replayed
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.shown import one_line
 from app_server.apis.router import Route, route
-from app_server.core.auth.accounts import Accounts
-from app_server.core.auth.credentials import LoginOutcome
-from app_server.core.errors import RolloutNotFound
-from app_server.core.opening import StoredRollout
-from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
-from app_server.core.rollout.stored_items import StoredItems
-from app_server.core.rollout.turn_fold import ItemIds
+from app_server.engine.auth.accounts import Accounts
+from app_server.engine.auth.credentials import LoginOutcome
+from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.engine.storage.stored_items import StoredItems
+from app_server.engine.storage.turn_fold import ItemIds
+from app_server.engine.support.engine_errors import RolloutNotFound
+from app_server.engine.thread_origin import StoredRollout
 from app_server_protocol.acp.requests import (
     AUTHENTICATE,
     CLOSE_SESSION,

@@ -17,10 +17,10 @@ from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.services import ServerServices
 from app_server.conversations.adapter import ClientLine
 from app_server.conversations.live import LiveConversation
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import Config
-from app_server.core.errors import BeyondClientRights, ConfigError, CoreError
-from app_server.core.opening import NewConversation, Origin
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.engine_errors import BeyondClientRights, ConfigError, CoreError
+from app_server.engine.thread_origin import NewConversation, Origin
 from app_server.rpc.outgoing import Outgoing
 from app_server_protocol.acp.sessions import NewSessionRequest, NewSessionResponse
 from app_server_protocol.acp.tool_calls import (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, require_folder
 from app_server.apis.v1.outbound import CONVERSATIONS
-from app_server.core.config.types import RequestOverrides
-from app_server.core.opening import NewConversation
-from app_server.core.session import commands
+from app_server.engine.config.config_values import RequestOverrides
+from app_server.engine.session import session_commands
+from app_server.engine.thread_origin import NewConversation
 from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, SettingsChange, or_unset
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput, UserInput
 from app_server_protocol.events.turn_events import TurnAbortReason
@@ -21,8 +21,8 @@ from app_server_protocol.structs import Json
 from app_server_protocol.v1 import conversation as wire
 
 if TYPE_CHECKING:
-    from app_server.core.caller import Caller
-    from app_server.core.session.handle import SessionHandle
+    from app_server.engine.client_context import Caller
+    from app_server.engine.session.facade import SessionHandle
     from app_server_protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
 
@@ -80,7 +80,7 @@ async def remove_conversation_listener(
     services.conversations.unsubscribe(services.client, params.subscription_id)
 
 
-TURNS: Final = commands.TurnWishes(
+TURNS: Final = session_commands.TurnWishes(
     names_turn=False,
     skills=False,
     goals=False,
@@ -109,7 +109,7 @@ async def interrupt_conversation(
 ) -> wire.InterruptConversationResponse:
     """Respond once the running operation has ended; at once if none runs."""
     session = services.conversations.get(params.conversation_id).session
-    session.do(commands.Interrupt())
+    session.do(session_commands.Interrupt())
     await session.settled()
     return wire.InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
 

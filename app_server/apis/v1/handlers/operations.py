@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers.conversations import say, settings
-from app_server.core.session import commands
+from app_server.engine.session import session_commands
 from app_server_protocol.engine.session_settings import SettingsChange
 from app_server_protocol.v1 import ops
 
 if TYPE_CHECKING:
-    from app_server.core.caller import Caller
-    from app_server.core.session.handle import SessionHandle
+    from app_server.engine.client_context import Caller
+    from app_server.engine.session.facade import SessionHandle
 
 
 async def submit(services: ServerServices, params: ops.SubmitParams) -> ops.SubmitResponse:
@@ -26,40 +26,42 @@ async def _submit(  # noqa: C901 - one case for each operation
     session: SessionHandle, caller: Caller, op: ops.Op
 ) -> str:
     """Execute the operation; return the id that its events carry. Raises BeyondClientRights."""
-    command: commands.Command
+    command: session_commands.Command
     match op:
         case ops.UserInputOp():
             return await say(session, caller, op.items)
         case ops.UserTurnOp():
             return await say(session, caller, op.items, settings(op), op.final_output_json_schema)
         case ops.OverrideTurnContextOp():
-            command = commands.ChangeSettings(session.facts.permitted(overriding(op)))
+            command = session_commands.ChangeSettings(session.facts.permitted(overriding(op)))
         case ops.InterruptOp():
-            command = commands.Interrupt()
+            command = session_commands.Interrupt()
         case ops.ExecApprovalOp():
-            command = commands.Decide(op.call_id or op.id, op.decision)
+            command = session_commands.Decide(op.call_id or op.id, op.decision)
         case ops.PatchApprovalOp():
-            command = commands.Decide(op.call_id or op.id, op.decision, tool="apply_patch")
+            command = session_commands.Decide(op.call_id or op.id, op.decision, tool="apply_patch")
         case ops.ResolveElicitationOp():
-            command = commands.AnswerElicitation(op.server_name, op.request_id, op.decision, op.content)
+            command = session_commands.AnswerElicitation(
+                op.server_name, op.request_id, op.decision, op.content
+            )
         case ops.AddToHistoryOp():
-            command = commands.AddToHistory(op.text)
+            command = session_commands.AddToHistory(op.text)
         case ops.GetHistoryEntryRequestOp():
-            command = commands.LookUpHistory(op.offset, op.log_id)
+            command = session_commands.LookUpHistory(op.offset, op.log_id)
         case ops.ListMcpToolsOp():
-            command = commands.ListTools()
+            command = session_commands.ListTools()
         case ops.ListCustomPromptsOp():
-            command = commands.ListPrompts()
+            command = session_commands.ListPrompts()
         case ops.UndoOp():
-            command = commands.Undo()
+            command = session_commands.Undo()
         case ops.CompactOp():
-            command = commands.Compact()
+            command = session_commands.Compact()
         case ops.ReviewOp():
-            command = commands.Review(op.review_request)
+            command = session_commands.Review(op.review_request)
         case ops.RunUserShellCommandOp():
-            command = commands.RunShell(op.command, confined=True)
+            command = session_commands.RunShell(op.command, confined=True)
         case ops.ShutdownOp():
-            command = commands.Close()
+            command = session_commands.Close()
     return session.do(command, caller).operation
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
-from app_server.core.auth.credentials import AuthMethod, LoginOutcome
-from app_server.core.errors import LaunchError
-from app_server.core.host import WantedCommand
-from app_server.identity import platform_os
+from app_server.engine.auth.credentials import AuthMethod, LoginOutcome
+from app_server.engine.client_services import WantedCommand
+from app_server.engine.support.client_info import platform_os
+from app_server.engine.support.engine_errors import LaunchError
 from app_server_protocol.method_table import NoParams
 from app_server_protocol.parse import read
 from app_server_protocol.rpc_errors import internal_error, invalid_field, invalid_request, not_found

@@ -9,11 +9,11 @@ from app_server.apis.services import ServerServices, change_of
 from app_server.apis.v1.handlers.conversations import JOINING, overrides
 from app_server.apis.v1.outbound import CONVERSATIONS, ConversationAdapter
 from app_server.conversations.live import LiveConversation
-from app_server.core.config.types import Config
-from app_server.core.errors import ArchiveRefused, ConversationError
-from app_server.core.opening import GivenHistory, Origin, StoredRollout
-from app_server.core.rollout.pages import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
-from app_server.core.session.commands import ChangeSettings
+from app_server.engine.config.config_values import Config
+from app_server.engine.session.session_commands import ChangeSettings
+from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.engine.support.engine_errors import ArchiveRefused, ConversationError
+from app_server.engine.thread_origin import GivenHistory, Origin, StoredRollout
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.parse import read

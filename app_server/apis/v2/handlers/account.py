@@ -19,9 +19,9 @@ from app_server.apis.router import Route, route
 from app_server.apis.v2.errors import login_required
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices, to_everybody
-from app_server.core.auth.accounts import Accounts, Flow, OpenLogin
-from app_server.core.auth.credentials import AuthMethod, LoginOutcome
-from app_server.core.errors import AuthError
+from app_server.engine.auth.accounts import Accounts, Flow, OpenLogin
+from app_server.engine.auth.credentials import AuthMethod, LoginOutcome
+from app_server.engine.support.engine_errors import AuthError
 from app_server_protocol.jsonrpc import INTERNAL_ERROR
 from app_server_protocol.method_table import ClientRequest, NoParams, NoResult
 from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_request
@@ -31,7 +31,7 @@ from app_server_protocol.v2.server import PlanType, RateLimitSnapshot, RateLimit
 from app_server_protocol.wire_fields import unknown_method
 
 if TYPE_CHECKING:
-    from app_server.core.auth.usage_limits import AccountUsage, Credits, UsageWindow
+    from app_server.engine.auth.usage_limits import AccountUsage, Credits, UsageWindow
 
 logger = logging.getLogger(__name__)
 

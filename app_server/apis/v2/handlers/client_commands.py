@@ -24,11 +24,11 @@ from app_server.apis.services import require_folder
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
 from app_server.apis.v2.settings import sandbox_policy
 from app_server.conversations.subscriptions import Client
-from app_server.core.config.permission_profiles import ProfileError
-from app_server.core.config.types import RequestOverrides
-from app_server.core.errors import SHORTAGES, InputClosed, InputFull, LaunchError
-from app_server.core.exec.process import Process
-from app_server.core.host import Host, WantedCommand
+from app_server.engine.client_services import Host, WantedCommand
+from app_server.engine.config.config_values import RequestOverrides
+from app_server.engine.config.permission_profiles import ProfileError
+from app_server.engine.sandbox.exec.command_process import Process
+from app_server.engine.support.engine_errors import SHORTAGES, InputClosed, InputFull, LaunchError
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.rpc_errors import (
     RpcError,

@@ -23,13 +23,13 @@ from msgspec import Struct
 from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices, require_client_rights
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
-from app_server.core.client_files.files import ClientFiles
-from app_server.core.client_files.watching import FileWatcher
-from app_server.core.config.settings import UserSettings
-from app_server.core.errors import FileRefused
-from app_server.core.files.fuzzy import FileMatch
-from app_server.core.files.search import FileSearch
-from app_server.core.host import Host
+from app_server.engine.client_services import Host
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.engine_errors import FileRefused
+from app_server.engine.workspace.files.fuzzy import FileMatch
+from app_server.engine.workspace.files.search import FileSearch
+from app_server.engine.workspace.fs.client_files import ClientFiles
+from app_server.engine.workspace.fs.watching import FileWatcher
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.outgoing import Outgoing
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_field, invalid_request

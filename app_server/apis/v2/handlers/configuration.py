@@ -12,17 +12,17 @@ from pydantic import ValidationError
 from app_server.apis.router import Route, constant, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices
-from app_server.core.config.effective import LayerKind, Overridden, SettingsLayer
-from app_server.core.config.permission_profiles import (
+from app_server.engine.config.config_values import Config, RequestOverrides
+from app_server.engine.config.effective import LayerKind, Overridden, SettingsLayer
+from app_server.engine.config.permission_profiles import (
     READ_ONLY,
     ListedProfile,
     ProfileError,
     listed_profiles,
     policy_named,
 )
-from app_server.core.config.settings import UserSettings
-from app_server.core.config.types import Config, RequestOverrides
-from app_server.core.errors import BeyondClientRights, InvalidSettings, VersionConflict
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.engine_errors import BeyondClientRights, InvalidSettings, VersionConflict
 from app_server_protocol.jsonrpc import INVALID_REQUEST
 from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.structs import Json, replace

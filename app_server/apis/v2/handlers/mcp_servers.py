@@ -18,12 +18,12 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices, loaded
-from app_server.core.auth.credentials import LoginOutcome
-from app_server.core.config.types import McpHttpTransport, McpServerConfig
-from app_server.core.errors import AuthError
-from app_server.core.http.address import origin
-from app_server.core.mcp.offer import ConnectionState, ServerStatus
-from app_server.core.mcp.requests import McpRequests
+from app_server.engine.auth.credentials import LoginOutcome
+from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig
+from app_server.engine.http.address import origin
+from app_server.engine.mcp.mcp_requests import McpRequests
+from app_server.engine.mcp.tool_catalog import ConnectionState, ServerStatus
+from app_server.engine.support.engine_errors import AuthError
 from app_server_protocol import mcp as engine
 from app_server_protocol.method_table import NoParams
 from app_server_protocol.parse import read

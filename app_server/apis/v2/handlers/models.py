@@ -11,10 +11,10 @@ from app_server.apis.router import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadServices, loaded
-from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
-from app_server.core.config.model_rows import ModelRow
-from app_server.core.config.types import OPENAI, ProviderConfig, WireApi
-from app_server.masking import masked_text
+from app_server.engine.config.config_values import OPENAI, ProviderConfig, WireApi
+from app_server.engine.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
+from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.support.redaction import masked_text
 from app_server_protocol.jsonrpc import INVALID_REQUEST
 from app_server_protocol.method_table import NoFields
 from app_server_protocol.rpc_errors import RpcError, invalid_field
@@ -22,7 +22,7 @@ from app_server_protocol.structs import replace
 from app_server_protocol.v2 import models as wire
 
 if TYPE_CHECKING:
-    from app_server.core.model.model_facts import ModelFacts
+    from app_server.engine.model.model_facts import ModelFacts
 
 STAGES: Final[Mapping[FeatureStage, wire.ExperimentalFeatureStage]] = {
     FeatureStage.STABLE: "stable",

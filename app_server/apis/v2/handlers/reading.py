@@ -14,7 +14,7 @@ from app_server.apis.v2.page_sizes import fitting, next_cursor, turns_page
 from app_server.apis.v2.services import ThreadServices
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import shown_items, thread_view, whole_turns
-from app_server.core.rollout.pages import (
+from app_server.engine.storage.pagination import (
     Anchor,
     ItemRow,
     ListRequest,

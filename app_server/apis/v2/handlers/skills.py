@@ -13,9 +13,9 @@ from msgspec.structs import asdict
 from app_server.apis.router import Route, constant, route
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.services import ThreadNotifier, ThreadServices
-from app_server.core.config.settings import UserSettings
-from app_server.core.skills.skill import MAX_EXTRA_ROOTS, Skill, SkillOwner, SkillSet
-from app_server.core.skills.skill_catalog import SkillCatalog
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.context.skills.skill import MAX_EXTRA_ROOTS, Skill, SkillOwner, SkillSet
+from app_server.engine.context.skills.skill_catalog import SkillCatalog
 from app_server_protocol.rpc_errors import invalid_field, invalid_params
 from app_server_protocol.structs import alike
 from app_server_protocol.v2 import skills as wire

@@ -22,10 +22,10 @@ from app_server.apis.v2.services import ThreadContext, ThreadNotifier, ThreadSer
 from app_server.apis.v2.settings import overrides_of, thread_status
 from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.live import LiveConversation
-from app_server.core.errors import ConversationError, RolloutBusy, RolloutNotFound, describe
-from app_server.core.opening import Fork, Revert, StoredRollout
-from app_server.core.rollout.pages import TurnCut
-from app_server.core.rollout.rollout_names import parse_rollout_name
+from app_server.engine.storage.pagination import TurnCut
+from app_server.engine.storage.rollout_names import parse_rollout_name
+from app_server.engine.support.engine_errors import ConversationError, RolloutBusy, RolloutNotFound, describe
+from app_server.engine.thread_origin import Fork, Revert, StoredRollout
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.rollout import GitInfo
 from app_server_protocol.rpc_errors import internal_error, invalid_field, invalid_request

@@ -18,10 +18,17 @@ from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import review_turn
 from app_server.conversations.live import LiveConversation
-from app_server.core.errors import RolloutNotFound
-from app_server.core.goals import GoalChange, GoalRefused, NoGoal
-from app_server.core.session import review_texts
-from app_server.core.session.commands import FORGOTTEN_MS, AddItems, ChangeSettings, Compact, Review, RunShell
+from app_server.engine.session import review_texts
+from app_server.engine.session.goals import GoalChange, GoalRefused, NoGoal
+from app_server.engine.session.session_commands import (
+    FORGOTTEN_MS,
+    AddItems,
+    ChangeSettings,
+    Compact,
+    Review,
+    RunShell,
+)
+from app_server.engine.support.engine_errors import RolloutNotFound
 from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.v2 import thread_work as wire

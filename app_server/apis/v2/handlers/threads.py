@@ -33,13 +33,18 @@ from app_server.apis.v2.turns import whole_turns
 from app_server.conversations.adapter import ApiId, ConversationApi
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.unused import IdleUnloader
-from app_server.core.errors import UNREADABLE_CONFIG, BeyondClientRights, ConfigError, RolloutNotFound
-from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
-from app_server.core.rollout.pages import PageRequest
-from app_server.core.rollout.rollout_names import conversation_of
-from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.session.commands import ChangeSettings
-from app_server.core.session.handle import SessionFacts
+from app_server.engine.session.facade import SessionFacts
+from app_server.engine.session.session_commands import ChangeSettings
+from app_server.engine.storage.pagination import PageRequest
+from app_server.engine.storage.rollout_names import conversation_of
+from app_server.engine.storage.turn_fold import ItemIds
+from app_server.engine.support.engine_errors import (
+    UNREADABLE_CONFIG,
+    BeyondClientRights,
+    ConfigError,
+    RolloutNotFound,
+)
+from app_server.engine.thread_origin import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.engine.session_settings import UNCHANGED
 from app_server_protocol.ids import ConversationId

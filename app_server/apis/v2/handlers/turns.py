@@ -14,9 +14,9 @@ from app_server.apis.v2.services import ThreadContext, ThreadServices
 from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
-from app_server.core.errors import CoreError
-from app_server.core.session.additional_context import ContextEntry
-from app_server.core.session.commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
+from app_server.engine.session.additional_context import ContextEntry
+from app_server.engine.session.session_commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
+from app_server.engine.support.engine_errors import CoreError
 from app_server_protocol.jsonrpc import INVALID_PARAMS
 from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_params, invalid_request
 from app_server_protocol.v2 import turn as wire

@@ -26,8 +26,8 @@ from app_server.apis.acp.inbound import (
 )
 from app_server.apis.acp.options import MODES, Permissions, SessionOptions
 from app_server.apis.acp.shown import fenced, one_line, plain_output
-from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.core.prompt_text import filled_in
+from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.support.prompt_text import filled_in
 from app_server_protocol.acp.sessions import NewSessionRequest, PromptRequest
 from app_server_protocol.event_items import TextInput, UserInput
 from app_server_protocol.events.notice_events import CustomPrompt

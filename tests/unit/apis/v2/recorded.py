@@ -7,7 +7,7 @@ from functools import cache
 from jsonschema import Draft7Validator
 
 from app_server.apis.v2.outbound import ThreadAdapter
-from app_server.core.turn.emitter import TurnEmitter
+from app_server.engine.turn.emitter import TurnEmitter
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.items import CommandExecution, FileChange
 from app_server_protocol.events.command_events import AddFileChange, UnknownCommand

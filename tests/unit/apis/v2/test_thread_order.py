@@ -5,7 +5,7 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.turn.emitter import StartedItem
+from app_server.engine.turn.emitter import StartedItem
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import (
     AgentMessageDelta,

@@ -6,7 +6,7 @@ import pytest
 
 from app_server.apis.v2 import items, settings
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
-from app_server.core.session.commands import AnswerElicitation, Decide
+from app_server.engine.session.session_commands import AnswerElicitation, Decide
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.events import EngineEvent, TurnKind
 from app_server_protocol.engine.items import CommandExecution, CommandSource

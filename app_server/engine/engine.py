@@ -1,0 +1,395 @@
+"""Builds sessions from a configuration and an origin, each with its part of the engine's services.
+
+Owns the order of opening:
+
+1. it opens or creates the rollout;
+2. it sets up the history;
+3. it creates the session.
+
+It waits neither for the network nor for MCP servers or git.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from app_server.engine.approvals.broker import ApprovalBroker
+from app_server.engine.approvals.consent import ApprovalMemory
+from app_server.engine.approvals.exec_policy import RuleBook
+from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.tolerance import joined
+from app_server.engine.context.history import (
+    ConversationHistory,
+)
+from app_server.engine.context.project_docs import configured_instructions
+from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.model.known_models import KnownModels
+from app_server.engine.model.model_client import ModelClient
+from app_server.engine.model.model_facts import tier_in_force
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.session.facade import SessionHandle
+from app_server.engine.session.model_notices import other_model_notice, window_notice
+from app_server.engine.session.session import PERFORM, Session
+from app_server.engine.session.session_servers import Elicitations
+from app_server.engine.session.session_services import (
+    CallersModel,
+    ConversationSetup,
+    HomeFiles,
+    Instructions,
+    Reports,
+    Services,
+    SessionState,
+    TurnCompleted,
+)
+from app_server.engine.session.windows import documents_notice, first_bounds
+from app_server.engine.storage.history_file import MessageHistory, SharedMessages
+from app_server.engine.storage.record import revert_line
+from app_server.engine.storage.rollout_names import new_rollout_path
+from app_server.engine.storage.writer import NoRollout, RolloutWriter
+from app_server.engine.support import user_messages
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.telemetry.telemetry_events import ConversationTelemetry
+from app_server.engine.thread_origin import (
+    Fork,
+    GivenHistory,
+    NewConversation,
+    Opened,
+    Origin,
+    ProcessEnvironment,
+    StoredRollout,
+)
+from app_server.engine.tools.client_tool import checked_tools
+from app_server.engine.tools.registry import RESERVED_NAMES
+from app_server.engine.tools.terminals import Terminals
+from app_server.engine.tools.tool_base import ApprovalServices, ClockAndIds, CommandServices
+from app_server.engine.turn.outbox import Outbox, Transcript
+from app_server.engine.workspace.git.ghost import Snapshots
+from app_server.engine.workspace.git.repository import read_git_info
+from app_server_protocol.engine.events import McpServerStateChanged
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.engine.session_settings import ModeSettings, Settings
+from app_server_protocol.events.notice_events import DeprecationNoticeEvent, WarningEvent
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.rollout import PAGINATED, SessionMetaLine, utc_timestamp
+from app_server_protocol.structs import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.context.skills.skill_catalog import SkillCatalog
+    from app_server.engine.storage.rollout_reader import StoredConversation
+
+
+OPENING_ID = "auto-compact-0"
+"""Id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
+
+_READING: Lazy[ModuleType] = Lazy(lambda: import_module("app_server.engine.storage.rollout_reader"))
+"""The module that reads stored conversations; a new conversation needs none of it."""
+
+
+class EngineServices(Struct, frozen=True, kw_only=True):
+    """Services that all sessions of a server share. The composition root passes them in."""
+
+    process: ProcessEnvironment
+    runner: CommandRunner
+    snapshots: Snapshots
+    skills: Lazy[SkillCatalog]
+    model: Callable[[Config, ConversationTelemetry, CurrentCaller], ModelClient]
+    known_models: KnownModels
+    mcp: Callable[[Config, Caller, Elicitations, Callable[[McpServerStateChanged], None]], McpManager]
+    telemetry: Callable[[Config, Caller, ConversationId], Awaitable[ConversationTelemetry]]
+    turn_completed: Callable[[Config, Caller, ConversationId], TurnCompleted | None]
+
+
+@contextmanager
+def _closed_on_failure(writer: RolloutWriter | NoRollout) -> Iterator[None]:
+    """Close the rollout file if opening the conversation fails, or its client has given up."""
+    try:
+        yield
+    except BaseException:
+        writer.close()
+        raise
+
+
+class Engine:
+    """Opens conversations for one server."""
+
+    def __init__(self, services: EngineServices) -> None:
+        self._services, self._process = services, services.process
+
+    async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
+        """Open a conversation for a client. Raises ConversationError if the stored one cannot be read, or if another
+        process writes it.
+        """
+        stored: StoredConversation | None = None
+        match origin:
+            case NewConversation(ephemeral=ephemeral, paginated=paginated):
+                given = origin.client_tools
+                tools = checked_tools(given, RESERVED_NAMES) if given else ()
+                session = await self._begin(
+                    config,
+                    caller,
+                    None,
+                    tools,
+                    ephemeral=ephemeral,
+                    paginated=paginated,
+                    skill_folders=origin.skill_folders,
+                )
+            case GivenHistory(paginated=paginated):
+                session = await self._begin(config, caller, origin.items, paginated=paginated)
+            case Fork():
+                session, stored = await self._fork(config, caller, origin)
+            case StoredRollout():
+                session, stored = await self._resume(config, caller, origin)
+        forked_from = stored.meta.id if stored is not None and isinstance(origin, Fork) else None
+        return Opened(SessionHandle(session), forked_from, stored)
+
+    def load_turns(self) -> None:
+        """Load the modules that opening does not need, before the first turn. Slow: use a thread."""
+        PERFORM.get()
+
+    # --- the four origins
+    async def _begin(
+        self,
+        config: Config,
+        caller: Caller,
+        given: Sequence[ResponseItem] | None,
+        client_tools: tuple[ClientTool, ...] = (),
+        *,
+        ephemeral: bool = False,
+        paginated: bool = False,
+        skill_folders: tuple[str, ...] = (),
+    ) -> Session:
+        setup, writer = self._new_rollout(
+            config, caller, client_tools, ephemeral=ephemeral, paginated=paginated
+        )
+        setup = replace(setup, skill_folders=skill_folders) if skill_folders else setup
+        with _closed_on_failure(writer):
+            session = await self._session(setup, writer)
+            items = given if given is not None else session.first_items()
+            session.begin_with(OPENING_ID, items)
+        return session
+
+    async def _fork(self, config: Config, caller: Caller, origin: Fork) -> tuple[Session, StoredConversation]:
+        """Copy every line of the old file but for its goal: the new file is listed and resumed like any other."""
+        reading = _READING.get()
+        stored = await run_in_thread(reading.read_rollout, origin.path, origin.keeps)
+        setup, writer = self._new_rollout(
+            config,
+            caller,
+            stored.meta.client_tools or (),
+            ephemeral=origin.ephemeral,
+            paginated=stored.is_paginated,
+            forked_from=stored.meta,
+        )
+        with _closed_on_failure(writer):
+            if isinstance(writer, RolloutWriter):
+                await run_in_thread(reading.copy_lines, stored, writer)
+            session = await self._session(setup, writer)
+            items = reading.rebuild_history(
+                (*stored.items, *reading.recovered_items(stored)),
+                session.compacted_again,
+            )
+            session.restore(items, None, stored.usage)
+        return session, stored
+
+    async def _resume(
+        self, config: Config, caller: Caller, origin: StoredRollout
+    ) -> tuple[Session, StoredConversation]:
+        reading, revert = _READING.get(), origin.revert
+        line = None if revert is None else revert_line(revert.keeps, revert.turns)
+        read = partial(reading.reopen, messages=origin.messages, turns=origin.turns)
+        reopened = await run_in_thread(read, origin.path, self._process.now, self._process.disk, line)
+        stored, writer = reopened.stored, reopened.writer
+        with _closed_on_failure(writer):
+            setup = ConversationSetup(
+                id=stored.meta.id,
+                config=config,
+                caller=caller,
+                instructions=self._instructions(config),
+                rollout_path=writer.path,
+                client_tools=stored.meta.client_tools or (),
+            )
+            session = await self._session(setup, writer)
+            items = reading.rebuild_history(stored.items, session.compacted_again)
+            usage = stored.usage if origin.keeps_usage else None
+            session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
+            if stored.damaged:
+                session.warn(OPENING_ID, str(user_messages.lines_unreadable(stored.path, stored.damaged)))
+            if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
+                facts = partial(
+                    self._services.known_models.facts,
+                    config,
+                    CurrentCaller(caller, self._process.environment),
+                )
+                provider = stored.meta.model_provider
+                session.warn(OPENING_ID, other_model_notice(stored.last_model, provider, config, facts))
+        return session, stored
+
+    # --- parts of a session
+    async def _session(self, setup: ConversationSetup, writer: RolloutWriter | NoRollout) -> Session:
+        telemetry = await self._services.telemetry(setup.config, setup.caller, ConversationId(setup.id))
+        return assemble_session(self._services, setup, writer, telemetry)
+
+    def _new_rollout(
+        self,
+        config: Config,
+        caller: Caller,
+        client_tools: tuple[ClientTool, ...],
+        *,
+        ephemeral: bool = False,
+        paginated: bool = False,
+        forked_from: SessionMetaLine | None = None,
+    ) -> tuple[ConversationSetup, RolloutWriter | NoRollout]:
+        instructions, id = self._instructions(config), self._process.new_conversation_id()
+        writer: RolloutWriter | NoRollout = NoRollout()
+        if not ephemeral:
+            path = new_rollout_path(self._process.threads, self._process.now(), id)
+            meta = SessionMetaLine(
+                id=id,
+                timestamp=utc_timestamp(self._process.now()),
+                cwd=str(config.cwd),
+                originator=caller.identity().originator,
+                cli_version=self._process.version,
+                instructions=instructions.agents,
+                model_provider=config.provider.id,
+                client_tools=client_tools or None,
+                git=read_git_info(config.cwd),
+                session_id=id if paginated else None,
+                history_mode=PAGINATED if paginated else None,
+                forked_from_id=None if forked_from is None else forked_from.id,
+                base_instructions=None if forked_from is None else forked_from.base_instructions,
+            )
+            writer = RolloutWriter.create(
+                path,
+                self._process.now,
+                [meta],
+                disk=self._process.disk,
+                paginated=id if paginated else None,
+            )
+        setup = ConversationSetup(
+            id=id,
+            config=config,
+            caller=caller,
+            instructions=instructions,
+            rollout_path=writer.path,
+            client_tools=client_tools,
+        )
+        return setup, writer
+
+    def _instructions(self, config: Config) -> Instructions:
+        refusals: list[str] = []
+        sources: list[str] = []
+        agents = configured_instructions(config, self._process.environment, refusals.append, sources)
+        return Instructions(
+            agents=agents,
+            sources=tuple(sources),
+            shell=os.path.basename(self._process.shell_path),
+            refusals=tuple(refusals),
+        )
+
+
+def assemble_session(
+    engine: EngineServices,
+    conversation: ConversationSetup,
+    writer: RolloutWriter | NoRollout,
+    telemetry: ConversationTelemetry,
+) -> Session:
+    """Create the session of a conversation, and emit notices about its settings for the user."""
+    config, caller, home = conversation.config, conversation.caller, conversation.config.home
+    outbox, rules = Outbox(writer), RuleBook(home)
+    state = SessionState(first_settings(config), Transcript(ConversationHistory(), outbox))
+    elicitations = _elicitations(outbox, state, may_ask=caller.elicitation())
+    current = CurrentCaller(caller, engine.process.environment)
+    services = Services(
+        conversation=conversation,
+        state=state,
+        outbox=outbox,
+        model=CallersModel(current, partial(engine.model, config, telemetry), engine.known_models, config),
+        commands=_commands(engine, state.settings, current),
+        approvals=ApprovalServices(ApprovalBroker(), ApprovalMemory(), outbox.flush, rules),
+        mcp=engine.mcp(config, caller, elicitations, lambda change: outbox.emit("", change)),
+        elicitations=elicitations,
+        reports=Reports(telemetry, engine.turn_completed(config, caller, ConversationId(conversation.id))),
+        sources=_clock_and_ids(engine.process),
+        snapshots=engine.snapshots,
+        home=HomeFiles(SharedMessages(MessageHistory(home, config.history)), engine.skills),
+    )
+    telemetry.conversation_starts(config)
+    about_settings = joined(config.notices.warnings)
+    missing = (
+        None if os.path.isdir(config.cwd) else str(user_messages.working_directory_missing(str(config.cwd)))
+    )
+    tier, no_tier = tier_in_force(config.model.service_tier, config.model.name, services.model.facts)
+    state.settings = replace(state.settings, service_tier=tier)
+    row = services.model.facts().row(config.model.name)
+    documents = documents_notice(
+        conversation.instructions.agents, config.model.name, first_bounds(config, services.model.facts())
+    )
+    warnings = [
+        each
+        for each in (missing, about_settings, no_tier, window_notice(config, row), documents)
+        if each is not None
+    ]
+    for warning in (*warnings, *conversation.instructions.refusals, *rules.problems):
+        outbox.emit("", WarningEvent(message=warning))
+    for old, present in config.notices.old_names:
+        outbox.emit("", _old_name_notice(old, present))
+    return Session(services, writer.close)
+
+
+def first_settings(config: Config) -> Settings:
+    """Return the settings that the first turn starts from."""
+    return Settings(
+        cwd=str(config.cwd),
+        approval_policy=config.permissions.approval_policy,
+        sandbox_policy=config.permissions.sandbox_policy,
+        model=config.model.name,
+        effort=config.model.effort,
+        summary=config.model.summary,
+        granular=config.permissions.granular,
+        permission_profile=config.permissions.profile,
+        mode=ModeSettings(config.instructions.mode, config.instructions.of_mode),
+        workspace_roots=config.permissions.workspace_roots,
+    )
+
+
+def _commands(engine: EngineServices, settings: Settings, caller: CurrentCaller) -> CommandServices:
+    roots = engine.runner.roots.open()
+    roots.learn(settings.sandbox_policy, settings.cwd, caller.environment.get("TMPDIR"))
+    return CommandServices(engine.runner, roots, Terminals(), engine.process.shell_path, caller)
+
+
+def _elicitations(outbox: Outbox, state: SessionState, *, may_ask: bool) -> Elicitations:
+    return Elicitations(
+        lambda event, turn_id: outbox.emit("", event, turn_id=turn_id),
+        may_ask=lambda: may_ask and state.settings.asks(lambda kinds: kinds.mcp_elicitations),
+    )
+
+
+def _clock_and_ids(process: ProcessEnvironment) -> ClockAndIds:
+    return ClockAndIds(
+        clock=process.clock,
+        now=process.now,
+        wall_clock=process.wall_clock,
+        new_id=process.new_id,
+        new_turn_id=process.new_conversation_id,
+    )
+
+
+def _old_name_notice(old: str, present: str) -> DeprecationNoticeEvent:
+    # Clients show this text unchanged; it is that of codex 0.58.
+    return DeprecationNoticeEvent(
+        summary=f"`{old}` is deprecated. Use `{present}` instead.",
+        details=f"Enable it with `--enable {present}` or `[features].{present}` in config.toml. "
+        "See https://github.com/openai/codex/blob/main/docs/config.md#feature-flags for details.",
+    )

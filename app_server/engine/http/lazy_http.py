@@ -1,0 +1,57 @@
+"""HTTP clients that are loaded at the first request: most work of a server needs none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import ClassVar, Protocol
+
+from app_server.engine.http.interface import Http, HttpRequest, HttpResponse
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.worker_threads import run_in_thread
+
+
+class _Loaded(Http, Protocol):
+    async def aclose(self) -> None: ...
+
+
+class LazyHttp:
+    """An `Http` over httpx2; all its users share its connections. `env` is the user's environment."""
+
+    _KIND: ClassVar[Lazy[Callable[[Mapping[str, str]], _Loaded]]] = Lazy(
+        lambda: import_module("app_server.engine.http.http_client").HttpClient
+    )
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._loaded: _Loaded | None = None
+
+    @asynccontextmanager
+    async def send(self, request: HttpRequest) -> AsyncIterator[HttpResponse]:
+        loaded = await self._ready()
+        async with loaded.send(request) as response:
+            yield response
+
+    async def warm_up(self) -> None:
+        """Load the client now, so that the first request need not wait for it."""
+        await self._ready()
+
+    async def aclose(self) -> None:
+        if self._loaded is not None:
+            await self._loaded.aclose()
+            self._loaded = None
+
+    async def _ready(self) -> _Loaded:
+        if self._loaded is None:
+            kind = await run_in_thread(self._KIND.get)
+            self._loaded = self._loaded or kind(self._env)
+        return self._loaded
+
+
+class LazyProviderHttp(LazyHttp):
+    """An `Http` for providers of models. It uses httpcore2 directly, without httpx2, because a first turn waits
+    for it.
+    """
+
+    _KIND = Lazy(lambda: import_module("app_server.engine.http.http_transport").HttpTransport)

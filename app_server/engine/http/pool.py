@@ -1,0 +1,177 @@
+"""Connections for requests: a pool for each route (direct or through a proxy, clear or encrypted), and the network
+under them. Import late, because it imports httpcore2.
+
+httpcore2 writes the head and the body of a request separately, which costs two packets and two wakeups on each side;
+the network sends them together.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import httpcore2
+
+from app_server.engine.http.address import proxy_for
+from app_server.engine.http.trust_store import trust_store
+from app_server.engine.support.worker_threads import run_in_thread
+
+AT_ONCE_BYTES = 1 << 16
+"""Size above which written data are not buffered, in bytes."""
+
+PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+
+
+class GatheringStream(httpcore2.AsyncNetworkStream):
+    """Buffers writes until the buffer is large or the client reads."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._socket = stream.get_extra_info("socket")
+        self._held: list[bytes] = []
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not buffer:
+            return
+        self._held.append(buffer)
+        if sum(map(len, self._held)) > AT_ONCE_BYTES:
+            await self._flush(timeout)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        try:
+            await self._flush(timeout)
+        except httpcore2.WriteError:
+            pass  # a server that accepts no more data may have sent the reason, which httpcore2 would read, too
+        return await self._stream.read(max_bytes, timeout)
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        await self._flush(timeout)
+        return GatheringStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":  # httpcore2 asks this of each idle connection at each request
+            return _is_readable(self._socket)
+        return self._stream.get_extra_info(info)
+
+    async def _flush(self, timeout: float | None) -> None:
+        if self._held:
+            data = b"".join(self._held)
+            self._held.clear()
+            await self._stream.write(data, timeout)
+
+
+def _is_readable(connection: socket.socket | None) -> bool:
+    """Return whether data have arrived, or the other side has closed the connection."""
+    if connection is None or connection.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+CONNECTED: ContextVar[bool] = ContextVar("CONNECTED")
+"""Whether the request of the current task opened a connection. To learn this by httpcore2's own `trace`, a callback
+would have to be awaited at each step.
+"""
+
+
+class GatheringNetwork(httpcore2.AsyncNetworkBackend):
+    """Connects like httpcore2, and sets `CONNECTED`."""
+
+    def __init__(self) -> None:
+        self._network = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        CONNECTED.set(True)
+        return GatheringStream(
+            await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await self._network.sleep(seconds)
+
+
+MAX_IDLE_CONNECTIONS = 10
+"""Maximum number of idle connections that are kept for one route. A burst of requests may open more, which are closed
+after it.
+"""
+
+IDLE_CONNECTION_SECONDS = 60.0
+
+MAX_CONNECTIONS = 1000
+"""Maximum number of connections at once on one route. There is one for each pending request, and each conversation has
+a few of these.
+"""
+
+
+class RouteTable:
+    """One connection pool for each route."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._routes: dict[tuple[bool, str | None], httpcore2.AsyncConnectionPool] = {}
+        self._trust: ssl.SSLContext | None = None
+        self._opening = anyio.Lock()
+
+    async def find(self, url: str) -> httpcore2.AsyncConnectionPool:
+        """Return the pool for a URL. Raises ValueError if the proxy cannot be used, and TrustUnavailable."""
+        encrypted = not url.lower().startswith("http://")
+        proxy = proxy_for(url, self._env)
+        found = self._routes.get((encrypted, proxy))
+        if found is not None:
+            return found
+        async with self._opening:
+            if (encrypted, proxy) not in self._routes:
+                self._routes[encrypted, proxy] = await self._open(proxy, encrypted=encrypted)
+            return self._routes[encrypted, proxy]
+
+    async def aclose(self) -> None:
+        routes = list(self._routes.values())
+        self._routes.clear()
+        for route in routes:
+            await route.aclose()
+
+    async def _open(self, proxy: str | None, *, encrypted: bool) -> httpcore2.AsyncConnectionPool:
+        if self._trust is None and (encrypted or (proxy or "").startswith("https:")):
+            # Loading takes a tenth of a second; a plain connection needs no certificates.
+            self._trust = await run_in_thread(trust_store, self._env)
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=self._trust,
+            proxy=named_proxy(proxy, self._trust),
+            network_backend=GatheringNetwork(),
+            max_connections=MAX_CONNECTIONS,
+            max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+            keepalive_expiry=IDLE_CONNECTION_SECONDS,
+        )
+
+
+def named_proxy(url: str | None, trust: ssl.SSLContext | None) -> httpcore2.Proxy | None:
+    """Return the proxy at an address; None without an address. Raises ValueError for an invalid one."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if not parts.hostname or parts.scheme not in PROXY_SCHEMES:
+        raise ValueError("not the address of a proxy")
+    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+    plain = httpcore2.URL(scheme=parts.scheme, host=parts.hostname, port=parts.port, target="/")
+    return httpcore2.Proxy(url=plain, auth=auth, ssl_context=trust if parts.scheme == "https" else None)

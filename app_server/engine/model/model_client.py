@@ -1,0 +1,371 @@
+"""Sends a prompt to a model, retries the request if that may help, and streams the response as events.
+
+The client retries requests until a response begins. If a stream breaks later, the turn retries, because only the turn
+knows which events it has processed. Cancellation ends any wait at once.
+
+A gate decides when each request is sent, and learns its outcome: it is for a provider that other conversations or other
+servers use, too. A server without a gate sends every request at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from importlib import import_module
+from typing import Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio
+from msgspec import Struct
+
+from app_server.engine.auth.credentials import Credentials
+from app_server.engine.client_context import ClientIdentity
+from app_server.engine.config.config_values import OPENAI, ProviderConfig
+from app_server.engine.http.address import origin
+from app_server.engine.http.interface import Fault, Http, HttpFailure, HttpRequest, HttpResponse
+from app_server.engine.model.api_failures import RequestFailure, request_failure
+from app_server.engine.model.catalogue import is_other_model
+from app_server.engine.model.endpoints import CredentialSource, Endpoint, endpoint, key_source
+from app_server.engine.model.model_errors import (
+    TOO_MANY_REQUESTS,
+    Unauthorized,
+    backoff,
+    connection_failed,
+    excerpt,
+)
+from app_server.engine.model.prompt import ModelEvent, Prompt, RequestSettings, Rerouted
+from app_server.engine.model.quirks import Lessons
+from app_server.engine.model.refusal_advice import KnownProvider, explained, unauthorized
+from app_server.engine.model.request_form import MOST_LESSONS, RequestForm
+from app_server.engine.model.stream import EventStream
+from app_server.engine.model.wires import ModelRequest
+from app_server.engine.support.engine_errors import AuthError, ModelError, StreamDisconnected
+from app_server.engine.support.lazy import Lazy
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.structs import replace
+
+log = logging.getLogger(__name__)
+
+MODEL = "openai-model"
+"""Header with the name of the model that answers."""
+ETAG = "x-models-etag"
+"""Header with the version of the provider's list of models."""
+
+DRAIN_SECONDS = 0.02
+"""Longest wait for the end of the response after a complete answer, in seconds; the connection can be reused then."""
+
+BODY_LIMIT = 64 * 1024
+"""Maximum size of the body of an error response that is read, in bytes."""
+
+BODY_SECONDS = 10.0
+
+LISTED_HEADERS = frozenset({"anthropic-beta"})
+"""Headers whose value is a list: the configured value is joined with the value of the request."""
+
+SHORTEST_SECRET = 4
+"""Minimum length of a credential that is redacted in responses, in characters: a shorter one occurs in too many words.
+"""
+
+
+OnAttempt = Callable[[int, float, int | None, str | None], None]
+"""Receives each attempt of a request: its number, counted from 0, its duration in seconds, the response status, the
+error.
+"""
+
+
+class GatedRequest(Struct):
+    """One request: its sender, its size, and its outcome."""
+
+    conversation_id: str
+    model: str
+    size: int
+    """Size of its body, in bytes."""
+    status: int | None = None
+    """HTTP status of the refusal; None if the request was not refused."""
+    retry_after: float | None = None
+    """Wait that the provider requests, in seconds; None if it requests none."""
+    limited: bool = False
+    """Whether the provider asks for fewer requests. The request is then sent again when the gate lets it pass, which
+    does not count as a retry.
+    """
+    usage: TokenUsage | None = None
+    """Token usage of the complete answer; None until then."""
+
+    def refused(self, failure: RequestFailure, longest_pause: float) -> None:
+        """Record why the request was refused. `longest_pause`: longest wait for the provider, in seconds."""
+        self.status, self.retry_after = failure.status, failure.delay
+        waits = failure.delay is not None and failure.delay <= longest_pause
+        self.limited = failure.status == TOO_MANY_REQUESTS and (failure.again or waits)
+
+
+class RequestGate(Protocol):
+    """Decides when requests are sent."""
+
+    longest_pause: float
+    """Longest wait when a provider asks for fewer requests, in seconds; a request that would wait longer fails."""
+
+    def passing(self, request: GatedRequest) -> AbstractAsyncContextManager[None]:
+        """Wait until the request may be sent; while the block runs, it is under way. `request` has the outcome when the
+        block is left.
+        """
+        ...
+
+
+class Pacing(Struct, frozen=True):
+    """The pacing of a conversation's requests."""
+
+    rng: Callable[[], float]
+    """Random numbers from 0 up to 1, for the jitter of the waits between attempts."""
+    gate: RequestGate | None = None
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+
+
+class ModelClient:
+    """The connection of one conversation to its provider."""
+
+    def __init__(
+        self,
+        provider: ProviderConfig,
+        http: Http,
+        *,
+        env: Mapping[str, str],
+        identity: ClientIdentity,
+        login: CredentialSource | None = None,
+        pacing: Pacing,
+        lessons: Lessons | None = None,
+        watch: OnAttempt | None = None,
+    ) -> None:
+        self.provider = provider
+        self._http, self._env, self._identity = http, env, identity
+        self._rng, self._gate, self._sleep = pacing.rng, pacing.gate, pacing.sleep
+        self._login = login if provider.requires_openai_auth else None
+        """OpenAI login; None if the provider does not require it, so that other providers never receive its
+        credentials.
+        """
+        self._watch = watch
+        self._form = RequestForm(provider, lessons or Lessons())
+        self.known: KnownProvider | None = None
+        """Knowledge about the provider; None if there is none."""
+
+    def retry_delay(self, attempt: int) -> float:
+        """Return the wait before a retry, in seconds. The first retry has number 1."""
+        return backoff(attempt, self._rng)
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
+        """Yield the events of a response. Entering and iterating raise ModelError."""
+        async with AsyncExitStack() as stack:
+            self._form.begin_answer()
+            try:
+                answer, sent, asked = await self._open_response(stack, prompt, settings)
+            except ModelError as error:
+                self._form.learn_window(error, settings.model)
+                raise
+            chunks = await stack.enter_async_context(aclosing(answer.chunks()))
+            first = [
+                *self._form.wire.first_events(answer.headers),
+                *self._about_models(answer, settings.model),
+            ]
+            is_document = _content_type(answer) == "application/json"
+            events = EventStream(chunks, self._form.wire.decoder(asked), first, is_document=is_document)
+            try:
+                yield events
+            except ModelError as error:
+                error.unanswered = error.unanswered or events.is_blank
+                self._form.learn_window(error, settings.model)
+                if error.error_class is ErrorClass.RATE_LIMIT_EXCEEDED:
+                    sent.limited, sent.retry_after = True, error.retry_after
+                raise
+            finally:
+                sent.usage = events.usage
+            if events.completed:
+                with anyio.move_on_after(DRAIN_SECONDS):
+                    await events.drain()
+
+    async def _open_response(
+        self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings
+    ) -> tuple[HttpResponse, GatedRequest, ModelRequest]:
+        """Return the response, which `stack` closes, and the request that it answers."""
+        asked = self._form.request(prompt, settings)
+        body = self._form.wire.body(asked)
+        login = await self._credentials()
+        if self._login is not None and key_source(self.provider, self._env, login) is None:
+            # The provider would refuse the request, too, and a provider that cannot be reached would cost all retries
+            # first.
+            raise await self._refused(login)
+        renewed = reconnected = False
+        attempt = lessons = 0
+        while True:
+            target = self._target(asked, login)
+            async with AsyncExitStack() as opened:
+                outcome, sent = await self._send(opened, settings, target, body, attempt)
+                if not isinstance(outcome, RequestFailure | HttpFailure):
+                    stack.push_async_exit(opened.pop_all())
+                    self._form.wire_taken()
+                    return outcome, sent, asked
+            if isinstance(outcome, HttpFailure):
+                if outcome.reused_connection and not reconnected:
+                    reconnected = True
+                    continue
+                outcome = _broken(outcome, target, self.provider.id)
+            outcome = self._form.read(outcome, asked)
+            learns = lessons < MOST_LESSONS and self._form.learns(outcome, asked, body)
+            if learns or self._form.changes_wire(outcome):
+                lessons += learns
+                asked = self._form.request(prompt, settings)
+                body = self._form.wire.body(asked)
+                continue
+            if isinstance(outcome.error, Unauthorized):
+                if login is not None and target.secret == login.bearer and not renewed:
+                    renewed = True
+                    login = await self._credentials(login)
+                    if login is not None:
+                        continue
+                raise await self._refused(login)
+            outcome = self._form.wire_refused(outcome)
+            if not outcome.again or attempt >= self.provider.request_max_retries:
+                raise await explained(outcome.error, self.provider, settings.model, target, self.known)
+            attempt += 1
+            log.info("request attempt %d failed: %s", attempt, outcome.error)
+            await self._sleep(self.retry_delay(attempt) if outcome.delay is None else outcome.delay)
+
+    async def _refused(self, login: Credentials | None) -> Unauthorized:
+        needs_login = self._login is not None
+        return await unauthorized(self.provider, self._env, login, self.known, needs_login=needs_login)
+
+    def _about_models(self, answer: HttpResponse, model: str) -> list[ModelEvent]:
+        """Read the headers of an answer about models: which model answers, and the version of the list of models."""
+        if self.known is not None and (etag := answer.headers.get(ETAG)):
+            self.known.saw_list(etag)
+        served = answer.headers.get(MODEL) if self.provider.id == OPENAI else None
+        return [Rerouted(served)] if served and is_other_model(model, served) else []
+
+    def _report_attempt(
+        self, attempt: int, seconds: float, outcome: HttpResponse | RequestFailure | HttpFailure
+    ) -> None:
+        if self._watch is None:
+            return
+        if isinstance(outcome, HttpFailure):
+            self._watch(attempt, seconds, None, outcome.reason)
+        else:
+            error = str(outcome.error) if isinstance(outcome, RequestFailure) else None
+            self._watch(attempt, seconds, outcome.status, error)
+
+    def _target(self, asked: ModelRequest, login: Credentials | None) -> Endpoint:
+        target = endpoint(
+            self.provider, self._form.wire.path, env=self._env, identity=self._identity, login=login
+        )
+        headers = {
+            **target.headers,
+            "accept": "text/event-stream",
+            "content-type": "application/json",
+        }
+        for name, value in self._form.wire.headers(asked).items():
+            listed = name in LISTED_HEADERS and name in headers
+            headers[name] = f"{headers[name]},{value}" if listed else value
+        return Endpoint(target.url, headers, target.secret)
+
+    async def _send(
+        self, stack: AsyncExitStack, settings: RequestSettings, target: Endpoint, body: bytes, attempt: int
+    ) -> tuple[HttpResponse | RequestFailure | HttpFailure, GatedRequest]:
+        """Send the request when the gate lets it pass. Send it again if the provider only asks for fewer requests."""
+        while True:
+            sent = GatedRequest(settings.conversation_id, settings.model, len(body))
+            async with AsyncExitStack() as opened:
+                if self._gate is not None:
+                    await opened.enter_async_context(self._gate.passing(sent))
+                began = anyio.current_time()
+                outcome = await self._attempt(opened, target, body)
+                self._report_attempt(attempt, anyio.current_time() - began, outcome)
+                if isinstance(outcome, RequestFailure):
+                    sent.refused(outcome, 0.0 if self._gate is None else self._gate.longest_pause)
+                if self._gate is None or not sent.limited:
+                    stack.push_async_exit(opened.pop_all())
+                    return outcome, sent
+
+    async def _attempt(
+        self, opened: AsyncExitStack, target: Endpoint, body: bytes
+    ) -> HttpResponse | RequestFailure | HttpFailure:
+        idle = self.provider.stream_idle_timeout_ms / 1000
+        request = HttpRequest(
+            method="POST",
+            url=target.url,
+            headers=target.headers,
+            body=body,
+            idle_seconds=idle,
+            header_seconds=idle,
+        )
+        try:
+            answer = await opened.enter_async_context(self._http.send(request))
+        except HttpFailure as failure:
+            return failure
+        content_type = _content_type(answer)
+        if 200 <= answer.status < 300 and content_type != "text/html":
+            return answer
+        beginning = _without_secrets(await _beginning(answer), target)
+        if 200 <= answer.status < 300:
+            kind, quoted = excerpt(content_type), excerpt(beginning.decode("utf-8", "replace"))
+            text = f"The provider answered with {kind} instead of an event stream: {quoted}"
+            failed = RequestFailure(ModelError(text))
+        else:
+            failed = request_failure(answer.status, answer.headers, beginning)
+        return replace(failed, status=answer.status)
+
+    async def _credentials(self, refused: Credentials | None = None) -> Credentials | None:
+        """Return the present credentials, or credentials that differ from the refused ones."""
+        if self._login is None:
+            return None
+        try:
+            return await (self._login.credentials() if refused is None else self._login.refresh(refused))
+        except AuthError as error:
+            raise ModelError(str(error), ErrorClass.UNAUTHORIZED) from error
+
+
+def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFailure:
+    if failure.fault is Fault.HEADERS_LATE:
+        # The request took as long as a stream may be idle. The turn decides whether to wait that long again.
+        late = "the provider took the request and did not begin to answer in time"
+        return RequestFailure(StreamDisconnected(late))
+    useless = failure.fault is Fault.UNTRUSTED
+    where = origin(target.url) or "the provider"
+    error = connection_failed(provider, where, failure.reason, retryable=not useless)
+    error.unanswered = failure.fault is Fault.NO_ANSWER
+    return RequestFailure(error, again=not useless)
+
+
+_MASKING = Lazy(lambda: import_module("app_server.engine.support.redaction"))
+
+
+def _without_secrets(answer: bytes, target: Endpoint) -> bytes:
+    """Return an answer with the credentials of the request redacted."""
+    masking = _MASKING.get()
+    text = answer.decode("utf-8", "replace")
+    query = parse_qsl(urlsplit(target.url).query)
+    for name, value in (("token", target.secret or ""), *target.headers.items(), *query):
+        if len(value) >= SHORTEST_SECRET and masking.is_secret_name(name):
+            text = text.replace(value, masking.MASK)
+    masked: str = masking.masked_text(text)
+    return masked.encode()
+
+
+def _content_type(answer: HttpResponse) -> str:
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def _beginning(answer: HttpResponse) -> bytes:
+    """Read the useful part of a body; return what has arrived if it breaks off or takes too long."""
+    body = bytearray()
+    try:
+        with anyio.move_on_after(BODY_SECONDS):
+            async with aclosing(answer.chunks()) as chunks:
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) >= BODY_LIMIT:
+                        break
+    except HttpFailure as failure:
+        log.debug("the body of an error answer broke off after %d bytes", len(body))
+        if not body and failure.fault in (Fault.TOO_LARGE, Fault.ENCODED):
+            body += f"({failure.reason})".encode()
+    return bytes(body[:BODY_LIMIT])

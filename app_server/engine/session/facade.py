@@ -1,0 +1,294 @@
+"""The interface of an open conversation: everything that APIs and their subscriptions ask of a session or read from it.
+
+A method that takes a command queues it and returns at once with the ids that its events will carry; the events follow
+from another task. So if a handler awaits nothing after such a call, its result is queued for the client before the
+events. The part that must be awaited, the conversion of the input, comes before the call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from msgspec import Struct
+
+from app_server.engine.client_context import Caller
+from app_server.engine.config.client_limits import check_permissions, require_working_directory
+from app_server.engine.config.config_values import Config, McpServerConfig
+from app_server.engine.context.history import collect_user_messages, message_text
+from app_server.engine.session.additional_context import AdditionalContext, ContextEntry
+from app_server.engine.session.session import Session
+from app_server.engine.session.session_commands import ALL_WISHES, Command, StartTurn, TurnWishes
+from app_server.engine.session.session_services import Services
+from app_server.engine.session.turn_ids import SessionGoal
+from app_server.engine.session.user_input import check_schema, user_words
+from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY
+from app_server.engine.tools.terminals import Terminal, TerminalUsage, look_at_terminals
+from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, EditorFiles
+from app_server.engine.turn.turn_items import UserWords
+from app_server_protocol.engine.events import Goal, SessionEvent
+from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, Settings, SettingsChange
+from app_server_protocol.event_items import SentInput
+from app_server_protocol.events.turn_events import TokenUsageInfo
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.structs import Json, replace
+
+if TYPE_CHECKING:
+    from app_server.engine.mcp.mcp_requests import McpRequests
+
+
+class SessionFacts:
+    """The current facts of a conversation."""
+
+    def __init__(self, services: Services) -> None:
+        self._services, self._state = services, services.state
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that the next turn starts from."""
+        return self._state.settings
+
+    @property
+    def config(self) -> Config:
+        """The configuration with which the conversation was opened; its settings may have changed since."""
+        return self._services.conversation.config
+
+    @property
+    def rollout_path(self) -> Path | None:
+        """The path of the rollout file; None if the conversation is not stored."""
+        return self._services.conversation.rollout_path
+
+    @property
+    def usage(self) -> TokenUsageInfo | None:
+        """The token usage; None if no request has reported any."""
+        return self._state.tokens.info
+
+    @property
+    def goal(self) -> Goal | None:
+        return self._state.goals.goal
+
+    @property
+    def instruction_sources(self) -> tuple[str, ...]:
+        """The files with instructions that the model was sent."""
+        return self._services.conversation.instructions.sources
+
+    @property
+    def first_words(self) -> str:
+        """The first input of the user; empty before it."""
+        return next(iter(collect_user_messages(self._state.history.items)), "")
+
+    def permitted(self, change: SettingsChange) -> SettingsChange:
+        """Return the change. Raises BeyondClientRights if it grants more than the user leaves to clients, and
+        ConfigError if it has workspace roots without the working directory.
+        """
+        after = self.settings.changed(change)
+        require_working_directory(
+            after.cwd, None if change.workspace_roots is UNSET else change.workspace_roots
+        )
+        check_permissions(self.config.fence, after, after.cwd)
+        return change
+
+    async def history_metadata(self) -> tuple[int, int]:
+        """Return the id and the number of entries of the message history, which all conversations share."""
+        return await self._services.home.messages.metadata()
+
+
+class OperationIds(Struct, frozen=True):
+    """The ids that the events of a command carry."""
+
+    operation: str
+    turn: str
+    """Id of the turn that the command begins or that its input joins, if it is about a turn."""
+
+
+class SessionHandle:
+    """One open conversation."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._new_operation_id = map(str, itertools.count()).__next__
+        self._services = session.services
+        self.id = ConversationId(session.services.conversation.id)
+        self.facts = SessionFacts(session.services)
+        self._context = AdditionalContext(session.services.sources.new_id)
+
+    # --- turns
+    async def words(
+        self,
+        inputs: Sequence[SentInput],
+        client_id: str | None = None,
+        *,
+        change: SettingsChange = UNCHANGED,
+        wishes: TurnWishes = ALL_WISHES,
+        context: Sequence[ContextEntry] | None = None,
+    ) -> UserWords:
+        """Convert the client's inputs into the input of a turn: read images, and find skills by the settings with
+        `change`.
+
+        `client_id` is the client's own id of the message. `context` is the context that the model reads before the
+        message; None leaves the record of the entries already sent unchanged.
+        """
+        settings = self.facts.settings.changed(change)
+        may_read = partial(self._services.commands.may_read, settings.sandbox_policy, settings.cwd)
+        skills, checks = self._services.home.skills, wishes.checks_pictures
+        words = await user_words(
+            inputs,
+            client_id,
+            settings.cwd,
+            skills,
+            checks_pictures=checks,
+            skill_folders=self._services.conversation.skill_folders,
+            may_read=may_read,
+        )
+        if context is None:
+            return words
+        items = self._context.items(context, self._services.state.history.items)
+        return replace(words, before=items, is_shown=bool(inputs))
+
+    async def check_schema(self, schema: Json) -> None:
+        """Raise CoreError if the schema for a turn's answer is no JSON Schema."""
+        if schema is not None:
+            await check_schema(schema)
+
+    def start_turn(
+        self,
+        words: UserWords | None,
+        change: SettingsChange = UNCHANGED,
+        output_schema: Json = None,
+        wishes: TurnWishes = ALL_WISHES,
+        *,
+        caller: Caller | None = None,
+    ) -> OperationIds:
+        """Begin a turn for this client, or join the current or next turn. Raises TurnNotSteerable."""
+        request = StartTurn(words=words, change=change, output_schema=output_schema, wishes=wishes)
+        id = self._new_operation_id()
+        started = OperationIds(id, self._session.turns.start(id, request, caller))
+        self._report(words)
+        return started
+
+    def steer(self, expected_turn_id: str, words: UserWords) -> str:
+        """Add input to the current turn, which the client names. Raises NoActiveTurn, OtherTurnActive and
+        TurnNotSteerable.
+        """
+        turn_id = self._session.turns.steer(expected_turn_id, words)
+        self._report(words)
+        return turn_id
+
+    def interrupt(self, turn_id: str | None) -> None:
+        """End the current turn or a requested one; None or "" selects the first of them. Raises NoActiveTurn and
+        OtherTurnActive.
+        """
+        self._session.turns.interrupt(self._new_operation_id(), turn_id)
+
+    def do(self, command: Command, caller: Caller | None = None) -> OperationIds:
+        """Queue a command of this client. Raises CoreError once the conversation has ended."""
+        pending = self._session.queue.submit(self._new_operation_id(), command, caller)
+        return OperationIds(pending.id, pending.turn_id)
+
+    def _report(self, words: UserWords | None) -> None:
+        telemetry = self._services.reports.telemetry
+        if words is not None and telemetry is not NO_TELEMETRY:
+            telemetry.user_prompt(message_text(words.message))
+
+    # --- current activity
+    @property
+    def current_turn(self) -> str | None:
+        """The id of the current turn, or else of the first that was requested and has not begun; None if there is
+        neither.
+        """
+        return self._session.turns.current_id
+
+    @property
+    def running(self) -> bool:
+        """Whether a task runs, including one that is being ended."""
+        return self._session.tasks.active is not None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task or a command runs, or is about to."""
+        terminals = self._services.commands.terminals
+        return self.running or len(self._session.queue) > 0 or len(terminals) > 0
+
+    def goes_on_from(self, before: SessionHandle) -> None:
+        """Continue the numbers of operations after those of the session that this one replaces: a client that stays
+        subscribed sees no number twice.
+        """
+        self._new_operation_id = before._new_operation_id
+
+    async def settled(self) -> None:
+        """Wait for the end of the current work."""
+        if (active := self._session.tasks.active) is not None:
+            await active.ended.wait()
+
+    # --- commands that outlive their calls
+    def terminals(self) -> list[Terminal]:
+        """Return the terminals that run between the model's calls, by number."""
+        return self._services.commands.terminals.running_on()
+
+    async def usage_of(self, terminals: Sequence[Terminal]) -> list[TerminalUsage | None]:
+        """Return the resource usage of each terminal's processes; None if it is unknown."""
+        return await run_in_thread(look_at_terminals, terminals, abandon_on_cancel=True)
+
+    def kill_terminals(self, numbers: Collection[int] | None = None) -> bool:
+        """Kill the terminals with these numbers, or all terminals. Return whether there was one."""
+        return self._services.commands.terminals.kill(numbers)
+
+    def warn(self, message: str) -> None:
+        """Send a warning to the subscribers of the conversation."""
+        self._session.warn("", message)
+
+    # --- the goal, MCP servers, the editor
+    @property
+    def goal(self) -> SessionGoal:
+        """The interface of the goal."""
+        return self._session.goal
+
+    @property
+    def mcp(self) -> McpRequests:
+        """The interface of the MCP servers."""
+        return self._services.mcp.requests
+
+    def reload_servers(self, servers: Mapping[str, McpServerConfig]) -> None:
+        """Stop the MCP servers and start the given ones. Running calls fail."""
+        self._session.servers.reload(servers)
+
+    def use_editor(self, files: EditorFiles) -> None:
+        """Let patches use the files that are open in the client's editor."""
+        clock = self._services.sources.wall_clock
+        changes = DiskChanges(lambda: int(clock() * 1_000_000_000))
+        self._services.commands.editor = EditorAccess(files, changes)
+
+    # --- events and life
+    @property
+    def ended(self) -> anyio.Event:
+        return self._session.ended
+
+    async def run(self) -> None:
+        """Carry out commands until `Close` or cancellation."""
+        await self._session.run()
+
+    async def events(self) -> list[SessionEvent]:
+        """Return the events since the last call, waiting for the first; empty once the session has ended."""
+        return await self._services.outbox.take()
+
+    def give_back(self, events: Sequence[SessionEvent]) -> None:
+        """Put back events that were taken and that no subscriber wants any more; the next call returns them first."""
+        self._services.outbox.give_back(events)
+
+    def store(self) -> None:
+        """Write the events emitted so far to the rollout."""
+        self._services.outbox.store()
+
+    def store_identity(self) -> None:
+        """Store turns and items with their ids and times from now on."""
+        outbox, active = self._services.outbox, self._session.tasks.active
+        if outbox.identity:
+            return
+        outbox.identity = True
+        if active is not None and not outbox.is_paginated:
+            outbox.record(active.emitter.late_start_line())

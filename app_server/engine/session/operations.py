@@ -1,0 +1,238 @@
+"""The effect of each command. Settings and answers take effect at once. A command that takes time becomes a task or
+continues in the background, so that an interrupt never waits for something slow.
+
+Commands that only request information (the message history, MCP tools, custom prompts) are answered with one event
+under the operation's id.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
+from app_server.engine.context.environment_context import difference, environment_of
+from app_server.engine.model.model_facts import tier_in_force
+from app_server.engine.session import session_commands
+from app_server.engine.session.compaction import CompactTask
+from app_server.engine.session.goal_turns import goal_words, turn_begins
+from app_server.engine.session.modes import mode_message, told_mode
+from app_server.engine.session.regular import RegularTask
+from app_server.engine.session.session_services import Services, Turn
+from app_server.engine.session.tasks import PendingOperation, SessionTask, TaskRunner
+from app_server.engine.session.turn_ids import TurnControl
+from app_server.engine.session.undo import UndoTask, refuse_undo
+from app_server.engine.support import user_messages
+from app_server.engine.support.engine_errors import ConversationError
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.turn.emitter import OperationEmitter
+from app_server.engine.turn.turn_items import NO_WORDS, UserWords
+from app_server_protocol.engine.events import SettingsChanged, TurnKind
+from app_server_protocol.engine.session_settings import UNCHANGED, Settings, SettingsChange
+from app_server_protocol.events.notice_events import (
+    GetHistoryEntryResponseEvent,
+    HistoryEntry,
+    ListCustomPromptsResponseEvent,
+    WarningEvent,
+)
+from app_server_protocol.policy import ReviewDecision
+from app_server_protocol.structs import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.session.review import ReviewTask
+    from app_server.engine.session.user_shell import UserShellTask
+
+log = logging.getLogger(__name__)
+
+_REVIEW_TASK: Lazy[type[ReviewTask]] = Lazy(
+    lambda: import_module("app_server.engine.session.review").ReviewTask
+)
+_USER_SHELL_TASK: Lazy[type[UserShellTask]] = Lazy(
+    lambda: import_module("app_server.engine.session.user_shell").UserShellTask
+)
+
+
+async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noqa: C901 - one case for each command
+    """Carry out the command, or begin to. Raises CoreError if that is impossible."""
+    tasks, services = turns.tasks, turns.tasks.services
+    match command := pending.command:
+        case _ if pending.interrupted:
+            tasks.interrupt_waiting(pending)
+        case session_commands.StartTurn():
+            await _start_turn(tasks, pending, command)
+        case session_commands.ContinueGoal():
+            await _continue_goal(turns, pending)
+        case session_commands.Interrupt(turn_id=turn_id):
+            await (tasks.interrupt() if turn_id is None else tasks.interrupt_turn(turn_id))
+        case session_commands.ChangeSettings():
+            _change(tasks, pending, command.change)
+            if command.now and tasks.active is not None and isinstance(tasks.active.task, RegularTask):
+                tasks.active.task.change_permissions(services.state.settings)
+        case session_commands.AddItems():
+            services.state.transcript.record(OperationEmitter(services.outbox, pending.id), command.items)
+        case session_commands.Compact():
+            await tasks.start(CompactTask(tasks.turn(pending)))
+        case session_commands.Undo() if tasks.active is not None:
+            refuse_undo(services, pending.id)
+        case session_commands.Undo():
+            await tasks.start(UndoTask(tasks.turn(pending)))
+        case session_commands.Review():
+            await tasks.start(_REVIEW_TASK.get()(tasks.turn(pending), command.request), pending.steered)
+        case session_commands.RunShell():
+            await _run_shell(tasks, pending, command)
+        case session_commands.Decide():
+            await _decide(tasks, command)
+        case session_commands.Answer():
+            services.approvals.questions.resolve(command.call_id, command.answer)
+        case session_commands.AnswerElicitation():
+            services.elicitations.resolve(command)
+        case (
+            session_commands.AddToHistory()
+            | session_commands.LookUpHistory()
+            | session_commands.ListTools()
+            | session_commands.ListPrompts() as lookup
+        ):
+            tasks.in_background(lambda: _answer(services, pending.id, lookup), name=type(lookup).__name__)
+        case session_commands.Close():
+            raise AssertionError("the session itself ends")
+
+
+def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange) -> None:
+    services, before = tasks.services, tasks.services.state.settings
+    settings, no_tier = _with_known_tier(services, before.changed(change), before)
+    services.state.settings = settings
+    services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
+    if settings != before:
+        provider = services.conversation.config.provider.id
+        services.outbox.emit(pending.id, SettingsChanged(settings, provider))
+    if settings.cwd != before.cwd and not os.path.isdir(settings.cwd):
+        missing = user_messages.working_directory_missing(settings.cwd)
+        services.outbox.emit(pending.id, WarningEvent(message=str(missing)))
+    if no_tier is not None:
+        services.outbox.emit(pending.id, WarningEvent(message=no_tier))
+
+
+def _with_known_tier(services: Services, settings: Settings, before: Settings) -> tuple[Settings, str | None]:
+    """Return settings without a service tier that their model lacks, and the warning about it; None if there is
+    none.
+    """
+    if (settings.service_tier, settings.model) == (before.service_tier, before.model):
+        return settings, None
+    tier, warning = tier_in_force(settings.service_tier, settings.model, services.model.facts)
+    return replace(settings, service_tier=tier), warning
+
+
+async def _start_turn(
+    tasks: TaskRunner, pending: PendingOperation, command: session_commands.StartTurn
+) -> None:
+    """Begin a turn of its own once the current task has ended. That the input joins no other turn is already
+    decided.
+    """
+    if tasks.active is not None:
+        tasks.active.postponed.append(pending)
+        return
+    if command.change != UNCHANGED:
+        _change(tasks, pending, command.change)
+    turn, wishes = tasks.turn(pending, command.output_schema), command.wishes
+    words = [*([] if command.words is None else [command.words]), *pending.steered]
+    if words or wishes.names_turn:
+        await _begin(tasks, turn, words or [NO_WORDS], wishes, asked_for=True)
+    else:
+        _record_changes(turn)
+        await tasks.start(SessionTask(turn))
+
+
+async def _continue_goal(turns: TurnControl, pending: PendingOperation) -> None:
+    goals = turns.tasks.services.state.goals
+    if turns.tasks.active is None and not turns.any_to_come and goals.goal is not None and goals.wants_turn:
+        words = [goal_words(goals.goal)]
+        await _begin(
+            turns.tasks, turns.tasks.turn(pending), words, session_commands.ALL_WISHES, asked_for=False
+        )
+
+
+async def _begin(
+    tasks: TaskRunner,
+    turn: Turn,
+    words: Sequence[UserWords],
+    wishes: session_commands.TurnWishes,
+    *,
+    asked_for: bool,
+) -> None:
+    """Begin a turn with the first input; the other inputs join it."""
+    _record_changes(turn)
+    task = RegularTask(turn, words[0], wishes)
+    if wishes.goals:
+        turn_begins(turn.services, asked_for=asked_for)
+    await tasks.start(task, words[1:])
+
+
+async def _run_shell(
+    tasks: TaskRunner, pending: PendingOperation, command: session_commands.RunShell
+) -> None:
+    """Run the command beside the current turn if that is a turn of the agent, else after it."""
+    services, active = tasks.services, tasks.active
+    if command.confined or active is None:
+        await tasks.start(_USER_SHELL_TASK.get()(tasks.turn(pending), command))
+    elif active.ending or active.kind is not TurnKind.REGULAR:
+        active.postponed.append(pending)
+    else:
+        turn = Turn(services, active.emitter, services.state.settings)
+        active.run_beside(lambda: _USER_SHELL_TASK.get()(turn, command).run_with_users_rights(), pending)
+
+
+def _record_changes(turn: Turn) -> None:
+    """Send the model the changes since the last turn; before the first turn, the opening messages have them."""
+    state, now = turn.services.state, environment_of(turn.settings, None)
+    before, state.last_sent_context = state.last_sent_context, now
+    changed = difference(before, now) if before is not None and before != now else None
+    if changed is not None:
+        turn.record(changed.message())
+    mode = mode_message(turn.settings, state.told_mode)
+    if mode is not None:
+        turn.record(mode)
+        state.told_mode = told_mode([mode])
+
+
+async def _decide(tasks: TaskRunner, command: session_commands.Decide) -> None:
+    """Resolve a request for approval. An answer that comes too late, or that no request waits for, has no effect."""
+    services, id, decision = tasks.services, command.id, command.decision
+    if not services.approvals.broker.is_open(id):
+        log.info("an approval for %s, which nobody asked for or which was answered", id)
+    elif decision is ReviewDecision.ABORT:
+        services.reports.telemetry.tool_decision(command.tool, id, decision.value, "user")
+        if tasks.active is not None:
+            tasks.active.emitter.decline(id)
+        await tasks.interrupt()
+    else:
+        services.approvals.broker.resolve(id, decision, also=command.also)
+
+
+async def _answer(services: Services, id: str, lookup: session_commands.Lookup) -> None:
+    match lookup:
+        case session_commands.AddToHistory(text=text):
+            await _add_to_history(services, id, text)
+        case session_commands.LookUpHistory(offset=offset, log_id=log_id):
+            entry = await services.home.messages.lookup(log_id, offset)
+            found = GetHistoryEntryResponseEvent(offset=offset, log_id=log_id, entry=entry)
+            services.outbox.emit(id, found)
+        case session_commands.ListPrompts():
+            prompts = await run_in_thread(discover_prompts, services.conversation.config.home / FOLDER)
+            services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
+        case session_commands.ListTools():
+            services.outbox.emit(id, await services.mcp.requests.snapshot())
+
+
+async def _add_to_history(services: Services, id: str, text: str) -> None:
+    entry = HistoryEntry(
+        conversation_id=services.conversation.id, ts=int(services.sources.wall_clock()), text=text
+    )
+    try:
+        await services.home.messages.append(entry)
+    except (OSError, ConversationError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        services.outbox.emit(id, WarningEvent(message=f"The message history could not be written ({why})."))

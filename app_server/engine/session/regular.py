@@ -1,0 +1,227 @@
+"""The usual task of a turn: the user sent input, and the agent works until it has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from app_server.engine.context.history import message_text
+from app_server.engine.model.prompt import Prompt, ToolSpec
+from app_server.engine.session.compaction import compact, window_guesses
+from app_server.engine.session.goal_turns import count_reply
+from app_server.engine.session.head import gone_tools
+from app_server.engine.session.model_notices import cut_notice, unknown_notice
+from app_server.engine.session.request_budget import OnCut, RequestRoom
+from app_server.engine.session.session_commands import TurnWishes
+from app_server.engine.session.session_services import Turn
+from app_server.engine.session.tasks import ActiveTask, SessionTask
+from app_server.engine.session.text_call_notice import warn_of_written_call
+from app_server.engine.session.turn_context import model_call, offered_tools, shape_of, tool_turn_of
+from app_server.engine.session.undo import TurnSnapshot
+from app_server.engine.session.user_input import check_schema
+from app_server.engine.support.engine_errors import ContextWindowExceeded, CoreError
+from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.tools.registry import ToolSet
+from app_server.engine.tools.runtime import ToolRuntime
+from app_server.engine.tools.tool_base import Strictness, Tool
+from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnSteps
+from app_server.engine.turn.turn_items import UserWords
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import replace
+
+SERVERS_HEAD_START = 1.0
+"""Wait of the first turn for MCP servers, in seconds, so that a server which fails at once is reported before the turn.
+The first request waits for the rest of their start-up.
+"""
+
+LAST_SNAPSHOT = 2.0
+"""Longest time for the snapshot at the end of an interrupted turn, in seconds: the user waits for that end."""
+
+
+class RegularTask(SessionTask, TurnSteps):
+    """One turn with all features: tools, snapshot, diff, compaction, counting for the goal, notification."""
+
+    takes_words = True
+
+    def __init__(self, turn: Turn, words: UserWords, wishes: TurnWishes) -> None:
+        super().__init__(turn)
+        self._opening, self._wishes = words, wishes
+        shape, self._snapshot = shape_of(turn), TurnSnapshot(turn)
+        effort = wishes.sends_chosen_effort
+        self._shape = replace(shape, settings=replace(shape.settings, sends_chosen_effort=effort))
+        self._tool_turn = tool_turn_of(turn, self._shape, relative_diff=wishes.relative_diff)
+        self._tool_turn.strictness = Strictness(wishes.checks_pictures, wishes.refuses_silent_tools)
+        if wishes.goals and turn.services.conversation.rollout_path is not None:
+            self._tool_turn.goals = turn.services.state.goals
+        self._tools: dict[str, Tool] = {}
+        self._specs: list[ToolSpec] = []
+        self._offered = 0
+        """Revision of the MCP tools among the offered tools."""
+        self._loop: TurnLoop | None = None
+
+    async def run(self, active: ActiveTask) -> str | None:
+        if self.turn.output_schema is not None:
+            await check_schema(self.turn.output_schema)
+        with anyio.move_on_after(SERVERS_HEAD_START):
+            await self.turn.services.mcp.ready()
+        if self._wishes.skills:
+            await self._send_skills()
+        loop = self._loop = self._turn_loop(active)
+        try:
+            last = await loop.run(self._opening)
+        except CoreError as error:
+            if isinstance(error, ContextWindowExceeded) and error.window is not None:
+                # The next turn chooses the prompt and tools by the context window that the provider has named.
+                self.turn.services.state.heads.clear()
+            await self._snapshot.finish()
+            self.turn.services.model.turn_ended()
+            raise
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(LAST_SNAPSHOT, shield=True):
+                await self._snapshot.finish()
+            raise
+        await self._snapshot.finish()
+        if (report := self.turn.services.reports.turn_completed) is not None:
+            texts = [
+                message_text(words.message) for words in (self._opening, *active.taken) if words.is_shown
+            ]
+            report(self.turn.operation_id, texts, last)
+        self.turn.services.model.turn_ended()
+        return last
+
+    def interrupted(self) -> None:
+        self._snapshot.record_taken()
+        if self._loop is not None:
+            self._loop.interrupted()
+        elif self._wishes.names_turn:
+            self._begin_for_the_record()
+
+    def change_permissions(self, settings: Settings) -> None:
+        """Change the permissions of later commands and patches in this turn."""
+        self._snapshot.policy = settings.sandbox_policy
+        self._tool_turn.settings = settings
+
+    # --- in the loop
+    async def prepare(self) -> None:
+        services = self.turn.services
+        await self._snapshot.begin()
+        await services.mcp.ready()
+        self._choose_tools()
+        if services.state.is_restored:
+            services.state.is_restored = False
+            note = gone_tools(services.state.history.items, self._tools)
+            if note is not None:
+                self.turn.record(note)
+        self._warn_of_model()
+
+    def _choose_tools(self) -> None:
+        services = self.turn.services
+        self._offered = services.mcp.revision
+        tool_set = offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None)
+        self._shape.head.tools = tool_set.offered
+        self._tools.update(tool_set.by_name())
+        self._specs[:] = tool_set.specs()
+        if tool_set.mcp_omitted:
+            self._warn_of_tools(tool_set)
+
+    def _offered_specs(self) -> Sequence[ToolSpec]:
+        """Return the specifications of the tools, even before they are chosen for the turn's first request."""
+        if not self._specs:
+            return offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None).specs()
+        return self._specs
+
+    def _warn_of_tools(self, tool_set: ToolSet) -> None:
+        """Warn once in the conversation that MCP tools do not fit."""
+        shape = self._shape
+        text = (
+            f"{tool_set.mcp_omitted} of {tool_set.mcp_tools} MCP tools are not offered: the window of "
+            f"`{shape.settings.model}` is {shape.bounds.window:,} tokens. Name fewer in `enabled_tools`."
+        )
+        self._warn_once(text)
+
+    def _on_cut(self) -> OnCut | None:
+        """Return the callback for requests that were truncated; None if the provider reports requests that are too
+        long.
+        """
+        model, name = self.turn.services.model, self._shape.settings.model
+
+        def cut(read: int, estimated: int) -> None:
+            model.learn_window(name, read)
+            self._warn_once(cut_notice(read, estimated))
+
+        return cut if model.facts().cuts_silently else None
+
+    def _warn_of_model(self) -> None:
+        """Warn once in the conversation that its model is unknown. codex 0.58 has no such notice."""
+        services, shape = self.turn.services, self._shape
+        if services.outbox.identity:
+            config, model = services.conversation.config, shape.settings.model
+            notice = unknown_notice(config, shape.model, shape.bounds.window, model)
+            if notice is not None:
+                self._warn_once(notice)
+
+    def _warn_once(self, text: str) -> None:
+        shown = self.turn.services.commands.shown_once
+        if text not in shown:
+            shown.add(text)
+            self.turn.emitter.emit(WarningEvent(message=text))
+
+    def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
+        if self._offered != self.turn.services.mcp.revision or not self._shape.head.tools:
+            self._choose_tools()  # a server's tools changed, or a compaction lets them be chosen again
+        return self._shape.prompt(items, self._specs, self.turn.output_schema)
+
+    def after_reply(self, answer: Sequence[ResponseItem], *, calls: bool) -> None:
+        if not calls:
+            warn_of_written_call(self.turn, answer, self._specs)
+        if self._wishes.goals:
+            count_reply(self.turn, calls=calls)
+
+    async def diff(self) -> str | None:
+        diffs = self._tool_turn.diffs
+        return await run_in_thread(diffs.unified_diff) or "" if diffs.touched else None
+
+    # --- its start
+    async def _send_skills(self) -> None:
+        services = self.turn.services
+        cwd, items = Path(self.turn.settings.cwd), services.state.history.items
+        tokens = self._shape.bounds.skills
+        if tokens == 0:
+            return
+        may_read = services.commands.may_read(self.turn.settings.sandbox_policy, self.turn.settings.cwd)
+        folders = services.conversation.skill_folders
+        message = await services.home.skills.get().message(cwd, items, folders, may_read, tokens=tokens)
+        if message is not None:
+            self.turn.record(message)
+
+    def _begin_for_the_record(self) -> None:
+        """Emit and record the start and the user's input of a turn that was ended before its loop began."""
+        emitter, words = self.turn.emitter, self._opening
+        emitter.turn_started(self.kind, self._shape.context_window)
+        self.turn.record(*words.messages())
+        if words.is_shown:
+            emitter.show(words.item(self.turn.services.sources.new_id()))
+
+    def _turn_loop(self, active: ActiveTask) -> TurnLoop:
+        turn, shape = self.turn, self._shape
+        tools = ToolRuntime(self._tools, self._tool_turn, self._snapshot.before_call)
+        return TurnLoop(
+            model_call=model_call(turn, shape, self._snapshot.ahead_of_calls(), tools),
+            take_input=active.take_input,
+            has_steered=active.has_steered,
+            steps=self,
+            compaction=AutoCompaction(
+                limit=shape.compact_limit,
+                compact=partial(compact, turn, shape, self._offered_specs),
+                at_begin=self._wishes.compacts_at_begin,
+                room=RequestRoom(
+                    turn.services.state, shape, self._offered_specs, self._on_cut(), window_guesses(turn)
+                ),
+            ),
+            new_id=turn.services.sources.new_id,
+        )

@@ -1,0 +1,185 @@
+"""The services of a session, which the engine assembles once, in a group for each kind of reader; the session's state
+between turns: history, settings, token counts, which only the session's own tasks change; and the parts of both that a
+turn receives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.config.config_values import Config
+from app_server.engine.context.environment_context import EnvironmentContext
+from app_server.engine.context.history import ConversationHistory
+from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.model.model_client import ModelClient
+from app_server.engine.session.goals import GoalKeeper
+from app_server.engine.session.head import ConversationHead
+from app_server.engine.session.session_servers import Elicitations
+from app_server.engine.storage.history_file import SharedMessages
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.telemetry.telemetry_events import ConversationTelemetry
+from app_server.engine.tools.tool_base import ApprovalServices, ClockAndIds, CommandServices
+from app_server.engine.turn.emitter import TurnEmitter
+from app_server.engine.turn.outbox import Outbox, Transcript
+from app_server.engine.turn.token_counts import TokenCounts
+from app_server.engine.workspace.git.ghost import Snapshots
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import Json
+
+if TYPE_CHECKING:
+    from app_server.engine.context.skills.skill_catalog import SkillCatalog
+    from app_server.engine.model.known_models import KnownModels
+    from app_server.engine.model.model_facts import ModelFacts
+
+TurnCompleted = Callable[[str, Sequence[str], str | None], None]
+"""Called for each completed turn with its id, the user's inputs, and the assistant's last message."""
+
+
+class Instructions(Struct, frozen=True, kw_only=True):
+    """The instructions at the start of a conversation, as far as they do not change with the turns."""
+
+    agents: str | None
+    """Text of the AGENTS.md files, joined; None if there are none."""
+    sources: tuple[str, ...] = ()
+    """Paths of the AGENTS.md files."""
+    shell: str | None
+    """Short name of the user's shell; None if it is unknown."""
+    refusals: tuple[str, ...] = ()
+    """Messages for the user about files that were found and not read."""
+
+
+class ConversationSetup(Struct, frozen=True, kw_only=True):
+    """Facts about an opened conversation that never change."""
+
+    id: str
+    config: Config
+    caller: Caller
+    """The client that opened it."""
+    instructions: Instructions
+    rollout_path: Path | None
+    """Path of the rollout file; None if the conversation is not stored."""
+    client_tools: tuple[ClientTool, ...] = ()
+    """Tools that the client declared when it began the conversation."""
+    skill_folders: tuple[str, ...] = ()
+    """Folders with skills that the client named when it began the conversation."""
+
+
+class Reports(Struct, frozen=True):
+    """Receivers of reports about turns, besides the client."""
+
+    telemetry: ConversationTelemetry
+    turn_completed: TurnCompleted | None
+    """Receiver of completed turns; None if there is none."""
+
+
+class CallersModel:
+    """The model client of a session, which is created again when another client has begun a turn."""
+
+    def __init__(
+        self,
+        current: CurrentCaller,
+        make: Callable[[CurrentCaller], ModelClient],
+        known: KnownModels,
+        config: Config,
+    ) -> None:
+        self._current, self._make, self._known, self._config = current, make, known, config
+        self._made: tuple[Caller, ModelClient] = current.caller, make(current)
+
+    def client(self) -> ModelClient:
+        caller, client = self._made
+        if caller is not self._current.caller:
+            client = self._make(self._current)
+            self._made = self._current.caller, client
+        return client
+
+    def facts(self) -> ModelFacts:
+        """Return the facts about the models that are known now."""
+        return self._known.facts(self._config, self._current)
+
+    def learn_window(self, model: str, tokens: int) -> None:
+        """Store the context window of a model that has turned out to be smaller, from the next turn on."""
+        self._known.learn_window(self._config, model, tokens)
+
+    def guess_window(self, model: str, tokens: int) -> None:
+        """Store a guessed context window, from the next turn on, after a larger request was left unanswered."""
+        self._known.learn_window(self._config, model, tokens, is_guess=True)
+
+    def window_is_guess(self, model: str) -> bool:
+        return self._known.window_is_guess(self._config, model)
+
+    def forget_guess(self, model: str) -> None:
+        """Forget a guessed context window, after a larger request was answered."""
+        self._known.forget_guess(self._config, model)
+
+    def turn_ended(self) -> None:
+        """Handle the end of a turn, after which the provider may be asked for its models."""
+        self._known.turn_ended(self._config, self._current)
+
+
+class HomeFiles(Struct, frozen=True):
+    """Files of the user in the home, which all conversations share."""
+
+    messages: SharedMessages
+    skills: Lazy[SkillCatalog]
+
+
+class SessionState(Struct):
+    """The state of a session between turns."""
+
+    settings: Settings
+    transcript: Transcript
+    tokens: TokenCounts = msgspec.field(default_factory=TokenCounts)
+    last_sent_context: EnvironmentContext | None = None
+    """Environment of the last turn, which later turns are compared with; None until one has run."""
+    goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
+    heads: dict[str, ConversationHead] = msgspec.field(default_factory=dict)
+    """Instructions and tools that each model was sent since the last compaction, by model."""
+    told_mode: str | None = None
+    """Mode that the model was told last; None if the history has no message about one."""
+    is_restored: bool = False
+    """Whether the history was stored before this session and no request has used it yet."""
+
+    @property
+    def history(self) -> ConversationHistory:
+        return self.transcript.history
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    conversation: ConversationSetup
+    state: SessionState
+    outbox: Outbox
+    model: CallersModel
+    commands: CommandServices
+    approvals: ApprovalServices
+    mcp: McpManager
+    elicitations: Elicitations
+    reports: Reports
+    sources: ClockAndIds
+    snapshots: Snapshots
+    home: HomeFiles
+
+
+class Turn(Struct, frozen=True):
+    """One turn: its identity, and the values that hold while it runs."""
+
+    services: Services
+    emitter: TurnEmitter
+    settings: Settings
+    output_schema: Json = None
+
+    @property
+    def operation_id(self) -> str:
+        """The id of the operation that began the turn."""
+        return self.emitter.operation_id
+
+    def record(self, *items: ResponseItem) -> None:
+        """Add the items to the conversation."""
+        self.services.state.transcript.record(self.emitter, items)

@@ -1,0 +1,253 @@
+"""Parts of a turn that tasks pass to the turn loop and to tools: the shape of a turn's requests (row of the catalogue,
+instructions, tools, limits), the call of the model, and the turn in the form that tools use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from app_server.engine.config.config_values import Config, WireApi
+from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.context.instructions import instruction_text
+from app_server.engine.context.permission_text import stored_entries, stored_profile
+from app_server.engine.context.sizes import PromptSize, WindowBounds
+from app_server.engine.model.model_facts import ModelFacts, sent_tier
+from app_server.engine.model.prompt import Prompt, RequestSettings, ToolSpec
+from app_server.engine.session.head import ConversationHead
+from app_server.engine.session.session_services import Turn
+from app_server.engine.session.windows import bounds_for, bounds_of_codex, known_window
+from app_server.engine.tools.registry import ToolOffer, ToolSet, build_tools
+from app_server.engine.tools.runtime import RefusedCalls, ToolRuntime
+from app_server.engine.tools.tool_base import ToolTurn, TurnDiffTracker
+from app_server.engine.turn.model_call import ModelCall
+from app_server.engine.turn.outbox import Transcript
+from app_server.engine.turn.stream_assembler import ReplyAssembler
+from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.policy import ReasoningSummary, TurnMode, known_effort, without_profile
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.rollout import TurnContextItem
+
+USABLE_PERCENT = 95
+"""Usable part of a context window, in percent; the rest is room for the answer. codex 0.58 uses the same number."""
+
+LIVE_CHAT = "chat_deltas"
+"""Name of a feature. If it is on, the conversation API, too, shows the text of a Chat Completions answer in deltas and
+counts its tokens. If it is off, clients see what codex 0.58 shows.
+"""
+
+
+class RequestShape(Struct, frozen=True):
+    """Parts that all requests of one turn have in common."""
+
+    model: ModelRow
+    head: ConversationHead
+    instructions: str
+    """Instructions of the head; a review has its own."""
+    context_window: int | None
+    """Context window in tokens, as clients see it; None if the API does not show an assumed one."""
+    compact_limit: int
+    bounds: WindowBounds
+    settings: RequestSettings
+
+    def prompt(
+        self, items: Sequence[ResponseItem], tools: Sequence[ToolSpec], output_schema: object
+    ) -> Prompt:
+        return Prompt(
+            instructions=self.instructions,
+            input=items,
+            tools=tools,
+            parallel_tool_calls=self.model.parallel_tool_calls,
+            output_schema=output_schema,
+        )
+
+
+def shape_of(turn: Turn) -> RequestShape:
+    """Return the parts that all requests of a turn have in common."""
+    config, settings = turn.services.conversation.config, turn.settings
+    followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
+    facts = turn.services.model.facts()
+    row = facts.row(settings.model, plain=not followed)
+    state = turn.services.state
+    head = state.heads.get(settings.model)
+    bounds = _bounds(turn, facts, row, None if head is None else head.size)
+    if head is None:
+        instructions = config.instructions.base or base_instructions(row, bounds.size)
+        head = state.heads[settings.model] = ConversationHead(bounds.size, instructions)
+    shows_window = followed or known_window(config, row) is not None
+    return RequestShape(
+        model=row,
+        head=head,
+        instructions=head.instructions,
+        context_window=bounds.window * USABLE_PERCENT // 100 if shows_window else None,
+        compact_limit=(
+            config.model.auto_compact_token_limit or row.auto_compact_token_limit or bounds.compact_at
+        ),
+        bounds=bounds,
+        settings=RequestSettings(
+            model=settings.model,
+            row=row,
+            effort=_effort(config, settings),
+            summary=settings.summary or row.usual_summary,
+            verbosity=config.model.verbosity,
+            service_tier=sent_tier(settings.service_tier, config.provider, row),
+            supports_reasoning_summaries=config.model.supports_reasoning_summaries,
+            wants_answer=followed or config.provider.wire_api is not WireApi.RESPONSES,
+            max_output_tokens=config.model.max_output_tokens,
+            live_chat=followed or config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
+            conversation_id=turn.services.conversation.id,
+        ),
+    )
+
+
+def _bounds(turn: Turn, facts: ModelFacts, row: ModelRow, size: PromptSize | None) -> WindowBounds:
+    """Return the bounds of the turn's context window. Over Responses, the conversation API has those of codex 0.58,
+    unless the user chose a size.
+    """
+    config = turn.services.conversation.config
+    as_codex = not turn.services.outbox.identity and config.provider.wire_api is WireApi.RESPONSES
+    if as_codex and config.model.prompt in (None, "auto"):
+        return bounds_of_codex(config, facts, row)
+    return bounds_for(config, facts, row, size)
+
+
+def renew_head(turn: Turn, shape: RequestShape) -> None:
+    """Choose instructions and tools again after a compaction. If the size of the prompt has changed, the turn keeps its
+    own, and the next turn begins with the new ones.
+    """
+    state = turn.services.state
+    state.heads.clear()
+    new = shape_of(turn).head
+    if (new.size, new.instructions) == (shape.head.size, shape.head.instructions):
+        shape.head.tools = ()
+        state.heads[shape.settings.model] = shape.head
+
+
+def _effort(config: Config, settings: Settings) -> str | None:
+    """Return the reasoning effort of a turn. The user may have set another one for plan mode."""
+    planning = settings.mode.kind is TurnMode.PLAN
+    return config.model.plan_effort if planning and config.model.plan_effort else settings.effort
+
+
+def base_instructions(row: ModelRow, size: PromptSize = PromptSize.FULL) -> str:
+    """Return the server's own prompt. For models that were trained on patches, it does not explain the format."""
+    base, patches = _TEXTS[size]
+    text = instruction_text(base)
+    return text if row.knows_apply_patch or patches is None else f"{text}\n{instruction_text(patches)}"
+
+
+_TEXTS: Final[Mapping[PromptSize, tuple[str, str | None]]] = {
+    PromptSize.FULL: ("base", "apply_patch"),
+    PromptSize.SMALL: ("base_small", "apply_patch_small"),
+    PromptSize.TINY: ("base_tiny", None),
+}
+"""Names of the texts by size: the prompt, and the format of patches if that is a separate text."""
+
+
+def offered_tools(turn: Turn, shape: RequestShape, *, goals: bool) -> ToolSet:
+    """Choose the tools of a turn. `goals`: the turn is of an API that supports goals, in a stored conversation."""
+    services, config, bounds = turn.services, turn.services.conversation.config, shape.bounds
+    followed = services.outbox.identity
+    has_goal = services.state.goals.goal is not None or config.features.enabled("goals")
+    offer = ToolOffer(
+        size=bounds.size,
+        goals=goals and has_goal,
+        resources=services.mcp.configured or (not followed and bounds.size is PromptSize.FULL),
+        mcp_tokens=bounds.mcp_tools,
+        asks=followed and bool(shape.model.checks_head),
+        before=shape.head.tools,
+    )
+    return build_tools(
+        config,
+        shape.model,
+        services.mcp,
+        offer=offer,
+        client_tools=services.conversation.client_tools,
+        mode=turn.settings.mode.kind,
+    )
+
+
+def context_line(turn: Turn) -> TurnContextItem:
+    settings = turn.settings
+    effort = known_effort(settings.effort)
+    outbox = turn.services.outbox
+    follows_turns = (
+        outbox.identity or outbox.is_paginated
+    )  # the lines of the conversation API are those of codex 0.58
+    return TurnContextItem(
+        turn_id=turn.emitter.turn_id if follows_turns else None,
+        cwd=settings.cwd,
+        approval_policy=settings.approval_policy,
+        granular=settings.granular,
+        active_permission_profile=stored_profile(settings),
+        permission_profile=stored_entries(settings.sandbox_policy, settings.cwd) if follows_turns else None,
+        sandbox_policy=without_profile(settings.sandbox_policy, settings.cwd),
+        model=settings.model,
+        effort=effort,
+        further_effort=None if effort == settings.effort else settings.effort,
+        summary=settings.summary or ReasoningSummary.AUTO,
+        mode=None if settings.mode.kind is TurnMode.DEFAULT else settings.mode.kind,
+        mode_instructions=settings.mode.instructions,
+        service_tier=settings.service_tier if follows_turns else None,
+    )
+
+
+def model_call(
+    turn: Turn,
+    shape: RequestShape,
+    transcript: Transcript,
+    tools: ToolRuntime | RefusedCalls | None = None,
+    *,
+    show_messages: bool = True,
+) -> ModelCall:
+    """Create a call of the model. If it runs tools, clients see its replies; `show_messages` False hides their
+    messages.
+    """
+    services, shown_by = turn.services, turn.emitter if isinstance(tools, ToolRuntime) else None
+
+    def assembler() -> ReplyAssembler:
+        return ReplyAssembler(
+            shown_by,
+            services.sources.new_id,
+            raw_reasoning=services.conversation.config.model.show_raw_reasoning,
+            show_messages=show_messages,
+            plans=turn.settings.mode.kind is TurnMode.PLAN,
+        )
+
+    return ModelCall(
+        emitter=turn.emitter,
+        model=services.model.client(),
+        settings=shape.settings,
+        outbox=services.outbox,
+        transcript=transcript,
+        tokens=services.state.tokens,
+        context_window=shape.context_window,
+        context_line=context_line(turn),
+        assembler=assembler,
+        tools=tools,
+        clock=services.sources.clock,
+        telemetry=services.reports.telemetry,
+    )
+
+
+def tool_turn_of(turn: Turn, shape: RequestShape, *, relative_diff: bool = False) -> ToolTurn:
+    """Collect the services of this turn for its tools. `relative_diff`: the diff names files relative to the turn's
+    working directory.
+    """
+    services = turn.services
+    base = turn.settings.cwd if relative_diff else None
+    return ToolTurn(
+        id=turn.operation_id,
+        settings=turn.settings,
+        config=services.conversation.config,
+        items=turn.emitter,
+        commands=services.commands,
+        approvals=services.approvals,
+        mcp=services.mcp,
+        diffs=TurnDiffTracker(str(services.conversation.config.home), base=base),
+        sources=services.sources,
+        output_limit=shape.bounds.output,
+        telemetry=services.reports.telemetry,
+    )

@@ -1,0 +1,395 @@
+"""Reads a stored conversation as a whole: its metadata, the model's history, and the messages or turns that its client
+wants. Resumes a conversation under the lock of its file, with what a crash left over, or reads it for a copy.
+
+Damaged and unknown lines are skipped. The file is read in pieces with a maximum line length, so that an endless line
+costs bounded memory. Payloads are validated in batches, by validators that are built when the first conversation is
+resumed. A function from `context` converts a summary into a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Final, TypeVar, get_args
+
+from msgspec import Struct
+from msgspec.json import Decoder
+from pydantic import Field, TypeAdapter, ValidationError
+
+from app_server.engine.storage.codex_compat import GOAL_KINDS, goal_in, meta_in_our_words, with_whole_name
+from app_server.engine.storage.codex_preamble import without_openings
+from app_server.engine.storage.decode import StoredTurns
+from app_server.engine.storage.disk import REAL_DISK, DiskCalls
+from app_server.engine.storage.encode import ALWAYS
+from app_server.engine.storage.journal import NOTHING, Leftover, leftover_of
+from app_server.engine.storage.line_reader import (
+    parse_event_msg,
+    raw_lines,
+    usage_in,
+    without_collector,
+)
+from app_server.engine.storage.record import (
+    REVERTED,
+    StoredRecord,
+    TakenBack,
+    read_record,
+    text_of,
+    turns_taken_back,
+)
+from app_server.engine.storage.reverts import counted_reverts
+from app_server.engine.storage.rollout_names import conversation_of
+from app_server.engine.storage.segments import opened_whole
+from app_server.engine.storage.stored_item_lines import BY_CRASH, ITEM_COMPLETED, is_damaged, item_of_line
+from app_server.engine.storage.turn_fold import WholeHistory
+from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.support.engine_errors import RolloutUnreadable
+from app_server_protocol import responses
+from app_server_protocol.engine.events import Goal
+from app_server_protocol.engine.items import Item, Reasoning
+from app_server_protocol.engine.legacy import legacy_events
+from app_server_protocol.events import messages as message_events
+from app_server_protocol.events.msg import EVENTS, EventMsg
+from app_server_protocol.events.notice_events import UndoCompletedEvent
+from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
+from app_server_protocol.events.turn_events import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
+from app_server_protocol.parse import read
+from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, StoredEvent
+from app_server_protocol.structs import Json, replace
+
+StoredText = (
+    message_events.UserMessageEvent
+    | message_events.AgentMessageEvent
+    | message_events.AgentReasoningEvent
+    | message_events.AgentReasoningRawContentEvent
+)
+StoredMessage = (
+    StoredText
+    | TokenCountEvent
+    | TurnAbortedEvent
+    | EnteredReviewModeEvent
+    | ExitedReviewModeEvent
+    | UndoCompletedEvent
+)
+"""Events that codex 0.58 stores, for display after a resume."""
+
+ITEM_NAMES: Final = frozenset(model.model_fields["type"].default for model in get_args(responses.KnownItem))
+MESSAGE_NAMES: Final = frozenset(name for name, kind in EVENTS.items() if kind in get_args(StoredMessage))
+_TEXTS: Final = {name: Decoder(kind) for name, kind in EVENTS.items() if kind in get_args(StoredText)}
+"""Decoders of events that have only texts, which are nearly all messages. pydantic takes five times as long for
+these.
+"""
+
+BATCH: Final = 1024
+"""Number of lines that are validated in one call, which is several times faster than one call for each line."""
+
+LINES_AT_ONCE: Final = 256
+
+HistoryLine = responses.ResponseItem | CompactedItem
+LineKind = TypeVar("LineKind", CompactedItem, SessionMetaLine)
+
+Rebuild = Callable[[Sequence[responses.ResponseItem], CompactedItem], Sequence[responses.ResponseItem]]
+"""Function that returns the history after a compaction, from the history before it and the stored line of the
+compaction.
+"""
+
+
+class StoredConversation(Struct, frozen=True):
+    """The content of a rollout."""
+
+    path: Path
+    meta: SessionMetaLine
+    items: tuple[HistoryLine, ...]
+    """The model's history, in the order of the file."""
+    leftover: Leftover
+    """Items, messages and events that clients received before a crash, and that the file lacks. `messages` and `turns`
+    contain those of them that were cut off.
+    """
+    last_model: str | None
+    """Model of the last turn; None if it is not stored."""
+    lines: int
+    """Number of lines that were read: those of the file, or as many as were requested."""
+    taken_back: TakenBack
+    """Reverted lines of the file, which do not count."""
+    goal: Goal | None
+    usage: TokenUsageInfo | None
+    """The last count of tokens; None if there is none."""
+    messages: tuple[EventMsg, ...]
+    """Messages as events; empty if they were not requested."""
+    turns: WholeHistory | None
+    """Turns with their items; None if they were not requested."""
+    damaged: int = 0
+    """Number of lines of a known kind that cannot be read. Lines of items are read only if messages or turns are
+    requested.
+    """
+
+    @property
+    def is_paginated(self) -> bool:
+        return self.meta.history_mode == PAGINATED
+
+
+def read_rollout(
+    path: Path, keeps: int | None = None, *, messages: bool = False, turns: bool = False
+) -> StoredConversation:
+    """Read a file, or its first `keeps` lines, with the messages or turns that clients are shown. Raises
+    `RolloutUnreadable`; its message contains nothing from the file. Slow for long files: call it in a thread.
+    """
+    with opened_whole(path) as fd, without_collector():
+        found = _collected(_Collector(path.name, messages=messages, turns=turns), fd, keeps)
+        if found.counts_turns:
+            found.taken_back = counted_reverts(fd, found.lines)
+        if found.taken_back or (turns and found.turns is None and found.meta is not None):
+            again = _Collector(path.name, messages=messages, turns=turns, before=found)
+            found = _collected(again, fd, found.lines)
+        leftover = leftover_of(path) if keeps is None else NOTHING
+        for number, line in enumerate(leftover.lines(), found.lines):
+            if (record := read_record(line)) is not None:
+                found.take(number, record)
+        if found.meta is None:
+            raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
+        return StoredConversation(
+            path=path,
+            meta=replace(found.meta, id=conversation_of(path.name, found.meta.id)),
+            items=tuple(without_openings(found.items, found.meta)),
+            leftover=leftover,
+            last_model=found.last_model(),
+            lines=found.lines,
+            taken_back=found.taken_back,
+            goal=goal_in(found.goal),
+            usage=usage_in(found.counts),
+            messages=tuple(found.messages()),
+            turns=None if found.turns is None else found.turns.finish(),
+            damaged=found.damaged + (found.damaged_messages if found.turns is None else found.turns.damaged),
+        )
+
+
+def _collected(found: _Collector, fd: int, most: int | None) -> _Collector:
+    """Collect from the first `most` lines; from all if it is None."""
+    for raw in islice(raw_lines(fd), most):
+        found.lines = raw.number + 1
+        if (record := read_record(raw.data)) is not None:
+            found.take(raw.number, record)
+    found.validate_batch()
+    return found
+
+
+class _Collector:
+    """Collects the parts of a conversation, in the order of the file."""
+
+    def __init__(
+        self, file_name: str, *, messages: bool, turns: bool, before: _Collector | None = None
+    ) -> None:
+        """Begin to collect. `before`: a collector that has read the file already, and knows which lines were reverted
+        and which conversation the file belongs to.
+        """
+        self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
+        self.lines = self.damaged = self.damaged_messages = 0
+        self.taken_back: TakenBack = TakenBack() if before is None else before.taken_back
+        self.counts_turns = False
+        """Whether a line reverts a number of turns."""
+        self.meta: SessionMetaLine | None = None
+        self.items: list[HistoryLine] = []
+        self.goal: Json = None
+        """Payload of the last line about the goal."""
+        self.counts: list[StoredRecord] = []
+        self.turns: StoredTurns | None = None
+        if before is not None and before.meta is not None:
+            self._begin_turns(before.meta)
+        self._messages: list[StoredRecord] = []
+        self._pending: list[StoredRecord] = []
+        self._turn_context: StoredRecord | None = None
+
+    def take(self, number: int, record: StoredRecord) -> None:
+        if number not in self.taken_back:
+            self._collect(number, record)
+        if self.turns is not None:
+            self.turns.take(number, record)
+
+    def _collect(self, number: int, record: StoredRecord) -> None:
+        match record.kind:
+            case "response_item" if record.name in ITEM_NAMES:
+                self._pending.append(with_whole_name(record) if record.name == "function_call" else record)
+                if len(self._pending) >= BATCH:
+                    self.validate_batch()
+            case "event_msg":
+                self._event(number, record)
+            case "turn_context":
+                self._turn_context = record
+            case "compacted":
+                self.validate_batch()
+                compacted = _validated(CompactedItem, record.value())
+                self.items += () if compacted is None else (compacted,)
+                self.damaged += compacted is None
+            case "session_meta" if self.meta is None:
+                self.meta = _validated(SessionMetaLine, meta_in_our_words(record.value() or {}))
+                if self.meta is not None and number == 0 and self.turns is None:
+                    self._begin_turns(self.meta)
+
+    def _begin_turns(self, meta: SessionMetaLine) -> None:
+        if self._wants_turns:
+            self.turns = StoredTurns(conversation_of(self._file_name, meta.id), self.taken_back)
+
+    def _event(self, number: int, record: StoredRecord) -> None:
+        if record.name == "token_count":
+            self.counts.append(record)
+        elif record.name in GOAL_KINDS:
+            self.goal = record.value()
+        elif record.name == REVERTED:
+            payload = record.value() or {}
+            self.counts_turns = self.counts_turns or bool(turns_taken_back(payload))
+            self.taken_back.take(payload, number)
+        shown = record.name in MESSAGE_NAMES and not record.is_repetition
+        if self._wants_messages and (shown or record.name == ITEM_COMPLETED):
+            self._messages.append(record)
+
+    def validate_batch(self) -> None:
+        """Validate the pending items."""
+        pending, self._pending = self._pending, []
+        items = _all_items(pending)
+        if items is None:
+            parsed = (responses.parse_response_item(record.value()) for record in pending)
+            items = [item for item in parsed if not isinstance(item, responses.OtherItem)]
+            self.damaged += len(pending) - len(items)
+        self.items += items
+
+    def messages(self) -> Iterator[EventMsg]:
+        for record in self._messages:
+            if record.name == ITEM_COMPLETED:
+                payload = record.value() or {}
+                item = item_of_line(record.name, payload)
+                self.damaged_messages += item is None and is_damaged(record.name, payload)
+                hidden = payload.get("cut") is True and payload.get(BY_CRASH) is not True
+                yield from () if hidden else _messages_of_item(item)
+            elif (event := _message(record)) is not None:
+                yield event
+
+    def last_model(self) -> str | None:
+        settings = self._turn_context.value() if self._turn_context else None
+        return text_of(settings or {}, "model")
+
+
+@cache
+def _item_batch() -> TypeAdapter[list[responses.KnownItem]]:
+    return TypeAdapter(list[Annotated[responses.KnownItem, Field(discriminator="type")]])
+
+
+def _messages_of_item(item: Item | None) -> Iterator[EventMsg]:
+    """Yield the older events of an item with a line of its own, if codex 0.58 stores events for such items."""
+    if isinstance(item, ALWAYS):
+        raw = isinstance(item, Reasoning) and item.show_content
+        yield from legacy_events(item, raw_reasoning=raw)
+
+
+def _message(record: StoredRecord) -> EventMsg | None:
+    decoder = _TEXTS.get(record.name or "")
+    if decoder is not None:
+        try:
+            return decoder.decode(record.payload)
+        except ValueError:
+            pass  # it is damaged, or has a lone surrogate
+    return parse_event_msg(record.value())
+
+
+def _all_items(records: Sequence[StoredRecord]) -> list[responses.KnownItem] | None:
+    """Validate these payloads; None if any of them is invalid, or is not exactly one value."""
+    payloads = b"[" + b",".join([record.payload for record in records]) + b"]"
+    try:
+        values = _item_batch().validate_json(payloads)
+    except ValidationError:
+        return None
+    return values if len(values) == len(records) else None
+
+
+def _validated(kind: type[LineKind], value: Json) -> LineKind | None:
+    try:
+        return read(kind, value)
+    except ValidationError:
+        return None
+
+
+# --- resumed, and read for a copy
+class Reopened(Struct, frozen=True):
+    """A resumed conversation. Recovered items are in `stored.items`, and no longer in `stored.leftover`."""
+
+    stored: StoredConversation
+    writer: RolloutWriter
+
+
+def reopen(
+    path: Path,
+    now: Callable[[], datetime],
+    disk: DiskCalls = REAL_DISK,
+    revert: StoredEvent | None = None,
+    *,
+    messages: bool = False,
+    turns: bool = False,
+) -> Reopened:
+    """Resume a conversation. `revert` is appended first, so that the conversation continues without the lines that it
+    reverts. Raises `RolloutUnreadable` or `RolloutBusy`. Slow for long files: call it in a thread.
+    """
+    # The lock is taken first: no other process may append between reading and writing.
+    writer = RolloutWriter.resume(path, now, disk)
+    try:
+        if revert is not None:
+            writer.append([revert])
+        stored = read_rollout(path, messages=messages, turns=turns)
+    except BaseException:
+        writer.close()
+        raise
+    if stored.leftover.of_journal:
+        found = recovered_items(stored)
+        writer.adopt([*found, *stored.leftover.events])
+        stored = replace(stored, items=(*stored.items, *found), leftover=NOTHING)
+    return Reopened(stored, writer)
+
+
+def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:
+    """Copy a stored conversation, with what a crash left over, to a file of its own. The lines are copied in pieces,
+    because a writer's backlog is limited. Raises OSError. Slow for long files: call it in a thread.
+    """
+    lines = copied_lines(stored)
+    while piece := list(islice(lines, LINES_AT_ONCE)):
+        writer.append_lines(piece)
+    writer.append([*recovered_items(stored), *stored.leftover.events])
+
+
+def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
+    """Yield every line that counts, as it is in the file. The metadata, lines about the goal, which belongs to one
+    conversation only, and lines that are no records are left out. Raises `RolloutUnreadable`.
+    """
+    with opened_whole(stored.path) as fd:
+        for raw in islice(raw_lines(fd), stored.lines):
+            if raw.number in stored.taken_back:
+                continue
+            record = read_record(raw.data)
+            if record is not None and record.kind != "session_meta" and record.name not in GOAL_KINDS:
+                yield raw.data
+
+
+def recovered_items(stored: StoredConversation) -> list[responses.ResponseItem]:
+    """Return the items that a crash left over for the history."""
+    return [*with_outputs(stored.leftover.items, stored.items), *stored.leftover.messages]
+
+
+def with_outputs(
+    items: Sequence[responses.ResponseItem], before: Iterable[HistoryLine]
+) -> list[responses.ResponseItem]:
+    """Return these items, with an "aborted" output for each call without one."""
+    outputs = (item for item in (*before, *items) if isinstance(item, responses.OutputItem))
+    answered = {"", *(output.call_id for output in outputs)}
+    calls = (item for item in items if isinstance(item, responses.CallItem))
+    lonely = (call for call in calls if responses.call_key(call)[1] not in answered)
+    return [*items, *(responses.aborted_output(call) for call in lonely)]
+
+
+def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[responses.ResponseItem]:
+    """Return the history after these lines: an item is appended, and a compaction replaces the history before it."""
+    history: list[responses.ResponseItem] = []
+    for line in lines:
+        if isinstance(line, CompactedItem):
+            history = list(rebuild(history, line))
+        else:
+            history.append(line)
+    return history

@@ -1,0 +1,239 @@
+"""Index of the turns of a rollout, so that some turns can be read without the others, or the thread be cut between two.
+
+The index is made by one pass over the file and cached. It is continued when the file has grown, because rollouts are
+append-only. For each turn it has these facts:
+
+1. the offset of the turn's first line, and the state of the turn reader there;
+2. the offset after the last line about the turn;
+3. the ids of the turn's items, which depend on all lines before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+from msgspec import Struct
+
+from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.line_reader import raw_lines
+from app_server.engine.storage.pagination import TurnCut, TurnNotFound
+from app_server.engine.storage.record import (
+    RawLine,
+    TakenBack,
+    lines_behind,
+    read_record,
+)
+from app_server.engine.storage.reverts import LOOKS_BACK, find_reverts, first_line_of_turn
+from app_server.engine.storage.segments import opened_whole
+from app_server.engine.storage.turn_fold import ItemIds
+from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
+from app_server_protocol.engine.items import UserMessage
+from app_server_protocol.structs import replace
+
+KEPT = 8
+"""Maximum number of files whose indexes are cached. This is a choice: a client pages through a few threads at a time.
+"""
+
+SAMPLE_BYTES = 256
+"""Number of bytes that are compared at the beginning and at the end of the indexed part. A file with different bytes
+there is another file.
+"""
+
+
+class TurnPlace(Struct):
+    id: str
+    number: int
+    begin: int
+    """Offset of the first line about the turn."""
+    reader: TurnReader
+    """State of the reader before that line."""
+    end: int = 0
+    """Offset after the last line about the turn."""
+    items: list[str] = msgspec.field(default_factory=list)
+    """Ids of the turn's items, unique in the conversation."""
+    implicit: bool = False
+    """Whether the file has no line for the beginning of the turn."""
+    names: tuple[str, ...] = ()
+    """Ids that lines after the first one gave the turn; the last id counts."""
+    of_user: bool = False
+    """Whether the turn has a message of the user."""
+    to_the_end: bool = False
+    """Whether the end of the file ends the turn, or an item of it."""
+
+
+class TurnPlaces(Struct, frozen=True):
+    places: tuple[TurnPlace, ...]
+    taken_back: TakenBack
+    """Reverted lines between the turns."""
+    behind: tuple[RawLine, ...] = ()
+    """Lines that a crash kept out of the file, as if they stood at its end."""
+
+
+class TurnIndex(Struct):
+    """Index of one file, up to the line that was read last."""
+
+    conversation_id: str
+    lines: int = 0
+    size: int = 0
+    """Size of the part of the file that is indexed, in bytes. It ends with a whole line."""
+    taken_back: TakenBack = msgspec.field(default_factory=TakenBack)
+    _places: dict[str, TurnPlace] = msgspec.field(default_factory=dict)
+    """Turns by id, in their order."""
+    _reader: TurnReader = msgspec.field(default_factory=lambda: TurnReader(""))
+    ids: ItemIds = msgspec.field(default_factory=ItemIds)
+    _gone: TurnReader | None = None
+    """Reader for reverted lines, while such lines are read."""
+
+    @classmethod
+    def empty(cls, conversation_id: str, taken_back: TakenBack | None = None) -> TurnIndex:
+        """Begin an index. `taken_back`: the reverted lines of the file, which do not count."""
+        return cls(conversation_id, taken_back=taken_back or TakenBack(), _reader=TurnReader(conversation_id))
+
+    @property
+    def places(self) -> tuple[TurnPlace, ...]:
+        return tuple(self._places.values())
+
+    def take(self, raw: RawLine) -> None:
+        self.lines, self.size = raw.number + 1, raw.end
+        record = read_record(raw.data)
+        if raw.number in self.taken_back:
+            self._gone = self._gone or TurnReader(self.conversation_id)
+            self.ids.pass_over(() if record is None else self._gone.take(raw.number, record))
+        elif record is not None:
+            self._gone = None
+            before = self._reader.copy()
+            for event in self._reader.take(raw.number, record):
+                self._take_event(event, raw, before)
+
+    def closed(self, rest: Sequence[RawLine]) -> tuple[TurnPlace, ...]:
+        """Return the turns as the end of the file leaves them. `rest` are lines that may not stay in the file: a last
+        line without a line end, and lines that a crash left over. This index does not change, and can be continued.
+        """
+        if not rest and not self._reader.copy().finish():
+            return self.places
+        other = replace(
+            self,
+            _places={place.id: replace(place, items=[*place.items]) for place in self.places},
+            _reader=self._reader.copy(),
+            ids=self.ids.copy(),
+            _gone=None,
+        )
+        for each in rest:
+            other.take(each)
+        end = RawLine(other.lines, other.size, other.size, b"")
+        before = other._reader.copy()
+        for event in other._reader.finish():
+            other._take_event(event, end, before, to_the_end=True)
+        return other.places
+
+    def _take_event(
+        self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
+    ) -> None:
+        """Apply an event to the index, as `TurnFold` does."""
+        if isinstance(event, TurnRenamed):
+            self._rename(event, raw)
+            return
+        match event.event:
+            case TurnStarted() | TurnEnded() | ItemCompleted() if event.turn_id is not None:
+                place = self._places.setdefault(
+                    event.turn_id, TurnPlace(event.turn_id, raw.number, raw.begin, before)
+                )
+            case _:
+                return
+        place.end, place.to_the_end = raw.end, place.to_the_end or to_the_end
+        if isinstance(event.event, ItemCompleted):
+            place.items.append(self.ids.end(event.event.item.id))
+            place.of_user = place.of_user or isinstance(event.event.item, UserMessage)
+        elif isinstance(event.event, TurnStarted):
+            place.implicit = not self._reader.explicit
+
+    def _rename(self, event: TurnRenamed, raw: RawLine) -> None:
+        place = self._places.get(event.before)
+        if place is None:
+            return
+        place.end = raw.end
+        if event.after not in self._places:
+            # This is a copy, since readers of the earlier index still use the old object.
+            names = (*place.names, event.after)
+            named = replace(place, id=event.after, names=names, items=[*place.items], implicit=False)
+            self._places = {each.id: each for each in (named if one is place else one for one in self.places)}
+
+
+class TurnIndexes:
+    """Cache of the indexes of the files that were read last. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, int], tuple[TurnIndex, bytes]] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, fd: int, conversation_id: str, leftover: Sequence[bytes] = ()) -> TurnPlaces:
+        """Return the turns of an open rollout in its present state. `leftover`: lines that a crash kept out of the
+        file.
+        """
+        status = os.fstat(fd)
+        key = (status.st_dev, status.st_ino)
+        with self._lock:
+            index = self._known(fd, key, status.st_size, conversation_id)
+            behind = raw_lines(fd, index.lines, index.size, status.st_size)
+            reverts = find_reverts(behind, index.taken_back, fd)
+            if reverts is not None:
+                index = TurnIndex.empty(conversation_id, reverts)
+            rest: list[RawLine] = []
+            for raw in raw_lines(fd, index.lines, index.size, status.st_size):
+                if raw.whole:
+                    index.take(raw)
+                else:
+                    rest.append(raw)
+            self._keep(fd, key, index)
+            number, end = (rest[-1].number + 1, rest[-1].end) if rest else (index.lines, index.size)
+            behind_end = tuple(lines_behind(number, end, leftover))
+            return TurnPlaces(index.closed([*rest, *behind_end]), index.taken_back, behind_end)
+
+    def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
+        index, sample = self._kept.pop(key, (None, b""))
+        if (
+            index is not None
+            and index.conversation_id == conversation_id
+            and index.size <= size
+            and sample == _sample(fd, index.size)
+        ):
+            return index
+        return TurnIndex.empty(conversation_id)
+
+    def _keep(self, fd: int, key: tuple[int, int], index: TurnIndex) -> None:
+        self._kept[key] = (index, _sample(fd, index.size))
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+
+def _sample(fd: int, size: int) -> bytes:
+    start = max(0, size - SAMPLE_BYTES)
+    return os.pread(fd, min(SAMPLE_BYTES, size), 0) + os.pread(fd, size - start, start)
+
+
+def find_cut(
+    path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool
+) -> TurnCut:
+    """Find the cut before a turn; with `behind`, the cut after it, so that the turn stays. Raises TurnNotFound and
+    RolloutUnreadable. Slow for long files: call it in a thread.
+    """
+    with opened_whole(path) as fd:
+        places = indexes.of(fd, conversation_id).places
+        at = next((n for n, place in enumerate(places) if place.id == turn_id), None)
+        if at is None:
+            raise TurnNotFound(turn_id)
+        at += behind
+        if at == len(places):
+            return TurnCut(None, 0)
+        # codex counts only the turns that have a message of the user.
+        return TurnCut(_first_line(fd, places[at]), sum(place.of_user for place in places[at:]))
+
+
+def _first_line(fd: int, place: TurnPlace) -> int:
+    before = deque(raw_lines(fd, 0, 0, place.begin), maxlen=LOOKS_BACK)
+    return first_line_of_turn(before, place.number, implicit=place.implicit)

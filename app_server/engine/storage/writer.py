@@ -1,0 +1,400 @@
+"""Appends a conversation to its rollout, line by line, and reports every loss. `NoRollout` stores nothing.
+
+Steps of an append: encode, add to the backlog, write the backlog in one call, truncate a partial write. After an error,
+lines stay in the bounded backlog until the next append or flush. Only one process writes a rollout: the kernel releases
+the lock when its holder exits.
+
+The journal beside the rollout is a write-ahead log. It contains items that clients received before the rollout could
+record them, and the text so far of unfinished items. It is append-only while it contains something, and truncated as
+soon as it contains nothing. After a crash, an item may be in both files: each line contains the size of the rollout at
+that time, and recovery (`journal`) drops the items that the rollout has after that offset.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from app_server.engine.storage.disk import (
+    REAL_DISK,
+    DiskCalls,
+    append_lines,
+    lock_rollout,
+    open_for_append,
+    unlock_rollout,
+    without_nuls,
+)
+from app_server.engine.storage.encode import TEXT
+from app_server.engine.storage.line_reader import form_of
+from app_server.engine.storage.rollout_names import journal_path
+from app_server.engine.support.engine_errors import RolloutBusy, RolloutUnreadable, describe
+from app_server_protocol.responses import OtherItem, ResponseItem
+from app_server_protocol.rollout import RolloutItem, numbered, stored_line, utc_timestamp
+
+MAX_PIECES_BYTES = 1024 * 1024
+"""Approximate maximum of text that waits for the journal, in bytes; later text is stored when its item ends."""
+
+
+class RolloutJournal:
+    """The journal of one rollout. The rollout's writer calls it, while it holds the lock of the rollout."""
+
+    def __init__(self, path: Path, disk: DiskCalls) -> None:
+        self._path = path
+        self._disk = disk
+        self._fd: int | None = None
+        self._held: dict[int, ResponseItem] = {}
+        """Items in the file by identity. The references prevent that an identity is reused."""
+        self._pieces: list[bytes] = []
+        """Lines of text that are not written yet."""
+        self._growing = self._has_text = False
+        self._end = -1
+        """Size of the file after this writer's last write; if the size differs, the end of the file is checked."""
+
+    def take_text(self, pieces: Sequence[bytes], *, growing: bool) -> None:
+        """Take lines of text, which are written with the next items. `growing`: earlier text is still needed."""
+        self._growing = growing
+        if sum(map(len, self._pieces)) < MAX_PIECES_BYTES:
+            self._pieces += pieces
+
+    def hold(
+        self, items: Sequence[ResponseItem], rollout_size: Callable[[], int], now: Callable[[], datetime]
+    ) -> None:
+        """Write to the file the items, and the text that was taken, that it lacks. Raises `OSError`."""
+        if not items and not self._growing:
+            self._pieces = []
+        new = [item for item in items if id(item) not in self._held]
+        if new or self._pieces:
+            head, after = (
+                f'{{"timestamp":"{utc_timestamp(now())}","type":',
+                f',"after":{rollout_size()},"payload":',
+            )
+            of_item, of_text = (f'{head}"{kind}"{after}'.encode() for kind in ("response_item", TEXT))
+            lines = [of_item + item.to_json() for item in new]
+            self._append([*lines, *(of_text + piece for piece in self._pieces)])
+            self._held |= {id(item): item for item in new}
+            self._has_text, self._pieces = self._has_text or bool(self._pieces), []
+        elif not items and not self._growing and (self._held or self._has_text):
+            assert self._fd is not None
+            self._disk.ftruncate(self._fd, 0)
+            self._end = 0
+            self._held.clear()
+            self._has_text = False
+
+    def _append(self, lines: Sequence[bytes]) -> None:
+        if self._fd is None:
+            self._fd = open_for_append(self._disk, self._path, create=True)
+        known, self._end = self._end, -1
+        self._end = append_lines(self._fd, b"".join(line + b"}\n" for line in lines), self._disk, known)
+
+    def duplicate(self) -> list[int]:
+        """Return a duplicate of the descriptor to flush, if the file contains items; else an empty list."""
+        return [os.dup(self._fd)] if self._fd is not None and self._held else []
+
+    def discard(self) -> None:
+        """Remove the journal of an earlier server."""
+        self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file, and remove it if it contains nothing."""
+        if self._fd is None:
+            return
+        if not self._held and not self._has_text:
+            self._path.unlink(missing_ok=True)
+        os.close(self._fd)
+        self._fd = None
+
+
+log = logging.getLogger(__name__)
+
+MAX_BACKLOG_BYTES = 64 * 1024 * 1024
+"""Maximum size of the backlog; beyond it, new lines are lost, and `problem` reports it."""
+BATCH_BYTES = 1024 * 1024
+"""Approximate size of one write from a long backlog, so that a retry on a full disk is cheap."""
+
+
+class _Backlog:
+    """Lines that are not written yet, up to a maximum size."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def add(self, line: bytes) -> None:
+        if self._size + len(line) > MAX_BACKLOG_BYTES:
+            self.lost += 1
+        else:
+            self._lines.append(line)
+            self._size += len(line)
+
+    def batch(self) -> Iterator[bytes]:
+        """Yield the first lines, for one write."""
+        size = 0
+        for line in self._lines:
+            yield line
+            size += len(line)
+            if size >= BATCH_BYTES:
+                return
+
+    def drop(self, written: int) -> int:
+        """Drop the lines that are within the `written` bytes; return the size of the lines that were written whole."""
+        whole = 0
+        while self._lines and whole + len(self._lines[0]) <= written:
+            whole += len(self._lines.popleft())
+        self._size -= whole
+        return whole
+
+
+class LineForm(Struct):
+    """The form of the lines of one file, and the number of the next line."""
+
+    paginated: str | None = None
+    """Id of the thread whose file has the paginated form; None for another form."""
+    ordinal: int = 0
+    """Number of the next line in the paginated form."""
+
+    def line(self, stored: bytes) -> bytes:
+        """Return the next line in the form of the file."""
+        if self.paginated is None:
+            return stored
+        self.ordinal += 1
+        return numbered(stored, self.ordinal - 1)
+
+
+class RolloutWriter:
+    """The one writer of one rollout. Appending belongs to one thread; `flush` may run in another."""
+
+    def __init__(self, path: Path, now: Callable[[], datetime], disk: DiskCalls, *, create: bool) -> None:
+        self.path = path
+        self.problem: str | None = None
+        """Why the newest lines are not on the disk yet; None if they are."""
+        self.form = LineForm()
+        self._now = now
+        self._disk = disk
+        self._create = create
+        self._lock = threading.Lock()
+        self._fd: int | None = None
+        self._lock_fd: int | None = None
+        self._end = -1
+        self._backlog = _Backlog()
+        self._closed = False
+        self._journal = RolloutJournal(journal_path(path), disk)
+        self._journal_items: Sequence[ResponseItem] = ()
+        self._adopting = False
+        self._names_kept = 0
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        now: Callable[[], datetime],
+        items: Iterable[RolloutItem],
+        disk: DiskCalls = REAL_DISK,
+        *,
+        paginated: str | None = None,
+    ) -> RolloutWriter:
+        """Start a rollout; disk errors are in `problem`. `paginated`: the thread, if the file has that form."""
+        writer = cls(path, now, disk, create=True)
+        writer.form = LineForm(paginated)
+        writer.append(items)
+        return writer
+
+    @classmethod
+    def resume(cls, path: Path, now: Callable[[], datetime], disk: DiskCalls = REAL_DISK) -> RolloutWriter:
+        """Continue a stored rollout. Raises `RolloutBusy` while another writer has it open."""
+        writer = cls(path, now, disk, create=False)
+        try:
+            writer._open()
+        except OSError as error:
+            writer._fail(error)
+        with suppress(RolloutUnreadable):  # a reader of the whole file gets the error
+            writer.form = LineForm(*form_of(path))
+        return writer
+
+    # --- storing
+    def append(self, items: Iterable[RolloutItem]) -> None:
+        """Store lines in this order. Never raises, and blocks for one write at most."""
+        stamp = utc_timestamp(self._now())
+        # An item of an unknown kind could never be sent to a model again, so it is not stored.
+        stored = (item for item in items if not isinstance(item, OtherItem))
+        self.append_lines([stored_line(stamp, item) for item in stored])
+
+    def append_lines(self, lines: Sequence[bytes]) -> None:
+        """Store lines that are already in the form of a rollout."""
+        with self._lock:
+            for line in lines:
+                if self._closed:
+                    self._backlog.lost += 1
+                    continue
+                self._backlog.add(self.form.line(line) + b"\n")
+            self._drain()
+
+    def write_journal(
+        self, items: Sequence[ResponseItem], pieces: Sequence[bytes] = (), *, growing: bool = False
+    ) -> None:
+        """Make the journal contain exactly these items until they are appended to the rollout, so that they survive a
+        crash. `pieces`: new text of unfinished items. `growing`: text that the journal contains already is still
+        needed.
+        """
+        with self._lock:
+            self._journal_items = tuple(items)
+            self._journal.take_text(pieces, growing=growing)
+            self._drain()
+
+    def adopt(self, items: Sequence[RolloutItem]) -> None:
+        """Append the items from the journal of a crashed server, and only then remove that journal."""
+        self._adopting = True
+        self.append(items)
+
+    def flush(self) -> None:
+        """Flush everything to the disk. Slow: call it in a thread."""
+        fds: list[int] = []
+        try:
+            with self._lock:
+                self._drain()
+                fds += self._duplicates()
+            for fd in fds:
+                self._disk.fsync(fd)
+        except OSError as error:
+            self._fail(error)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def close(self) -> None:
+        """Write the backlog and release the file for other writers."""
+        with self._lock:
+            if self._closed:
+                return
+            self._drain()
+            self._closed = True
+            self._journal.close()
+            if self._fd is not None:
+                unlock_rollout(self._fd, self._lock_fd)
+                os.close(self._fd)
+                self._fd = self._lock_fd = None
+
+    # --- with the lock held
+    def _duplicates(self) -> Iterator[int]:
+        """Yield duplicates of the descriptors to flush, so that appending and closing are possible during the flush."""
+        if self._fd is None:
+            return
+        yield os.dup(self._fd)
+        journal = self._journal.duplicate()
+        yield from journal
+        if 1 + len(journal) > self._names_kept:
+            # A new file survives a power failure only if its folder is flushed, too.
+            yield os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._names_kept = 1 + len(journal)
+
+    def _drain(self) -> None:
+        if self._closed:
+            return
+        try:
+            if self._fd is None:
+                self._open()
+            while self._backlog:
+                self._write_batch()
+            # Only now: the rollout must contain an item before the journal drops it.
+            if self._adopting:
+                self._journal.discard()
+                self._adopting = False
+            self._journal.hold(self._journal_items, lambda: _size_of(self._fd), self._now)
+        except OSError as error:
+            self._fail(error)
+        except RolloutBusy as error:
+            self.problem = str(error)
+        else:
+            self.problem = f"{self._backlog.lost} lines were lost" if self._backlog.lost else None
+
+    def _open(self) -> None:
+        if self._create and not self._backlog:
+            return
+        fd = open_for_append(self._disk, self.path, create=self._create)
+        try:
+            self._lock_fd = lock_rollout(fd, self.path)
+        except RolloutBusy:
+            os.close(fd)
+            raise
+        self._fd = fd
+
+    def _write_batch(self) -> None:
+        assert self._fd is not None
+        start = self._whole_end(self._fd)
+        data = memoryview(b"".join(self._backlog.batch()))
+        done = 0
+        try:
+            while done < len(data):
+                count = self._disk.write(self._fd, data[done:])
+                if count <= 0:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                done += count
+        finally:
+            self._forget(start, done)
+
+    def _whole_end(self, fd: int) -> int:
+        """Return the file's size after repairs: no NUL bytes at the end, and a line end."""
+        status = os.fstat(fd)
+        size = status.st_size
+        if not status.st_nlink:
+            raise OSError(errno.ENOENT, "its file was deleted")
+        if size == self._end or size == 0:
+            return size
+        end, torn = without_nuls(fd, size, self._disk)
+        if torn:
+            end += self._disk.write(fd, memoryview(b"\n"))
+            first = next(self._backlog.batch(), b"")
+            if first and os.pread(fd, len(first), end - len(first)) == first:
+                self._backlog.drop(len(first))  # all of it but its line end was written before
+        return end
+
+    def _forget(self, start: int, done: int) -> None:
+        """Drop the lines that were written, which are the `done` bytes after `start`; truncate a partial one."""
+        assert self._fd is not None
+        whole = self._backlog.drop(done)
+        self._end = start + whole
+        if whole < done:
+            # If this fails too, the size does not match, and the next append ends the incomplete line.
+            self._disk.ftruncate(self._fd, self._end)
+
+    def _fail(self, error: OSError) -> None:
+        lost = f"; {self._backlog.lost} lines were lost" if self._backlog.lost else ""
+        self.problem = f"{describe(error)}{lost}"
+
+
+def _size_of(fd: int | None) -> int:
+    return os.fstat(fd).st_size if fd is not None else 0
+
+
+class NoRollout:
+    """Stores nothing, and never has a problem."""
+
+    path = None
+    problem = None
+    form = LineForm()
+
+    def append(self, items: Iterable[RolloutItem]) -> None:
+        pass
+
+    def write_journal(
+        self, items: Sequence[ResponseItem], pieces: Sequence[bytes] = (), *, growing: bool = False
+    ) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

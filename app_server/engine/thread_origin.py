@@ -1,0 +1,115 @@
+"""The origins of a conversation, the result of opening one, and the process environment of the engine.
+
+Separate from `engine`, which is slow to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from app_server.engine.storage.disk import DiskCalls
+from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import Discreet
+
+if TYPE_CHECKING:
+    from app_server.engine.model.model_client import RequestGate
+    from app_server.engine.session.facade import SessionHandle
+    from app_server.engine.storage.rollout_reader import StoredConversation
+    from app_server_protocol.engine.session_settings import Settings
+
+
+class NewConversation(Struct, frozen=True):
+    """A conversation that starts with the initial messages only."""
+
+    client_tools: tuple[ClientTool, ...] = ()
+    """Tools that the client provides for the model."""
+    ephemeral: bool = False
+    """Whether the conversation is not stored."""
+    paginated: bool = False
+    """Whether its file has the form of codex since 0.159, instead of that of codex 0.58."""
+    skill_folders: tuple[str, ...] = ()
+    """Folders with skills that the client names for this conversation."""
+
+
+class Revert(Struct, frozen=True):
+    """A request to remove the lines after the first `keeps` lines; the settings stay."""
+
+    keeps: int
+    turns: int
+    """Number of turns in the removed lines."""
+    settings: Settings
+
+
+class StoredRollout(Struct, frozen=True):
+    """A stored conversation that is continued."""
+
+    path: Path
+    revert: Revert | None = None
+    messages: bool = False
+    """Whether the client receives the earlier messages as events."""
+    turns: bool = False
+    """Whether the client receives turns, or items with their ids."""
+    keeps_usage: bool = False
+    """Whether the token usage so far counts; otherwise counting starts at zero."""
+
+
+class GivenHistory(Struct, frozen=True):
+    """A conversation that starts with items which the client supplies."""
+
+    items: tuple[ResponseItem, ...]
+    paginated: bool = False
+    """Whether its file has the form of codex since 0.159, instead of that of codex 0.58."""
+
+
+class Fork(Struct, frozen=True):
+    """A conversation that starts, with a new id, from the state of a stored one."""
+
+    path: Path
+    keeps: int | None = None
+    """Number of lines of the stored file from which the state is taken; None for all lines."""
+    ephemeral: bool = False
+
+
+Origin = NewConversation | StoredRollout | GivenHistory | Fork
+
+
+class Opened(Struct, frozen=True):
+    """An open conversation, and its origin."""
+
+    session: SessionHandle
+    forked_from: str | None = None
+    stored: StoredConversation | None = None
+    """The stored conversation that it continues or copies; None for a new one."""
+
+
+class ProcessEnvironment(Discreet, frozen=True, kw_only=True):
+    """Facts and services of the process. The composition root passes them in; no other module reads them by itself."""
+
+    HIDDEN = ("environment",)
+
+    threads: Path
+    """Home of new conversations: they are stored below it."""
+    environment: Mapping[str, str]
+    version: str
+    shell_path: str
+    now: Callable[[], datetime]
+    """Returns the local time with a time zone."""
+    clock: Callable[[], float]
+    """Returns the monotonic time in seconds."""
+    wall_clock: Callable[[], float]
+    """Returns the time in seconds since 1970."""
+    jitter: Callable[[], float]
+    """Returns a random number from 0 up to 1, for the delays of retries."""
+    disk: DiskCalls
+    """System calls that write rollouts."""
+    new_conversation_id: Callable[[], ConversationId]
+    new_id: Callable[[], str]
+    gate: RequestGate | None = None
+    """Decides when requests to models are sent; None if they are sent at once."""

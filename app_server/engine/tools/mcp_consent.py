@@ -1,0 +1,115 @@
+"""Approval of the model's calls of MCP tools: whether the user is asked, and the effect of the answer.
+
+A server runs with the user's rights, outside of the sandbox. So the approval policy decides: with `never`, a call that
+needs approval fails, unless the turn has full access. Clients of an API that is older than hints can call tools without
+hints, unless the settings ask for approval of these.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Final
+
+from pydantic_core import to_json
+
+from app_server.engine.approvals.consent import EVERYTHING, Consent, McpCallSubject
+from app_server.engine.config.config_values import McpServerConfig
+from app_server.engine.mcp.server_consent import annotations_of, is_silent, needs_approval
+from app_server.engine.mcp.tool_catalog import McpTool
+from app_server.engine.support.engine_errors import ConfigError
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.tools.rights import policy_rights
+from app_server.engine.tools.tool_base import ToolTurn
+from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
+from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision
+from app_server_protocol.structs import Json
+
+AS_ELICITATION: Final = "tool_call_mcp_elicitation"
+"""Feature with which clients of the thread API get the question as an elicitation of the server."""
+
+# This module reads and writes the user's file, so it is loaded on first use.
+_SETTINGS: Lazy[ModuleType] = Lazy(lambda: import_module("app_server.engine.tools.mcp_settings"))
+
+# Clients show these texts as the reason of a failed call.
+POLICY_NEVER: Final = "MCP tool call requires approval, but approval policy is never"
+REJECTED: Final = "user rejected MCP tool call"
+CANCELLED: Final = "user cancelled MCP tool call"
+NOBODY: Final = "MCP tool call requires approval, and no client that is connected can be asked"
+CHANGED: Final = "MCP tool changed while the user was asked about it"
+
+
+async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn: ToolTurn) -> str | None:
+    """Return the reason why the call must not be made, as text for the model and the user; None if it may be made.
+
+    `name` is the name by which the model knows the tool.
+    """
+    config = turn.mcp.configs[tool.server]
+    if not needs_approval(config, tool):
+        return None
+    if turn.settings.approval_policy is AskForApproval.NEVER:
+        unconfined = isinstance(turn.settings.sandbox_policy, DangerFullAccess)
+        runs = unconfined or (not turn.strictness.silent_tools and is_silent(config, tool))
+        return None if runs else POLICY_NEVER
+    consent = Consent(subject_of(tool), run=EVERYTHING, policy=policy_rights(turn))
+    if turn.approvals.remembered.covers(consent):
+        turn.report_decision(name, call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
+        return None
+    match await _ask(call_id, tool, config, arguments, turn):
+        case McpCallDecision.ONCE:
+            decision = ReviewDecision.APPROVED
+        case McpCallDecision.SESSION:
+            decision = ReviewDecision.APPROVED_FOR_SESSION
+        case McpCallDecision.ALWAYS:
+            decision = ReviewDecision.APPROVED_FOR_SESSION
+            await _keep(config, tool, turn)
+        case McpCallDecision.CANCELLED:
+            turn.report_decision(name, call_id, ReviewDecision.DENIED, by_user=True)
+            return CANCELLED
+        case McpCallDecision.DECLINED:
+            turn.report_decision(name, call_id, ReviewDecision.DENIED, by_user=True)
+            return REJECTED
+        case None:
+            turn.report_decision(name, call_id, ReviewDecision.DENIED)
+            return NOBODY
+    turn.report_decision(name, call_id, decision, by_user=True)
+    if decision is ReviewDecision.APPROVED_FOR_SESSION:
+        turn.approvals.remembered.remember(consent)
+    shown_then, now = subject_of(tool), turn.mcp.tools().get(name)
+    return None if now is not None and subject_of(now) == shown_then else CHANGED
+
+
+async def _ask(
+    call_id: str, tool: McpTool, config: McpServerConfig, arguments: Json, turn: ToolTurn
+) -> McpCallDecision | None:
+    """Ask the user; return None if nobody could be asked."""
+    question = McpCallQuestion(
+        call_id=call_id,
+        server=tool.server,
+        tool=tool.tool,
+        description=tool.definition.description,
+        annotations=annotations_of(tool),
+        arguments={} if arguments is None else arguments,
+        can_be_kept=await run_in_thread(_SETTINGS.get().can_keep_approval, turn.config, config),
+        as_inquiry=not turn.config.features.enabled(AS_ELICITATION),
+    )
+    answer = await turn.approvals.questions.ask(call_id, lambda: turn.emit(question))
+    await turn.approvals.flush()
+    return answer if isinstance(answer, McpCallDecision) else None
+
+
+async def _keep(config: McpServerConfig, tool: McpTool, turn: ToolTurn) -> None:
+    """Write to the settings that the tool is approved for every conversation. If that fails, emit a warning; the
+    approval then holds for this conversation.
+    """
+    try:
+        await run_in_thread(_SETTINGS.get().keep_approval, turn.config, config, tool.tool)
+    except ConfigError as error:
+        turn.emit(WarningEvent(message=f"The approval holds for this conversation only: {error}"))
+
+
+def subject_of(tool: McpTool) -> McpCallSubject:
+    """Return the subject of an approval: the tool with its description, schema and hints, whatever the arguments."""
+    return McpCallSubject(tool.server, tool.tool, tool.digest, to_json(annotations_of(tool)))

@@ -1,0 +1,264 @@
+"""The turn loop on one page: ask the model, run its calls, ask again, until it calls nothing.
+
+1. The turn starts; the user's input is its first item.
+2. Input that arrived meanwhile joins the conversation, before the next request.
+3. One request; its items and the outputs of its calls are recorded in the model's order.
+4. If the context has grown over the limit, the history is compacted, once, and the model is asked again; also if the
+   compaction failed, which is reported as an error. In turns of APIs that follow turns, an answer ends the turn first,
+   and the next one begins with the compaction.
+5. The turn ends when the model called nothing and no input waits that this turn must answer. Other input that came
+   during that last reply begins the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from app_server.engine.model.model_errors import incomplete_response
+from app_server.engine.model.prompt import Prompt
+from app_server.engine.support.engine_errors import CoreError, ModelError
+from app_server.engine.turn.model_call import ModelCall, ModelReply
+from app_server.engine.turn.turn_items import UserWords, last_assistant_text
+from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.events.command_events import TurnDiffEvent
+from app_server_protocol.events.notice_events import ErrorEvent, WarningEvent
+from app_server_protocol.responses import ResponseItem
+
+MOST_PAUSES: Final = 3
+"""Maximum number of paused answers in one turn after which the provider is asked to continue."""
+
+
+class ContextStillFull(CoreError):
+    """A compaction did not bring the conversation below its limit."""
+
+    def __init__(self, limit: int, tokens: int | None) -> None:
+        super().__init__(
+            f"Conversation is still above the token limit after automatic summarization (limit {limit}, current "
+            f"{'unknown' if tokens is None else tokens}). Please start a new session or trim your input."
+        )
+
+
+class TurnSteps(Protocol):
+    """The steps of one kind of turn in the loop."""
+
+    kind: TurnKind
+
+    def prompt(self, items: Sequence[ResponseItem]) -> Prompt: ...
+
+    async def prepare(self) -> None:
+        """Determine the tools that the model is offered, before the first request."""
+        ...
+
+    def after_reply(self, answer: Sequence[ResponseItem], *, calls: bool) -> None:
+        """Handle a recorded answer; the default does nothing. `calls`: the answer called tools."""
+        return
+
+    async def diff(self) -> str | None:
+        """Return the changes of files by this turn, in git's format: "" if later patches reverted all changes; None if
+        the turn applied no patch, or if this kind of turn applies none.
+        """
+        return None
+
+
+class WindowRoom(Protocol):
+    """The room in the context window for the requests of one turn."""
+
+    def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
+        """Return the estimated tokens of the next request, `more` included."""
+        ...
+
+    def fits(self, more: Sequence[ResponseItem] = ()) -> bool:
+        """Return whether the next request, with `more`, leaves room for an answer."""
+        ...
+
+    def gains(self, *, is_full: bool = False) -> bool:
+        """Return whether a compaction frees enough to be worth its request. `is_full`: the provider has refused the
+        conversation as too long, so the estimates of its size do not count.
+        """
+        ...
+
+    @property
+    def may_try(self) -> bool:
+        """Whether a request that does not fit is still worth a try."""
+        ...
+
+    def too_small(self, words: Sequence[ResponseItem] = ()) -> CoreError:
+        """Return the error of a request that does not fit even now."""
+        ...
+
+    @property
+    def wants_count(self) -> bool:
+        """Whether the provider's count of the next request would correct the estimates or the context window."""
+        ...
+
+    def learn(self, estimated: int) -> None:
+        """Compare the provider's count of a request with its estimated number of tokens."""
+        ...
+
+    def explained(self, error: ModelError, estimated: int) -> ModelError:
+        """Return the error of a failed request. It may name the context window as the reason, if the request was too
+        long by its estimated tokens.
+        """
+        ...
+
+
+class AutoCompaction(Struct, frozen=True, kw_only=True):
+    """The limit at which the turn compacts the history, and the way in which it does."""
+
+    limit: int
+    """Size of the context that triggers a compaction, in tokens."""
+    compact: Callable[[], Awaitable[None]]
+    room: WindowRoom
+    at_begin: bool = False
+    """Whether a context over the limit is compacted at the start of the next turn, instead of after the model's answer
+    in the same turn. A context that the provider refused as too long is always compacted at the start of the next turn.
+    """
+
+
+class TurnLoop(Struct, kw_only=True, eq=False):
+    """One turn of one conversation."""
+
+    model_call: ModelCall
+    take_input: Callable[[], list[UserWords]]
+    """Returns the inputs of the user since the last call."""
+    has_steered: Callable[[], bool]
+    """Returns whether input waits that this turn must answer."""
+    steps: TurnSteps
+    compaction: AutoCompaction | None
+    """Settings of the compaction; None if the history is not compacted."""
+    new_id: Callable[[], str]
+    show_user_message: bool = True
+    _compacted: bool = False
+    _was_cut: bool = False
+    """Whether the output limit cut off a call of the last answer."""
+    _opening: UserWords | None = None
+    """Input that begins the turn; None once it is recorded."""
+
+    async def run(self, opening: UserWords) -> str | None:
+        """Run the turn, and return the assistant's last message. Raises ModelError or ContextStillFull."""
+        self._opening = opening
+        self.model_call.emitter.turn_started(self.steps.kind, self.model_call.context_window)
+        at_begin = self.compaction is not None and self.compaction.at_begin
+        if at_begin or self.model_call.tokens.context_is_full:
+            await self._made_room()
+        await self._fit(opening)
+        self._record_opening(opening)
+        await self.steps.prepare()
+        pauses = 0
+        while True:
+            for words in self.take_input():
+                self._record_words(words, announced=False)
+            await self._fit()
+            reply = await self._ask(keeps_messages=at_begin)
+            if (diff := await self.steps.diff()) is not None:
+                self.model_call.emitter.emit(TurnDiffEvent(unified_diff=diff))
+            items = self.model_call.hand_over(reply)
+            self.model_call.transcript.record(self.model_call.emitter, items)
+            self.steps.after_reply(items, calls=reply.calls)
+            self._check_cut(reply)
+            if reply.paused and pauses < MOST_PAUSES:
+                pauses += 1
+                continue
+            if at_begin and not reply.calls and not self.has_steered():
+                return last_assistant_text(items)
+            if await self._made_room():
+                continue
+            if not reply.calls and not self.has_steered():
+                return last_assistant_text(items)
+
+    def interrupted(self) -> None:
+        """Record the results so far; called once the turn's tasks have ended."""
+        self.model_call.abandon()
+        # Input that was not sent yet: the request of the next turn has it.
+        if self._opening is not None:
+            self._record_opening(self._opening)
+        for words in self.take_input():
+            self._record_words(words, announced=False)
+
+    def _check_cut(self, reply: ModelReply) -> None:
+        """Raise ModelError for a second answer in a row whose call the output limit cut off, since the next one would
+        be cut, too.
+        """
+        if reply.cut_by is not None and self._was_cut:
+            raise incomplete_response(reply.cut_by)
+        self._was_cut = reply.cut_by is not None
+
+    async def _ask(self, *, keeps_messages: bool) -> ModelReply:
+        room = (
+            None if self.compaction is None or not self.compaction.room.wants_count else self.compaction.room
+        )
+        estimated = 0 if room is None else room.estimate()
+        explain = None if room is None else partial(room.explained, estimated=estimated)
+        reply = await self.model_call.request(self._prompt, keeps_messages=keeps_messages, explain=explain)
+        if room is not None:
+            room.learn(estimated)
+        return reply
+
+    async def _fit(self, words: UserWords | None = None) -> None:
+        """Compact if the next request would leave no room for an answer in a small window. Raise the error with the
+        figures if it would not fit even then, unless the window is a guess. `words`, which are not recorded yet, then
+        stay out of the history.
+        """
+        if self.compaction is None:
+            return
+        room, more = self.compaction.room, () if words is None else words.messages()
+        if room.fits(more):
+            return
+        if not self._compacted and room.gains():
+            await self._compact(self.compaction)
+        if not room.fits(more) and not room.may_try:
+            if words is not None:
+                self._opening = None
+                self._show(words, announced=True)
+            raise room.too_small(more)
+
+    def _prompt(self) -> Prompt:
+        return self.steps.prompt(self.model_call.transcript.history.for_prompt())
+
+    def _record_opening(self, opening: UserWords) -> None:
+        self._record_words(opening, announced=True)
+        self._opening = None
+
+    def _record_words(self, words: UserWords, *, announced: bool) -> None:
+        """Record and show an input. `announced` False: the input joins the turn, which is not reported to all
+        clients.
+        """
+        self.model_call.transcript.record(self.model_call.emitter, words.messages())
+        self._show(words, announced=announced)
+
+    def _show(self, words: UserWords, *, announced: bool) -> None:
+        for notice in words.notices:
+            self.model_call.emitter.emit(WarningEvent(message=notice))
+        if self.show_user_message and words.is_shown:
+            self.model_call.emitter.show(words.item(self.new_id()), announced=announced)
+
+    async def _made_room(self) -> bool:
+        """Compact if the limit is reached. Return whether a compaction was done or has failed: the model is then asked
+        again.
+        """
+        compaction, counts = self.compaction, self.model_call.tokens
+        if compaction is None:
+            return False
+        tokens = compaction.room.estimate() if counts.uncounted else counts.in_context
+        over = tokens is not None and tokens >= compaction.limit
+        if not (over or counts.context_is_full):
+            self._compacted = False
+            return False
+        if not compaction.room.gains(is_full=counts.context_is_full):
+            return False  # the size of the next request is still checked
+        if self._compacted:
+            raise ContextStillFull(compaction.limit, tokens)
+        await self._compact(compaction)
+        return True
+
+    async def _compact(self, compaction: AutoCompaction) -> None:
+        self._compacted = True
+        try:
+            await compaction.compact()
+        except CoreError as error:
+            # The history is unchanged, and may still fit: the results of the turn so far are not discarded.
+            self.model_call.emitter.emit(ErrorEvent(message=str(error)))

@@ -1,0 +1,304 @@
+"""Assembles a reply of the model while it streams: model events become items with deltas. Does no I/O.
+
+One item is written at a time. It starts when the provider adds it, or with its first delta, or else when it is done; it
+keeps the id that it started with.
+
+In plan mode each plan that a message proposes is an item of its own. A plan stands between `<proposed_plan>` and
+`</proposed_plan>`, tags on lines of their own. Text is emitted as soon as it cannot be the start of a tag. The item of
+the message begins with the first character of its text that is not blank, so a message with nothing but a plan has no
+item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+
+from app_server.engine.model import prompt
+from app_server.engine.turn.emitter import TurnEmitter
+from app_server.engine.turn.turn_items import shown_item
+from app_server_protocol.engine.events import (
+    AgentMessageDelta,
+    ReasoningSummaryDelta,
+    ReasoningSummaryPart,
+    ReasoningTextDelta,
+)
+from app_server_protocol.engine.items import AgentMessage, Item, Plan, Reasoning, WebSearch
+from app_server_protocol.responses import ResponseItem
+from app_server_protocol.structs import replace
+
+Visible = (
+    prompt.OutputItemAdded
+    | prompt.OutputItemDone
+    | prompt.OutputTextDelta
+    | prompt.ReasoningSummaryTextDelta
+    | prompt.ReasoningSummaryPartAdded
+    | prompt.ReasoningContentDelta
+)
+
+
+class ReplyAssembler:
+    """Assembles the reply of one attempt. `emitter`: None if nothing is shown."""
+
+    def __init__(
+        self,
+        emitter: TurnEmitter | None,
+        new_id: Callable[[], str],
+        *,
+        raw_reasoning: bool,
+        show_messages: bool = True,
+        plans: bool = False,
+    ) -> None:
+        """`plans`: proposed plans in messages are items of their own."""
+        self._emitter, self._new_id = emitter, new_id
+        self._raw_reasoning, self._show_messages = raw_reasoning, show_messages
+        self._id: str | None = None
+        """Id of the item that is being written; None if there is none."""
+        self._pieces: list[str] = []
+        """Deltas of the item, for an item that is cut."""
+        self._raw_pieces: list[str] = []
+        """Deltas of its raw reasoning."""
+        self._plans = plans
+        self._message: PlanMessage | None = None
+        """The message that is being written; None if there is none, or if plans are not looked for."""
+
+    def text_delta(self, delta: str) -> None:
+        """Emit a piece of text. This is the hot path: one event per piece."""
+        if self._emitter is None or not self._show_messages:
+            return
+        if self._plans:
+            self._plan_message().text_delta(delta)
+            return
+        if self._id is None:
+            self._begin(AgentMessage(self._new_id(), ()), announced=False)
+        assert self._id is not None
+        self._pieces.append(delta)
+        self._emitter.emit(AgentMessageDelta(self._id, delta))
+
+    def take(self, event: Visible) -> None:
+        if self._emitter is None:
+            return
+        match event:
+            case prompt.OutputTextDelta():
+                self.text_delta(event.delta)
+            case prompt.OutputItemAdded():
+                item = self._shown(event.item, self._new_id())
+                own_id = _id_of(event.item) is None
+                if self._plans and isinstance(item, AgentMessage):
+                    self._message = PlanMessage(self._emitter, item, announced=True, own_id=own_id)
+                elif item is not None:
+                    self._begin(item, own_id=own_id)
+            case prompt.OutputItemDone():
+                self._done(event.item)
+            case prompt.ReasoningSummaryTextDelta():
+                id = self._reasoning()
+                self._pieces.append(event.delta)
+                self._emitter.emit(ReasoningSummaryDelta(id, event.summary_index, event.delta))
+            case prompt.ReasoningSummaryPartAdded():
+                self._emitter.emit(ReasoningSummaryPart(self._reasoning(), event.summary_index))
+            case prompt.ReasoningContentDelta():
+                id, index = self._reasoning(), event.content_index
+                self._raw_pieces.append(event.delta)
+                self._emitter.emit(ReasoningTextDelta(id, index, event.delta, self._raw_reasoning))
+
+    def _plan_message(self, item: AgentMessage | None = None) -> PlanMessage:
+        """Return the message that is being written. Begin it if the provider announced none."""
+        assert self._emitter is not None
+        if self._message is None:
+            empty = AgentMessage(self._new_id(), ()) if item is None else replace(item, content=())
+            self._message = PlanMessage(self._emitter, empty, announced=False, own_id=False)
+        return self._message
+
+    def _reasoning(self) -> str:
+        """Return the id of the reasoning item that is being written. Begin it if the provider announced none."""
+        if self._id is None:
+            self._begin(Reasoning(self._new_id(), (), show_content=self._raw_reasoning), announced=False)
+        assert self._id is not None
+        return self._id
+
+    def _begin(self, item: Item, *, announced: bool = True, own_id: bool = False) -> None:
+        assert self._emitter is not None
+        self._id, self._pieces, self._raw_pieces = item.id, [], []
+        pieces, raw = self._pieces, self._raw_pieces
+        self._emitter.start(
+            item, announced=announced, own_id=own_id, partial=lambda: _partial(item, pieces, raw)
+        )
+
+    def _done(self, response_item: ResponseItem) -> None:
+        assert self._emitter is not None
+        item = self._shown(response_item, self._id or self._new_id())
+        if item is None:
+            return
+        if self._plans and isinstance(item, AgentMessage):
+            self._plan_message(item).complete(item)
+            self._message = None
+            return
+        if self._id is None:
+            self._begin(item, announced=False)
+        assert self._id is not None
+        self._emitter.complete(replace(item, id=self._id))
+        self._id = None
+
+    def _shown(
+        self, response_item: ResponseItem, fallback_id: str
+    ) -> AgentMessage | Reasoning | WebSearch | None:
+        item = shown_item(response_item, fallback_id, show_reasoning=self._raw_reasoning)
+        return None if isinstance(item, AgentMessage) and not self._show_messages else item
+
+
+def _id_of(item: ResponseItem) -> str | None:
+    return getattr(item, "id", None)
+
+
+def _partial(item: Item, pieces: list[str], raw: list[str]) -> Item:
+    text, thought = "".join(pieces), "".join(raw)
+    match item:
+        case AgentMessage() if text:
+            return replace(item, content=(text,))
+        case Reasoning():
+            return replace(item, summary=(text,) if text else (), content=(thought,) if thought else ())
+        case _:
+            return item
+
+
+OPEN, CLOSE = "<proposed_plan>", "</proposed_plan>"
+
+
+class PlanEdge(Enum):
+    BEGINS = "begins"
+    ENDS = "ends"
+
+
+Piece = str | PlanEdge
+"""A piece of text, or the start or end of a plan within it."""
+
+
+class PlanFinder:
+    """Finds the plans in one message, which is fed piece by piece."""
+
+    def __init__(self) -> None:
+        self._inside = False
+        self._line = ""
+        """The current line, as long as it may still become a tag."""
+        self._decided = False
+        """Whether the current line is known to be no tag, so that its rest is emitted at once."""
+
+    def feed(self, text: str) -> Iterator[Piece]:
+        while text:
+            line, newline, text = text.partition("\n")
+            yield from self._part_of_line(line, ends=bool(newline))
+
+    def finish(self) -> Iterator[Piece]:
+        """End the last line and an open plan, at the end of the message."""
+        rest, self._line = self._line, ""
+        if rest.strip() == self._tag:
+            yield self._turn()
+        elif rest:
+            yield rest
+        if self._inside:
+            yield self._turn()
+
+    def _part_of_line(self, part: str, *, ends: bool) -> Iterator[Piece]:
+        end = "\n" if ends else ""
+        if self._decided:
+            if part or end:
+                yield part + end
+            self._decided = not ends
+            return
+        self._line += part
+        line = self._line.strip()
+        if ends and line == self._tag:
+            self._line = ""
+            yield self._turn()
+        elif ends or not self._may_become_tag(line):
+            line, self._line = self._line, ""
+            self._decided = not ends
+            yield line + end
+
+    def _may_become_tag(self, line: str) -> bool:
+        return len(self._line) <= 2 * len(CLOSE) and self._tag.startswith(line)
+
+    @property
+    def _tag(self) -> str:
+        return CLOSE if self._inside else OPEN
+
+    def _turn(self) -> PlanEdge:
+        self._inside = not self._inside
+        return PlanEdge.BEGINS if self._inside else PlanEdge.ENDS
+
+
+class PlanMessage:
+    """One message, from its first piece to its end."""
+
+    def __init__(self, emitter: TurnEmitter, message: AgentMessage, *, announced: bool, own_id: bool) -> None:
+        self._emitter, self._message = emitter, message
+        self._announced, self._own_id = announced, own_id
+        self._finder = PlanFinder()
+        self._streamed = False
+        self._waiting = ""
+        """Blank text before the first character that is not blank."""
+        self._deltas: list[str] | None = None
+        """Deltas so far; None until the item has begun."""
+        self._plan: tuple[str, list[str]] | None = None
+        """Id and text of the open plan; None if none is open. Its item ends with the message, or when another plan
+        begins.
+        """
+        self._in_plan = False
+
+    def text_delta(self, delta: str) -> None:
+        self._streamed = True
+        self._take(self._finder.feed(delta), shown=True)
+
+    def complete(self, message: AgentMessage) -> None:
+        """Handle the complete message; the part that was not streamed is emitted now."""
+        if not self._streamed:
+            self._take(self._finder.feed(message.text), shown=False)
+        self._take(self._finder.finish(), shown=self._streamed)
+        self._end_plan()
+        if self._deltas is not None:
+            text = "".join(self._deltas)
+            self._emitter.complete(replace(message, id=self._message.id, content=(text,)))
+
+    def _take(self, pieces: Iterable[Piece], *, shown: bool) -> None:
+        for piece in pieces:
+            match piece:
+                case PlanEdge():
+                    self._in_plan = piece is PlanEdge.BEGINS
+                    if self._in_plan:
+                        self._end_plan()
+                        self._begin_plan()
+                case text if self._in_plan and self._plan is not None:
+                    id, texts = self._plan
+                    texts.append(text)
+                    if shown:
+                        self._emitter.emit(AgentMessageDelta(id, text))
+                case text:
+                    self._text(text, shown=shown)
+
+    def _text(self, text: str, *, shown: bool) -> None:
+        if self._deltas is None:
+            self._waiting += text
+            if not self._waiting.strip():
+                return
+            text, self._waiting = self._waiting, ""
+            deltas = self._deltas = []
+            message = self._message
+
+            def partial() -> AgentMessage:
+                return replace(message, content=("".join(deltas),))
+
+            self._emitter.start(message, announced=self._announced, own_id=self._own_id, partial=partial)
+        self._deltas.append(text)
+        if shown:
+            self._emitter.emit(AgentMessageDelta(self._message.id, text))
+
+    def _begin_plan(self) -> None:
+        id, texts = self._emitter.new_plan_id(), list[str]()
+        self._plan = (id, texts)
+        self._emitter.start(Plan(id, ""), partial=lambda: Plan(id, "".join(texts)))
+
+    def _end_plan(self) -> None:
+        if self._plan is not None:
+            id, texts = self._plan
+            self._plan = None
+            self._emitter.complete(Plan(id, "".join(texts)))

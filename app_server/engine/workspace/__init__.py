@@ -1,0 +1,1 @@
+"""Files of a workspace: git, patches, searches, reads and writes for clients."""
