@@ -66,7 +66,7 @@ diagrams: $(INSTALLED_DEV) ## record the sequence diagrams of the documentation 
 captures: $(INSTALLED_DEV) ## take the pictures of the chat and the inspector in the documentation anew
 	@RECORD_CAPTURES=1 $(BIN)/python -m pytest -q tests/chat/test_chat_process.py tests/process/test_inspect_page.py tests/process/test_inspect_live.py
 
-mutants: $(INSTALLED_DEV) ## mutation tests (ARGS="'app_server.rpc.*'" to choose); docs/mutants.md has the results
+mutants: $(INSTALLED_DEV) ## mutation tests (ARGS="'app_server.server.rpc.*'" to choose); docs/mutants.md has the results
 	$(BIN)/python -m pip install --quiet --group mutation
 	@$(BIN)/mutmut run --max-children 1 $(ARGS)
 

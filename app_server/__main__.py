@@ -17,13 +17,13 @@ def main() -> None:
     The proxy is checked first, because it takes a fifth of the time that importing anything else takes.
     """
     _import_nothing_from_here()
-    from app_server.proxy.words import proxy_options  # noqa: PLC0415  behind the change of the path
+    from app_server.server.proxy.fast_argv import proxy_options  # noqa: PLC0415  behind the change of the path
 
     options = proxy_options(sys.argv[1:], os.environ)
     if options is None:
         status = _run()
     else:
-        from app_server.proxy.proxy_command import run_proxy  # noqa: PLC0415  the others need none of it
+        from app_server.server.proxy.proxy_command import run_proxy  # noqa: PLC0415  the others need none of it
 
         status = run_proxy(options, os.environ)
     os._exit(status)

@@ -10,9 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app_server.logs import set_up_logging
-from app_server.proxy.words import quick_options
-from app_server.standard_streams import complain, ended_in_order, prepare_for_text, replace_closed
+from app_server.server.bootstrap.standard_streams import (
+    complain,
+    ended_in_order,
+    prepare_for_text,
+    replace_closed,
+)
+from app_server.server.logs import set_up_logging
+from app_server.server.proxy.fast_argv import quick_options
 
 FOR_PEOPLE = """\
 app-server: this is a server: editors and other programs start it and speak JSON-RPC with it over stdin and stdout.
@@ -50,18 +55,18 @@ def _run(words: Sequence[str]) -> int:
 def _serve(options: Mapping[str, Any]) -> int:
     """Serve with the given options, by their names."""
     if not all(each in ("stdio", "stdio://") for each in options.get("listen", ())):
-        from app_server.places.starting import startup_of  # noqa: PLC0415  others need none of it
+        from app_server.server.proxy.spawn import startup_of  # noqa: PLC0415  others need none of it
 
         try:
             startup = startup_of(options.get("startup"), os.environ)
         except ValueError as error:
             complain("app-server", str(error))
             return 2
-        from app_server.shared.shared_process import serve_shared  # noqa: PLC0415  behind the lock
+        from app_server.server.daemon.daemon_process import serve_shared  # noqa: PLC0415  behind the lock
 
         return serve_shared(options, startup)
     if os.isatty(0):
         print(FOR_PEOPLE, file=sys.stderr)  # noqa: T201
-    from app_server.startup.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
+    from app_server.server.bootstrap.server_process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
 
     return serve_stdio(options)

@@ -20,10 +20,10 @@ from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.sandbox.plan import KeptFolders
 from app_server.engine.support.client_info import EarlyInitialize, limits_of
 from app_server.engine.system_ports import Machine
-from app_server.server import ServerSettings, serve
-from app_server.startup.handshake import initialize_responder, message_in
-from app_server.startup.launch import server_home, working_directory
-from app_server.transport.memory import MemoryTransport, memory_pair
+from app_server.server.bootstrap.handshake import initialize_responder, message_in
+from app_server.server.bootstrap.launch import server_home, working_directory
+from app_server.server.composition import ServerSettings, serve
+from app_server.server.transport.memory import MemoryTransport, memory_pair
 
 if TYPE_CHECKING:
     from app_server.engine.model.model_client import RequestGate

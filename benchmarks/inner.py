@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from app_server.server import ServerSettings, serve
-from app_server.transport.memory import MemoryTransport, memory_pair
+from app_server.server.composition import ServerSettings, serve
+from app_server.server.transport.memory import MemoryTransport, memory_pair
 from app_server_protocol.structs import Json
 from benchmarks.place import Place
 

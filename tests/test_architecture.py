@@ -26,7 +26,7 @@ LEVELS: tuple[set[str], ...] = (
     {
         "app_server.__main__",
         "app_server.settings_reference",
-        "app_server.providers_reference",
+        "app_server.server.providers_reference",
     },
     {
         "app_server.cli",
@@ -46,47 +46,49 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.in_process",
     },
     {
-        "app_server.shared",
+        "app_server.server.daemon",
     },
     {
         "app_server.demo",
         "app_server.doctor",
         "app_server.inspector",
-        "app_server.proxy",
-        "app_server.startup",
+        "app_server.server.proxy",
+        "app_server.server.bootstrap",
     },
     {
         "app_server.client",
     },
     {
-        "app_server.server",
+        "app_server.server.composition",
     },
     {
-        "app_server.lazy_engine",
-        "app_server.served",
+        "app_server.server.engine_loader",
+        "app_server.server.served_connection",
     },
     {
-        "app_server.assembly",
+        "app_server.server.engine_composition",
     },
     {
-        "app_server.apis",
+        "app_server.server.apis",
     },
     {
-        "app_server.conversations",
+        "app_server.server.conversations",
     },
     {
-        "app_server.connections",
-        "app_server.logs",
+        "app_server.server.client_connection",
+        "app_server.server.logs",
         "app_server.engine.system_ports",
         "app_server.named_files",
-        "app_server.standard_streams",
+        "app_server.server.bootstrap.claim",
+        "app_server.server.bootstrap.standard_streams",
+        "app_server.server.bootstrap.stdio",
     },
     {
-        "app_server.rpc",
+        "app_server.server.rpc",
     },
     {
         "app_server.engine.engine",
-        "app_server.transport",
+        "app_server.server.transport",
     },
     {
         "app_server.engine.thread_origin",
@@ -113,9 +115,9 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.engine.context",
         "app_server.engine.mcp",
         "app_server.engine.storage",
-        "app_server.places.looking",
+        "app_server.server.proxy.probe_socket",
         "app_server.engine.storage.socket_folders",
-        "app_server.places.starting",
+        "app_server.server.proxy.spawn",
     },
     {
         "app_server.engine.workspace.fs",
@@ -167,7 +169,7 @@ LEVELS: tuple[set[str], ...] = (
     {
         "app_server.engine.support.rooted_fs",
         "app_server.engine.support.redaction",
-        "app_server.descriptors",
+        "app_server.server.bootstrap.descriptors",
         "app_server.engine.support.private_folders",
     },
     {
@@ -190,7 +192,7 @@ FRONTENDS = {
 """Users of the client library. Each is loaded for its own subcommand only."""
 
 APIS = ("v1", "v2", "acp")
-APIS_FOLDER = "app_server.apis"
+APIS_FOLDER = "app_server.server.apis"
 """Package of the APIs. Each API has a folder there and one in `app_server_protocol`, once it exists."""
 
 WIRE = (
@@ -205,26 +207,26 @@ WIRE = (
 EFFECTS = {"anyio", "asyncio", "httpcore2", "httpx2", "socket", "subprocess"}
 
 PURE = (
-    "app_server.apis.acp.approvals",
-    "app_server.apis.acp.calls",
-    "app_server.apis.acp.client",
-    "app_server.apis.acp.commands",
-    "app_server.apis.acp.fold",
-    "app_server.apis.acp.inbound",
-    "app_server.apis.acp.outbound",
-    "app_server.apis.acp.shown",
-    "app_server.apis.acp.updates",
-    "app_server.apis.open_items",
-    "app_server.apis.v1.approvals",
-    "app_server.apis.v1.outbound",
-    "app_server.apis.v2.errors",
-    "app_server.apis.v2.item_lines",
-    "app_server.apis.v2.items",
-    "app_server.apis.v2.news",
-    "app_server.apis.v2.outbound",
-    "app_server.apis.v2.questions",
-    "app_server.apis.v2.settings",
-    "app_server.apis.v2.turns",
+    "app_server.server.apis.acp.permission_requests",
+    "app_server.server.apis.acp.tool_call_views",
+    "app_server.server.apis.acp.acp_client",
+    "app_server.server.apis.acp.acp_commands",
+    "app_server.server.apis.acp.event_reducer",
+    "app_server.server.apis.acp.inbound",
+    "app_server.server.apis.acp.acp_adapter",
+    "app_server.server.apis.acp.formatting",
+    "app_server.server.apis.acp.updates",
+    "app_server.server.apis.partial_items",
+    "app_server.server.apis.v1.v1_requests",
+    "app_server.server.apis.v1.v1_adapter",
+    "app_server.server.apis.v2.v2_errors",
+    "app_server.server.apis.v2.item_lines",
+    "app_server.server.apis.v2.thread_items",
+    "app_server.server.apis.v2.notices",
+    "app_server.server.apis.v2.v2_adapter",
+    "app_server.server.apis.v2.v2_requests",
+    "app_server.server.apis.v2.thread_settings",
+    "app_server.server.apis.v2.turn_shapes",
     "app_server.batch.budget",
     "app_server.batch.messages",
     "app_server.batch.scheduler",
@@ -233,7 +235,7 @@ PURE = (
     "app_server.client.events",
     "app_server.client.failures",
     "app_server.client.options",
-    "app_server.conversations.adapter",
+    "app_server.server.conversations.adapter",
     "app_server.engine.approvals.consent",
     "app_server.engine.approvals.decide",
     "app_server.engine.approvals.prefix_rules",
@@ -315,7 +317,7 @@ PURE = (
     "app_server.inspector.session_records",
     "app_server.inspector.shapes",
     "app_server.engine.support.redaction",
-    "app_server.rpc.backlog",
+    "app_server.server.rpc.backlog",
     "app_server_protocol",
 )
 """Modules and folders that decide and never act. The same holds for everything that they import."""
@@ -331,12 +333,12 @@ LATE_IMPORTS = {
     "app_server_protocol.v2.models": "where another model answers than was asked for",
     "app_server.engine.model.refusals": "for requests that a provider refused",
     "app_server.engine.model.text_calls": "for models of local servers",
-    "app_server.assembly": "the engine, with the first conversation or when nobody waits",
+    "app_server.server.engine_composition": "the engine, with the first conversation or when nobody waits",
     "app_server.cli": "when Ctrl-C is handled",
     "app_server.engine.support.filelock": "for a server that is slow to answer its proxy",
-    "app_server.places.starting": "where there is no server to be the proxy of, and for servers that listen",
-    "app_server.shared": "a server that clients share, and commands about it",
-    "app_server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
+    "app_server.server.proxy.spawn": "where there is no server to be the proxy of, and for servers that listen",
+    "app_server.server.daemon": "a server that clients share, and commands about it",
+    "app_server.server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
     "app_server.commands": "argparse, which a server that is started as editors do does without",
     "app_server.engine.auth.account_usage": "only where a client asks how much of a ChatGPT account is used up",
     "app_server.engine.auth.browser": "the same as the issuer",
@@ -376,14 +378,14 @@ LATE_IMPORTS = {
     "jsonschema": "for turns whose answer has a schema",
     "app_server_protocol.mcp": "for who reads what MCP servers answered",
     "app_server.engine.support.redaction": "with the first request to a model that fails",
-    "app_server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",
-    "app_server.apis.acp.routes": "only for the command that speaks this protocol",
+    "app_server.server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",
+    "app_server.server.apis.acp.acp_routes": "only for the command that speaks this protocol",
     "app_server.engine.context.skills.skill_catalog": "only for clients that speak the thread API",
-    "app_server.apis.v2.services": "for a client that speaks it, or errs",
-    "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
-    "app_server.apis.v2.handlers": "each with the first method of its family",
-    "app_server.apis.v2.questions": "with the first question to the client",
-    "app_server.apis.v2.routes": "only for clients that speak the thread API",
+    "app_server.server.apis.v2.v2_services": "for a client that speaks it, or errs",
+    "app_server.server.apis.v1": "not for the command that speaks the Agent Client Protocol",
+    "app_server.server.apis.v2.handlers": "each with the first method of its family",
+    "app_server.server.apis.v2.v2_requests": "with the first question to the client",
+    "app_server.server.apis.v2.v2_routes": "only for clients that speak the thread API",
     "app_server.engine.http.http_transport": "with the first request to a model",
     "app_server.engine.http.http_client": "with the first other request; httpx2 takes a part of each first turn",
     "app_server.engine.telemetry.otlp": "only where telemetry is switched on, and installed",
@@ -401,7 +403,7 @@ LATE_IMPORTS = {
     "rich": "an extra",
     "shtab": "for completion alone",
     "app_server.inspector": "a command of its own, whose page is an extra",
-    "app_server.startup": "what is loaded behind the first answers",
+    "app_server.server.bootstrap": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "app_server.engine.support.process_memory": "imports it",
     "difflib": "only for mistakes in settings",
@@ -431,17 +433,17 @@ START = (
         "app_server.__main__",
         "app_server.cli",
         "app_server.commands",
-        "app_server.proxy",
-        "app_server.startup",
+        "app_server.server.proxy",
+        "app_server.server.bootstrap",
     ),
-    "app_server.server",
+    "app_server.server.composition",
 )
 """Modules in which the process starts. They decide themselves when others are loaded."""
 
 NOT_LAZY = {
     "app_server.engine.config.safe_file": "a module of the standard library, which its own cache loads once",
     "app_server.engine.storage.disk": "the same",
-    "app_server.logs": "the same",
+    "app_server.server.logs": "the same",
     "app_server.engine.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.engine.telemetry.otlp": "the same",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
@@ -529,16 +531,16 @@ OPENS_FILES = {
     "app_server.named_files": "devices and pipes that a command line names; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
     "app_server.engine.support.filelock": "locks in a folder of the home that is the user's alone",
-    "app_server.places.looking": "facts of a server, in the same folder",
+    "app_server.server.proxy.probe_socket": "facts of a server, in the same folder",
     "app_server.engine.support.private_folder": "a folder of the user alone, not followed where it is a link",
     "app_server.engine.support.private_folders": "locks of such folders",
-    "app_server.places.starting": "a log in a folder of the home that is the user's alone; /dev/null",
-    "app_server.proxy": "the user's settings, before anything else is loaded; a pipe",
-    "app_server.providers_reference": "a tool for building",
+    "app_server.server.proxy.spawn": "a log in a folder of the home that is the user's alone; /dev/null",
+    "app_server.server.proxy": "the user's settings, before anything else is loaded; a pipe",
+    "app_server.server.providers_reference": "a tool for building",
     "app_server.settings_reference": "a tool for building",
-    "app_server.shared": "a lock and a log in a folder of the home that is the user's alone; /proc",
-    "app_server.standard_streams": "/dev/null, stdout and stderr",
-    "app_server.descriptors": "stdout and stderr, once more",
+    "app_server.server.daemon": "a lock and a log in a folder of the home that is the user's alone; /proc",
+    "app_server.server.bootstrap.standard_streams": "/dev/null, stdout and stderr",
+    "app_server.server.bootstrap.descriptors": "stdout and stderr, once more",
 }
 """Modules that open files by other means than `app_server.engine.support.rooted_fs`, and why that is safe: a name in
 a workspace may refer to another file each time it is used.
@@ -748,9 +750,9 @@ def test_an_api_is_known_in_its_own_folder_only() -> None:
     """Neither another API nor the shared part names one; the composition root knows all of them."""
     wrong = []
     for module, imported in [
-        *edges("app_server.apis"),
-        *edges("app_server.conversations"),
-        *edges("app_server.rpc"),
+        *edges("app_server.server.apis"),
+        *edges("app_server.server.conversations"),
+        *edges("app_server.server.rpc"),
     ]:
         for api in APIS:
             home = f"{APIS_FOLDER}.{api}"
@@ -784,7 +786,7 @@ def test_the_protocol_knows_nobody() -> None:
     [
         ("app_server_protocol.export", {"app_server.commands.building"}),
         ("app_server.settings_reference", set()),
-        ("app_server.providers_reference", set()),
+        ("app_server.server.providers_reference", set()),
         ("app_server.doctor", {"app_server.commands.upkeep"}),
     ],
 )
@@ -805,16 +807,18 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
                 "app_server.engine.support.private_folders",
             ),
         ),
-        ("app_server.client", ("app_server.rpc", "app_server.transport")),
+        ("app_server.client", ("app_server.server.rpc", "app_server.server.transport")),
         # It shows any server, and checks this one against the protocol.
         (
             "app_server.inspector",
             (
-                "app_server.transport",
+                "app_server.server.transport",
                 "app_server.engine.support.rooted_fs",
                 "app_server.engine.support.redaction",
                 "app_server.named_files",
-                "app_server.standard_streams",
+                "app_server.server.bootstrap.claim",
+                "app_server.server.bootstrap.standard_streams",
+                "app_server.server.bootstrap.stdio",
             ),
         ),
     ],
@@ -973,7 +977,7 @@ def test_apis_use_the_engine_by_its_faces() -> None:
     wrong = [
         f"{module} imports {name} of {source}"
         for module in modules()
-        if inside(module, "app_server.apis")
+        if inside(module, "app_server.server.apis")
         for source, name in taken_from_the_engine(module)
         if source not in FACES and name not in named and not is_value_module(source)
     ]
@@ -1115,10 +1119,13 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
     ("code", "others"),
     [
         # These answer `initialize`: pydantic takes as long to load as everything before.
-        ("import app_server.startup.process, app_server.startup.acp_handshake", ("pydantic",)),
+        (
+            "import app_server.server.bootstrap.server_process, app_server.server.bootstrap.acp_handshake",
+            ("pydantic",),
+        ),
         # A client that only requests stored data does not wait for the agent.
         (
-            "import app_server.startup.full_server",
+            "import app_server.server.bootstrap.full_server",
             (
                 *FIRST_TURN,
                 "app_server.engine.engine",
@@ -1128,18 +1135,18 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
             ),
         ),
         # Opening a conversation loads nothing that only turns need.
-        ("import app_server.assembly", FIRST_TURN),
+        ("import app_server.server.engine_composition", FIRST_TURN),
         # A client of threads does not load conversations.
         (
-            "import app_server.startup.full_server, app_server.assembly\n"
-            "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')",
-            ("app_server.apis.v1", "app_server_protocol.v1"),
+            "import app_server.server.bootstrap.full_server, app_server.server.engine_composition\n"
+            "from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for('thread/start')",
+            ("app_server.server.apis.v1", "app_server_protocol.v1"),
         ),
         # `exec` loads only what one turn needs.
         (
             "from app_server.commands.parsing import parse; parse(['exec', 'hi'])\n"
-            "import app_server.headless.exec_run, app_server.assembly\n"
-            "from app_server.apis.v2.routes import HANDLERS\n"
+            "import app_server.headless.exec_run, app_server.server.engine_composition\n"
+            "from app_server.server.apis.v2.v2_routes import HANDLERS\n"
             "HANDLERS.load_for('thread/start'); HANDLERS.load_for('turn/start')",
             (
                 "app_server.chat",
@@ -1147,8 +1154,8 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
                 "app_server.inspector",
                 "app_server.headless.output_schema",
                 *(
-                    "app_server.apis.v1",
-                    "app_server.apis.acp",
+                    "app_server.server.apis.v1",
+                    "app_server.server.apis.acp",
                     "app_server_protocol.v1",
                     "app_server_protocol.acp",
                 ),
@@ -1158,11 +1165,13 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
         ),
         # A first prompt over ACP loads no other API and no client of MCP servers.
         (
-            "import app_server.startup.acp_handshake, app_server.startup.full_server, app_server.apis.acp.routes\n"
-            "import app_server.assembly, app_server.engine.session.operations, app_server.engine.http.http_transport",
+            "import app_server.server.bootstrap.acp_handshake, "
+            "app_server.server.bootstrap.full_server, app_server.server.apis.acp.acp_routes\n"
+            "import app_server.server.engine_composition, "
+            "app_server.engine.session.operations, app_server.engine.http.http_transport",
             (
-                "app_server.apis.v1",
-                "app_server.apis.v2",
+                "app_server.server.apis.v1",
+                "app_server.server.apis.v2",
                 "app_server_protocol.v1",
                 "app_server_protocol.v2",
                 "app_server_protocol.acp.requests",
@@ -1196,10 +1205,10 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """
 import app_server.cli
-import app_server.startup.full_server
-from app_server.apis.v1.routes import HANDLERS; HANDLERS.load_for("newConversation")
-from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for("thread/start")
-import app_server.assembly, app_server.engine.session.operations, app_server.engine.http.http_transport
+import app_server.server.bootstrap.full_server
+from app_server.server.apis.v1.v1_routes import HANDLERS; HANDLERS.load_for("newConversation")
+from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for("thread/start")
+import app_server.server.engine_composition, app_server.engine.session.operations, app_server.engine.http.http_transport
 from app_server_protocol.v1.conversation import NEW_CONVERSATION
 NEW_CONVERSATION.params.model_rebuild()
 """
@@ -1209,9 +1218,11 @@ NEW_CONVERSATION.params.model_rebuild()
 def test_a_first_turn_loads_no_other_resources() -> None:
     """Shapes and handlers of the thread API are loaded with the first method of their family."""
     loaded = modules_loaded_by(
-        "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')"
+        "from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for('thread/start')"
     )
-    handlers = {name.rpartition(".")[2] for name in loaded if name.startswith("app_server.apis.v2.handlers.")}
+    handlers = {
+        name.rpartition(".")[2] for name in loaded if name.startswith("app_server.server.apis.v2.handlers.")
+    }
     shapes = {name.rpartition(".")[2] for name in loaded if name.startswith("app_server_protocol.v2.")}
     assert handlers == {"threads", "turns"}
     served = "fields item_parts items server settings thread thread_open turn"

@@ -52,9 +52,9 @@ from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
 from app_server.headless.named_files import read_prices
 from app_server.named_files import read_input
-from app_server.standard_streams import complain
-from app_server.startup.launch import parse_launch, server_home, working_directory
-from app_server.startup.overrides import cli_overrides
+from app_server.server.bootstrap.launch import parse_launch, server_home, working_directory
+from app_server.server.bootstrap.overrides import cli_overrides
+from app_server.server.bootstrap.standard_streams import complain
 from app_server_protocol.policy import WorkspaceWrite
 from app_server_protocol.structs import replace
 

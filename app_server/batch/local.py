@@ -25,7 +25,7 @@ from app_server.client.link import SubprocessConnector
 from app_server.engine.support.filelock import LockHeld, hold
 from app_server.engine.support.private_folder import make_private_folder
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import Outgoing
 from app_server_protocol.framing import Transport, TransportClosed
 
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.batch.worker")

@@ -13,7 +13,7 @@ import msgspec
 from app_server.batch.budget import Ledger
 from app_server.batch.out_folder import Results
 from app_server.client.command_line import printable
-from app_server.standard_streams import StdoutFailed, throw_away_stdout
+from app_server.server.bootstrap.standard_streams import StdoutFailed, throw_away_stdout
 from app_server_protocol.structs import Json
 
 LINE_EVERY: Final = 60.0

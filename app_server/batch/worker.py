@@ -33,11 +33,11 @@ from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
 from app_server.headless.output_schema import OutputSchema
 from app_server.in_process import InProcessConnector
-from app_server.logs import set_up_logging
-from app_server.startup.launch import server_home
-from app_server.startup.process import guard_memory
-from app_server.transport.claim import claim_stdout
-from app_server.transport.stdio import StdioTransport
+from app_server.server.bootstrap.claim import claim_stdout
+from app_server.server.bootstrap.launch import server_home
+from app_server.server.bootstrap.server_process import guard_memory
+from app_server.server.bootstrap.stdio import StdioTransport
+from app_server.server.logs import set_up_logging
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.framing import Transport
 from app_server_protocol.structs import replace

@@ -17,8 +17,8 @@ from app_server.client import command_line
 from app_server.client.failures import AppServerError, ServerEnded
 from app_server.client.link import OWN_COMMAND, SubprocessConnector, shared_server
 from app_server.demo.workspace import demo_surroundings
-from app_server.standard_streams import cancel_on_interrupt, complain
-from app_server.startup.launch import parse_launch
+from app_server.server.bootstrap.launch import parse_launch
+from app_server.server.bootstrap.standard_streams import cancel_on_interrupt, complain
 
 MISSING_EXTRA = "prompt_toolkit and rich are not installed"
 INSTALL_EXTRA = "pip install 'app-server-agent[chat]' where app-server is installed"

@@ -23,7 +23,7 @@ from app_server.chat.open_questions import PendingQuestion
 from app_server.chat.question_rows import cut_to, hint_rows, question_rows
 from app_server.client.command_line import printable
 from app_server.engine.support.private_folders import private_folder
-from app_server.standard_streams import complain
+from app_server.server.bootstrap.standard_streams import complain
 
 HISTORY_FILE: Final = "chat_history"
 

@@ -1,7 +1,7 @@
 """The client's half of JSON-RPC: requests with their answers, and messages that the server initiates.
 
 One task reads and never waits for other tasks: answers settle requests, everything else goes to the `Receiver`. One
-task writes (`rpc.outgoing`).
+task writes (`server.rpc.outgoing`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from app_server.client.failures import AppServerError, RequestRefused, ServerEnded, UnexpectedAnswer
 from app_server.client.link import ServerLink
-from app_server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import Outgoing
 from app_server_protocol import jsonrpc
 from app_server_protocol.base import WireModel
 from app_server_protocol.framing import Oversized, TransportClosed

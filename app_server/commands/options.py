@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from app_server.startup.launch import parse_setting
+from app_server.server.bootstrap.launch import parse_setting
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -47,7 +47,7 @@ def serving_itself(load: Callable[[], Run]) -> Run:
     """
 
     def run(args: argparse.Namespace) -> int:
-        from app_server.startup.process import begin_loading, guard_memory  # noqa: PLC0415  no other command needs it
+        from app_server.server.bootstrap.server_process import begin_loading, guard_memory  # noqa: PLC0415  no other command needs it
 
         begin_loading()
         guard_memory()

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from app_server import PROTOCOL_VERSION, __version__
 from app_server.commands.options import SERVER_OPTIONS, Subcommand, any_of
-from app_server.standard_streams import complain
+from app_server.server.bootstrap.standard_streams import complain
 
 PROGRAM = "app-server"
 VERSION = f"codex-cli {PROTOCOL_VERSION} ({PROGRAM} {__version__})"

@@ -12,13 +12,13 @@ from app_server.commands.options import JSON, SERVER_OPTIONS, TURN_SETTINGS, Sub
 
 
 def _proxy(args: argparse.Namespace) -> int:
-    from app_server.proxy.proxy_command import run_proxy  # noqa: PLC0415  as light as where it is run without this
+    from app_server.server.proxy.proxy_command import run_proxy  # noqa: PLC0415  as light as where it is run without this
 
     return run_proxy(vars(args), os.environ)
 
 
 def _daemon(args: argparse.Namespace) -> int:
-    from app_server.shared.daemon_command import run_daemon  # noqa: PLC0415  others need none of it
+    from app_server.server.daemon.daemon_command import run_daemon  # noqa: PLC0415  others need none of it
 
     return run_daemon(args.command.partition(" ")[2], vars(args))
 

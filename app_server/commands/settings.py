@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Final
 
 from app_server.commands.options import JSON, SETTINGS, Subcommand, errand, flag, option, serving_itself
-from app_server.startup.launch import server_home
+from app_server.server.bootstrap.launch import server_home
 
 
 def _server_name(text: str) -> str:

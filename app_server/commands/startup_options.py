@@ -12,9 +12,9 @@ from typing import Any, Final
 from app_server import PROTOCOL_VERSION
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.engine_errors import ConfigError
-from app_server.standard_streams import complain
-from app_server.startup.launch import parse_launch
-from app_server.startup.overrides import cli_overrides
+from app_server.server.bootstrap.launch import parse_launch
+from app_server.server.bootstrap.overrides import cli_overrides
+from app_server.server.bootstrap.standard_streams import complain
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "analytics_default_enabled": "nothing is reported to anybody",

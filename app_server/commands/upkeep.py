@@ -20,13 +20,13 @@ from app_server.commands.options import (
     log_errors_only,
     serving_itself,
 )
-from app_server.standard_streams import cancel_on_interrupt, complain
+from app_server.server.bootstrap.standard_streams import cancel_on_interrupt, complain
 
 
 def _doctor(args: argparse.Namespace) -> int:
     from app_server.doctor import run_doctor  # noqa: PLC0415  loads the whole server
-    from app_server.startup.full_server import settings_of  # noqa: PLC0415
-    from app_server.startup.launch import parse_launch  # noqa: PLC0415
+    from app_server.server.bootstrap.full_server import settings_of  # noqa: PLC0415
+    from app_server.server.bootstrap.launch import parse_launch  # noqa: PLC0415
 
     try:
         launch = parse_launch(vars(args), os.environ)

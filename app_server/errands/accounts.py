@@ -16,7 +16,7 @@ from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.events import ServerEvent
 from app_server.errands.errand import NotDone, misused, run_errand, say
-from app_server.standard_streams import cancel_on_interrupt
+from app_server.server.bootstrap.standard_streams import cancel_on_interrupt
 from app_server_protocol.method_table import NoParams
 from app_server_protocol.structs import Json
 from app_server_protocol.v2 import account as wire

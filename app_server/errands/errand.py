@@ -18,10 +18,10 @@ from app_server.client.failures import AppServerError
 from app_server.client.feeds import OnWarning
 from app_server.engine.config.config_values import CliOverrides, SettingsPlace
 from app_server.in_process import InProcessConnector
-from app_server.standard_streams import check_stdout, complain
-from app_server.startup.launch import parse_launch, server_home, working_directory
-from app_server.startup.overrides import cli_overrides
-from app_server.startup.process import end_loading
+from app_server.server.bootstrap.launch import parse_launch, server_home, working_directory
+from app_server.server.bootstrap.overrides import cli_overrides
+from app_server.server.bootstrap.server_process import end_loading
+from app_server.server.bootstrap.standard_streams import check_stdout, complain
 from app_server_protocol.structs import Json
 
 Errand = Callable[[AppServer, argparse.Namespace], Awaitable[None]]

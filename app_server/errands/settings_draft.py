@@ -25,8 +25,8 @@ from app_server.engine.support.engine_errors import ConfigError
 from app_server.engine.support.private_folders import private_folder, temporary_folder
 from app_server.engine.support.rooted_fs import Beneath
 from app_server.errands.errand import agreed, name_of, say, settings_place
-from app_server.standard_streams import complain
-from app_server.startup.launch import server_home
+from app_server.server.bootstrap.launch import server_home
+from app_server.server.bootstrap.standard_streams import complain
 
 NEW_FILE_MODE = 0o600
 

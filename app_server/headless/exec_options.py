@@ -22,7 +22,7 @@ from app_server.engine.workspace.git.repository import find_repository
 from app_server.headless.exec_limits import ExecLimits
 from app_server.headless.named_files import message_file, read_prices
 from app_server.named_files import NamedOutput
-from app_server.startup.launch import Launch, parse_launch
+from app_server.server.bootstrap.launch import Launch, parse_launch
 from app_server_protocol.v2.item_parts import UserInput
 from app_server_protocol.v2.turn import (
     BaseBranchReviewTarget,

@@ -33,10 +33,10 @@ from app_server.headless.exec_limits import LimitGate
 from app_server.headless.exec_options import ExecOptions, ReportFormat, exec_options
 from app_server.headless.exec_report import NotificationReport, TextReport, TurnReport
 from app_server.in_process import InProcessConnector
-from app_server.proxy.words import is_sharing_wanted
-from app_server.standard_streams import check_stdout, complain, take_stdout
-from app_server.startup.overrides import cli_overrides
-from app_server.startup.process import end_loading
+from app_server.server.bootstrap.overrides import cli_overrides
+from app_server.server.bootstrap.server_process import end_loading
+from app_server.server.bootstrap.standard_streams import check_stdout, complain, take_stdout
+from app_server.server.proxy.fast_argv import is_sharing_wanted
 from app_server_protocol.structs import replace
 from app_server_protocol.v2.server import WarningNotification
 from app_server_protocol.v2.settings import ReadOnlySandboxPolicy

@@ -23,7 +23,7 @@ from pathlib import Path
 from app_server.inspector.passthrough import BoundedBacklog, FileBacklog, Tap, end_like, pass_through
 from app_server.inspector.session_records import NotASession, Recorder, SessionHead
 from app_server.named_files import new_private_file
-from app_server.standard_streams import complain
+from app_server.server.bootstrap.standard_streams import complain
 
 NAME = "app-server inspect"
 

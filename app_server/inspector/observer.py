@@ -17,7 +17,7 @@ import anyio
 
 from app_server.inspector.session_records import FrameDecoder, Recorder, SessionHead
 from app_server.inspector.store import EntryStore, Intake
-from app_server.standard_streams import complain
+from app_server.server.bootstrap.standard_streams import complain
 
 NICE = 15
 """Niceness while it reads frames. The end of a recording is awaited, so the recording loses nothing by it."""

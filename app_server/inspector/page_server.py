@@ -33,7 +33,7 @@ from app_server.inspector.page_api import ShownSessions, fill
 from app_server.inspector.session_records import MAX_SESSION_BYTES, NotASession, read_session
 from app_server.inspector.store import EntryStore
 from app_server.named_files import new_private_file, read_input
-from app_server.standard_streams import complain
+from app_server.server.bootstrap.standard_streams import complain
 from app_server_protocol.structs import Json
 
 HEADERS = {

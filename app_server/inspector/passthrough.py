@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from app_server.inspector.session_records import Source, encode_frame
-from app_server.transport.claim import write_all
+from app_server.server.bootstrap.claim import write_all
 
 READ_SIZE = PIECE = 1 << 16
 """Size of one read, which is what a pipe holds, and of one write of the tap, in bytes."""

@@ -246,8 +246,8 @@ async def test_a_first_task_of_a_large_batch_that_is_nearly_done_comes_soon(batc
 
 def test_a_server_over_stdio_loads_nothing_of_it() -> None:
     loaded = modules_loaded_by(
-        "import app_server.cli, app_server.startup.full_server, app_server.assembly\n"
-        "from app_server.apis.v2.routes import HANDLERS; HANDLERS.load_for('thread/start')\n"
+        "import app_server.cli, app_server.server.bootstrap.full_server, app_server.server.engine_composition\n"
+        "from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for('thread/start')\n"
         "import app_server.engine.session.operations, app_server.engine.http.http_transport"
     )
     assert {
@@ -257,5 +257,12 @@ def test_a_server_over_stdio_loads_nothing_of_it() -> None:
 
 def test_a_coordinator_has_no_server_in_it() -> None:
     loaded = modules_loaded_by("import app_server.batch.batch_command")
-    heavy = ("app_server.server", "app_server.in_process", "app_server.demo", "jsonschema", "ray", "rich")
+    heavy = (
+        "app_server.server.composition",
+        "app_server.in_process",
+        "app_server.demo",
+        "jsonschema",
+        "ray",
+        "rich",
+    )
     assert {name for name in loaded if name in heavy} == set()

@@ -271,5 +271,8 @@ def test_examples_and_pages_import_only_what_is_public() -> None:
 
 
 def test_a_module_that_is_not_public_is_found() -> None:
-    code = "from app_server_protocol.v2 import items\nimport app_server.rpc, app_server.client.sync\nimport anyio"
-    assert not_public(code) == {"app_server_protocol.v2", "app_server.rpc"}
+    code = (
+        "from app_server_protocol.v2 import items\nimport "
+        "app_server.server.rpc, app_server.client.sync\nimport anyio"
+    )
+    assert not_public(code) == {"app_server_protocol.v2", "app_server.server.rpc"}

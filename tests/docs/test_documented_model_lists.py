@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
-from app_server.apis.services import ServerServices
-from app_server.apis.v2.handlers import models
 from app_server.engine.auth.credentials import AuthMethod, Credentials
 from app_server.engine.client_context import Caller, CurrentCaller
 from app_server.engine.config.config_values import Config
@@ -27,6 +25,8 @@ from app_server.engine.model.discovery import Discovery
 from app_server.engine.model.known_models import KnownModels
 from app_server.engine.model.model_facts import ModelFacts
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
+from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.v2.handlers import models
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.models import MODEL_LIST
 from tests.docs.markdown_blocks import ROOT

@@ -30,7 +30,7 @@ DROPS = 10_000 if LONG else 2_000
 
 DOOMED = """
 import os, signal, sys
-import app_server.places.starting as starting
+import app_server.server.proxy.spawn as starting
 
 left = int(sys.argv.pop(1))
 starter = os.getpid()

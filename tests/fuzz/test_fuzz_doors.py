@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.engine.support.socket_paths import SocketPlace
-from app_server.proxy.meeting import preface
+from app_server.server.proxy.connect import preface
 from tests.fuzz.mutation import chunks, mutated, thorough
 from tests.support.pipes import HEALTH
 from tests.support.receiving import dialled, receiving

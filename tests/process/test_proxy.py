@@ -17,8 +17,8 @@ import pytest
 
 from app_server.engine.support.filelock import hold
 from app_server.engine.support.socket_paths import place_of_home
-from app_server.proxy.meeting import ANSWERS_WITHIN
-from app_server.proxy.relay import MOST_HELD
+from app_server.server.proxy.connect import ANSWERS_WITHIN
+from app_server.server.proxy.relay import MOST_HELD
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.processes import memory
 from tests.support.program import PYTHON, SCRIPT
@@ -86,7 +86,7 @@ def test_nothing_is_imported_that_takes_long(home: Path) -> None:
     new = loaded - set(bare.stdout.decode().split())
     assert {name for name in new if not name.startswith("app_server")} <= {"__future__", "_socket", "select"}
     ours = {name for name in new if name.startswith("app_server")}
-    packages = {"app_server.places", "app_server.proxy"}
+    packages = {"app_server.server.proxy", "app_server.server.proxy"}
     assert {name for name in ours if name.rpartition(".")[0] not in packages} == {
         *packages,
         *("app_server", "app_server.__main__"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.startup.process import refuse_inspection
+from app_server.server.bootstrap.server_process import refuse_inspection
 from app_server_protocol.structs import Json
 from tests.support.pictures import PNG
 from tests.support.places import Place

@@ -105,8 +105,8 @@ async def test_a_version_that_does_not_start_changes_nothing(
 
 BROKEN = """
 import sys
-from app_server.places import starting
-from app_server.shared.daemon_command import run_daemon
+from app_server.server.proxy import spawn as starting
+from app_server.server.daemon.daemon_command import run_daemon
 starting.server_command = lambda place: ("/bin/sh", "-c", "echo RuntimeError: broken >&2; exit 1", "sh")
 sys.exit(run_daemon("reload", {}))
 """

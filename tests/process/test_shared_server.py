@@ -16,8 +16,8 @@ from typing import IO
 import pytest
 
 from app_server.engine.support.socket_paths import FOLDER, LONGEST_ADDRESS
-from app_server.shared.daemon_command import systemd_unit
-from app_server.shared.lifetime import INTERRUPTS_WITHIN
+from app_server.server.daemon.daemon_command import systemd_unit
+from app_server.server.daemon.shutdown import INTERRUPTS_WITHIN
 from tests.support.pipes import INITIALIZE as CLIENT
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.processes import alive, runs

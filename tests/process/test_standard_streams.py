@@ -107,7 +107,10 @@ def test_a_working_folder_that_a_server_cannot_be_told(command: str, tmp_path: P
 
 
 def test_a_character_that_the_encoding_has_not_is_escaped(tmp_path: Path) -> None:
-    code = "from app_server.standard_streams import prepare_for_text; prepare_for_text(); print('grüße € \\ud800')"
+    code = (
+        "from app_server.server.bootstrap.standard_streams import "
+        "prepare_for_text; prepare_for_text(); print('grüße € \\ud800')"
+    )
     for encoding, expected in (
         ("latin-1", b"gr\xfc\xdfe \\u20ac \\ud800\n"),
         ("utf-8", "grüße € \\ud800\n".encode()),
@@ -197,7 +200,7 @@ import os, sys
 
 class Gate:
     def find_spec(self, name, path=None, target=None):
-        if name == "app_server.server":
+        if name == "app_server.server.composition":
             with open(os.environ["GATE"]) as gate:
                 gate.read()
         return None

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.apis.acp.handlers import prompts
+from app_server.server.apis.acp.handlers import prompts
 from app_server_protocol.structs import Json
 from tests.support.client import Matcher
 from tests.support.editor import EVERYTHING, Editor, diffs, opened

@@ -6,10 +6,10 @@ from typing import Any
 import anyio
 import pytest
 
-from app_server.conversations import unused
-from app_server.conversations.live import LiveConversation
 from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.storage.thread_summary import NAMES_FILE
+from app_server.server.conversations import idle
+from app_server.server.conversations.live import LiveConversation
 from app_server_protocol.structs import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
@@ -349,7 +349,7 @@ async def test_who_resumes_a_thread_that_is_being_unloaded_gets_it_loaded_anew(
         await w.client.call(
             "thread/name/set", {"threadId": thread, "name": "x"}
         )  # it begins after that request
-        monkeypatch.setattr(unused, "MOST_IDLE", 0)
+        monkeypatch.setattr(idle, "MOST_IDLE", 0)
         monkeypatch.setattr(LiveConversation, "shut_down", slow)
         await w.client.call("thread/unsubscribe", {"threadId": other})
         await ends.wait()
@@ -366,8 +366,8 @@ async def test_who_resumes_a_thread_that_is_being_unloaded_gets_it_loaded_anew(
 async def test_a_thread_is_not_unloaded_before_its_client_is_subscribed(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unused, "MOST_IDLE", 1)
-    monkeypatch.setattr(unused, "NO_ROOM", 2)
+    monkeypatch.setattr(idle, "MOST_IDLE", 1)
+    monkeypatch.setattr(idle, "NO_ROOM", 2)
     async with world(*(reply(says("hello")) for _ in range(12))) as w:
         params = {"cwd": str(w.workspace)}
         requests = [await w.client.send("thread/start", params) for _ in range(12)]

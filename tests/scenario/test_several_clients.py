@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.conversations.unused import IDLE_SECONDS, IdleUnloader, Unattended
+from app_server.server.conversations.idle import IDLE_SECONDS, IdleUnloader, Unattended
 from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import (

@@ -3,7 +3,7 @@ that no connected client can run.
 """
 
 from app_server.engine.tools.client_tool import NO_ANSWER
-from app_server.server import Server
+from app_server.server.composition import Server
 from app_server_protocol.structs import Json
 from tests.scenario.test_several_clients import asked, question
 from tests.support.client import Client

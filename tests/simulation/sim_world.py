@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.system_ports import Machine
-from app_server.server import ClientPlace, Server, ServerSettings, open_server, serve
-from app_server.transport.memory import MemoryTransport, memory_pair
+from app_server.server.composition import ClientPlace, Server, ServerSettings, open_server, serve
+from app_server.server.transport.memory import MemoryTransport, memory_pair
 from tests.simulation.company import come_back
 from tests.simulation.conversation_person import ConversationPerson
 from tests.simulation.draws import Draws

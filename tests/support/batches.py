@@ -24,7 +24,7 @@ from app_server.batch.worker import work
 from app_server.client.command_line import InvalidCommandLine
 from app_server.commands.parsing import parse
 from app_server.engine.support.engine_errors import ConfigError
-from app_server.transport.memory import MemoryTransport, memory_pair
+from app_server.server.transport.memory import MemoryTransport, memory_pair
 from app_server_protocol.framing import Transport
 from app_server_protocol.structs import Json
 from tests.support.library import serving_model

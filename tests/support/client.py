@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import Process
 
-from app_server.transport.memory import MemoryTransport
+from app_server.server.transport.memory import MemoryTransport
 from app_server_protocol.framing import LineDecoder
 from app_server_protocol.structs import Json
 

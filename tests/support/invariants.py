@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from app_server.apis.v1.outbound import TAKEN_BACK
+from app_server.server.apis.v1.v1_adapter import TAKEN_BACK
 from app_server_protocol.structs import Json
 from tests.support.client import ENDS, Client, Logged
 from tests.support.published import departures

@@ -18,7 +18,7 @@ import anyio
 
 from app_server.client import ApprovalHandler, AppServer, Connector, ServerLink, SubprocessConnector
 from app_server.in_process import InProcessConnector
-from app_server.transport.memory import memory_pair
+from app_server.server.transport.memory import memory_pair
 from app_server_protocol.framing import Oversized
 from app_server_protocol.structs import Json
 from tests.support.client import Client, Logged, MemoryWire

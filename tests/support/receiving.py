@@ -12,15 +12,15 @@ import anyio
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.socket_paths import SocketPlace, named_place
-from app_server.served import Served
-from app_server.server import ClientPlace, Server, Work
-from app_server.shared.binding import HeldPlace, hold_place
-from app_server.shared.doors import Door
-from app_server.shared.http_door import HttpDoor
-from app_server.shared.lifetime import Lifetime
-from app_server.shared.preface import Question, yes
-from app_server.shared.reception import Reception
-from app_server.shared.visits import Arrival
+from app_server.server.composition import ClientPlace, Server, Work
+from app_server.server.daemon.acceptor import Reception
+from app_server.server.daemon.binding import HeldPlace, hold_place
+from app_server.server.daemon.client_connections import Arrival
+from app_server.server.daemon.listeners import Door
+from app_server.server.daemon.preface import Question, yes
+from app_server.server.daemon.shutdown import Lifetime
+from app_server.server.daemon.websocket_listener import HttpDoor
+from app_server.server.served_connection import Served
 from app_server_protocol.framing import Transport, TransportClosed
 
 LINE_LIMIT = 1 << 20

@@ -17,7 +17,7 @@ from websockets.uri import parse_uri
 import app_server
 import app_server_protocol
 from app_server.engine.support.filelock import hold as hold_lock
-from app_server.places.starting import READY
+from app_server.server.proxy.spawn import READY
 from tests.support.program import PYTHON
 from tests.support.shared import SharedHome, read_line
 

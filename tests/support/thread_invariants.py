@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from app_server.apis.v2.turns import shown_turn
 from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import open_history
@@ -17,6 +16,7 @@ from app_server.inspector.rules.order import (
 )
 from app_server.inspector.rules.session_rules import SESSION_RULES
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
+from app_server.server.apis.v2.turn_shapes import shown_turn
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.turn import TurnItemsView
 from tests.support.client import Client, Logged

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from app_server.connections import LEAVING_SECONDS, LOOK_SECONDS, UNREAD_SECONDS, ServedClient
 from app_server.engine.support.client_info import Limits
-from app_server.transport.memory import MemoryTransport, memory_pair
+from app_server.server.client_connection import LEAVING_SECONDS, LOOK_SECONDS, UNREAD_SECONDS, ServedClient
+from app_server.server.transport.memory import MemoryTransport, memory_pair
 
 LIMITS = Limits(unread_bytes=1000, behind_bytes=10_000)
 
@@ -139,7 +139,7 @@ async def test_one_that_does_not_even_read_why_is_left_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert LEAVING_SECONDS == 60
-    monkeypatch.setattr("app_server.connections.LEAVING_SECONDS", 0)
+    monkeypatch.setattr("app_server.server.client_connection.LEAVING_SECONDS", 0)
     async with place() as p:
         p.client.outgoing.send(b"in hand")
         await anyio.wait_all_tasks_blocked()

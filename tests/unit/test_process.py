@@ -21,8 +21,8 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.process_memory import FreeMemoryReturn
 from app_server.engine.support.worker_threads import NO_THREAD, run_in_thread
 from app_server.engine.thread_origin import NewConversation
-from app_server.lazy_engine import LazyEngine
-from app_server.logs import NonBlockingHandler
+from app_server.server.engine_loader import LazyEngine
+from app_server.server.logs import NonBlockingHandler
 from tests.support.callers import some_caller
 
 

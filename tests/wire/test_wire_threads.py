@@ -304,7 +304,7 @@ def test_typescript_of_threads_is_beside_that_of_conversations(tmp_path: Path) -
 
 def test_a_conversation_client_does_not_load_the_shapes_of_threads() -> None:
     script = (
-        "import sys, app_server.startup.full_server, app_server_protocol.v1; app_server_protocol.v1.table();"
+        "import sys, app_server.server.bootstrap.full_server, app_server_protocol.v1; app_server_protocol.v1.table();"
         "print([name for name in sys.modules if name.startswith('app_server_protocol.v2')])"
     )
     done = subprocess.run(

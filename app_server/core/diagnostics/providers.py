@@ -23,7 +23,7 @@ from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ModelError
 from app_server.engine.support.socket_paths import SocketPlace
 from app_server.engine.support.user_messages import Problem
-from app_server.places.looking import Found, look
+from app_server.server.proxy.probe_socket import Found, look
 from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 
 REFUSED = (401, 403)

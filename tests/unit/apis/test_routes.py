@@ -9,18 +9,18 @@ from typing import Any, Self, cast
 
 import pytest
 
-from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol
-from app_server.apis.router import MethodRouter, Route, route
-from app_server.apis.services import ServerServices
-from app_server.apis.v1.handlers import setup
-from app_server.apis.v1.routes import HANDLERS
-from app_server.apis.v2.routes import HANDLERS as THREADS
-from app_server.apis.v2.routes import gated, needed_capability
-from app_server.apis.v2.services import NewsFilter
-from app_server.conversations.adapter import ClientLine
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.client_info import ClientProfile
-from app_server.rpc.lanes import LaneName
+from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.error_responses import initialize_of_another_protocol, of_another_protocol
+from app_server.server.apis.router import MethodRouter, Route, route
+from app_server.server.apis.v1.handlers import misc
+from app_server.server.apis.v1.v1_routes import HANDLERS
+from app_server.server.apis.v2.v2_routes import HANDLERS as THREADS
+from app_server.server.apis.v2.v2_routes import gated, needed_capability
+from app_server.server.apis.v2.v2_services import NewsFilter
+from app_server.server.conversations.adapter import ClientLine
+from app_server.server.rpc.lanes import LaneName
 from app_server_protocol import acp, v1, v2
 from app_server_protocol.base import WireModel
 from app_server_protocol.jsonrpc import ParseError, Request, parse_message
@@ -81,9 +81,9 @@ def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
     more.
     """
     return [
-        route(wire.SET_DEFAULT_MODEL, setup.login_api_key, services),  # type: ignore[arg-type]
-        route(wire.GET_USER_SAVED_CONFIG, setup.user_info, services),  # type: ignore[arg-type]
-        route(wire.GET_USER_SAVED_CONFIG, setup.get_user_saved_config, config),  # type: ignore[arg-type]
+        route(wire.SET_DEFAULT_MODEL, misc.login_api_key, services),  # type: ignore[arg-type]
+        route(wire.GET_USER_SAVED_CONFIG, misc.user_info, services),  # type: ignore[arg-type]
+        route(wire.GET_USER_SAVED_CONFIG, misc.get_user_saved_config, config),  # type: ignore[arg-type]
         route(PLAIN, serve_another, []),  # type: ignore[arg-type]
         route(PLAIN, serve_and_go_on, config),  # type: ignore[arg-type]
         route(wire.USER_INFO, say_nothing, services),  # type: ignore[arg-type]

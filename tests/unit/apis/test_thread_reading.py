@@ -7,16 +7,16 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from app_server.apis.errors import to_rpc_error
-from app_server.apis.v2.handlers import reading
-from app_server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
-from app_server.apis.v2.turns import whole_turns
-from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.storage.pagination import ThreadSummary
 from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.support.engine_errors import CoreError
+from app_server.server.apis.error_responses import to_rpc_error
+from app_server.server.apis.v2.handlers import thread_reads
+from app_server.server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
+from app_server.server.apis.v2.turn_shapes import whole_turns
+from app_server.server.conversations.adapter import Activity, ConversationStatus
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import AgentMessage
 from app_server_protocol.ids import SessionOrigin
@@ -77,22 +77,22 @@ def reader(home: Path, live: Live | None = None) -> ReadingContext:
 
 
 async def read(context: ReadingContext, **params: Json) -> Json:
-    response = await reading.thread_read(context, THREAD_READ.parse(params))
+    response = await thread_reads.thread_read(context, THREAD_READ.parse(params))
     return response.to_value()["thread"]
 
 
 async def turns(context: ReadingContext, **params: Json) -> Json:
-    response = await reading.thread_turns_list(context, THREAD_TURNS_LIST.parse(params))
+    response = await thread_reads.thread_turns_list(context, THREAD_TURNS_LIST.parse(params))
     return response.to_value()
 
 
 async def items(context: ReadingContext, **params: Json) -> Json:
-    response = await reading.thread_items_list(context, THREAD_ITEMS_LIST.parse(params))
+    response = await thread_reads.thread_items_list(context, THREAD_ITEMS_LIST.parse(params))
     return response.to_value()
 
 
 async def loaded(context: ReadingContext, **params: Json) -> Json:
-    response = await reading.thread_loaded_list(context, THREAD_LOADED_LIST.parse(params))
+    response = await thread_reads.thread_loaded_list(context, THREAD_LOADED_LIST.parse(params))
     return response.to_value()
 
 

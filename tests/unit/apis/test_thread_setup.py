@@ -11,9 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from app_server.apis.services import ServerServices, Shared
-from app_server.apis.v2.handlers import account, configuration, models
-from app_server.apis.v2.services import ThreadServices
 from app_server.engine.auth.accounts import Accounts
 from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.client_context import Caller
@@ -24,6 +21,9 @@ from app_server.engine.context.skills.skill import SkillSet
 from app_server.engine.model.model_facts import ModelFacts
 from app_server.engine.model.served_models import ServedModel, ServedModels
 from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.api_services import ServerServices, Shared
+from app_server.server.apis.v2.handlers import account, configuration, models
+from app_server.server.apis.v2.v2_services import ThreadServices
 from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort
 from app_server_protocol.rpc_errors import RpcError

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app_server.apis.v1.handlers.conversations import settings
-from app_server.apis.v1.handlers.operations import overriding
+from app_server.server.apis.v1.handlers.conversation_operations import overriding
+from app_server.server.apis.v1.handlers.conversations import settings
 from app_server_protocol.engine.session_settings import UNCHANGED, UNSET
 from app_server_protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, cast
 import anyio
 from anyio import wait_all_tasks_blocked
 
-from app_server.conversations.adapter import ApiAdapter, ApiId, ConversationApi
-from app_server.conversations.live import LiveConversation
-from app_server.conversations.subscriptions import Client
-from app_server.conversations.unused import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
 from app_server.engine.session.session_commands import Close, Command
 from app_server.engine.support.client_info import ClientProfile
-from app_server.rpc.outgoing import Outgoing
+from app_server.server.conversations.adapter import ApiAdapter, ApiId, ConversationApi
+from app_server.server.conversations.idle import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
+from app_server.server.conversations.live import LiveConversation
+from app_server.server.conversations.subscriptions import Client
+from app_server.server.rpc.outgoing import Outgoing
 from app_server_protocol.engine.events import SessionEvent
 from tests.support.callers import some_caller
 

@@ -11,7 +11,7 @@ import pytest
 from app_server.core.diagnostics.providers import check_shared_server
 from app_server.engine.support.filelock import hold
 from app_server.engine.support.socket_paths import FOLDER, SocketPlace, place_of_home
-from app_server.shared.binding import HeldPlace, hold_place
+from app_server.server.daemon.binding import HeldPlace, hold_place
 from app_server_protocol.checks import Check, CheckStatus
 
 VERSION = "1.2.3"

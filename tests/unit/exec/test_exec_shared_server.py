@@ -16,7 +16,7 @@ import pytest
 
 from app_server.engine.support.filelock import hold
 from app_server.engine.support.socket_paths import SocketPlace, place_of_home
-from app_server.shared.binding import HeldPlace, hold_place
+from app_server.server.daemon.binding import HeldPlace, hold_place
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from tests.unit.exec.conftest import Bench, a_bench, at_level
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.model.quirks import provider_rows
-from app_server.providers_reference import main, table, with_table
+from app_server.server.providers_reference import main, table, with_table
 from tests.support import strict_chat_rows, strict_messages, strict_responses
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -17,7 +17,7 @@ ANYWHERE = {"loopback", ""}
 
 
 def test_the_table_is_what_the_data_says() -> None:
-    """`python -m app_server.providers_reference` writes the table."""
+    """`python -m app_server.server.providers_reference` writes the table."""
     assert main(["--check", "--root", str(ROOT)]) == 0
 
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server import __version__
-from app_server.proxy.meeting import ProxyRefused, accepted, as_json, preface
+from app_server.server.proxy.connect import ProxyRefused, accepted, as_json, preface
 
 TEXTS = st.binary().map(os.fsdecode) | st.text()
 VALUES = st.recursive(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.support.socket_paths import named_place
-from app_server.proxy.meeting import ProxyRefused, connect
-from app_server.proxy.relay import ENDED, Relay
+from app_server.server.proxy.connect import ProxyRefused, connect
+from app_server.server.proxy.relay import ENDED, Relay
 
 LISTENS = """
 import ctypes, socket, sys
@@ -58,7 +58,7 @@ def test_a_proxy_whose_client_has_left_does_not_wait_for_a_server_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It waits neither after everything was sent, nor if the server accepts no more bytes."""
-    monkeypatch.setattr("app_server.proxy.relay.LEAVES_WITHIN", 0.2)
+    monkeypatch.setattr("app_server.server.proxy.relay.LEAVES_WITHIN", 0.2)
     for said in (b"{}\n", b"x" * (8 << 20)):
         ours, theirs = socket.socketpair()
         stdin, client = socket.socketpair()

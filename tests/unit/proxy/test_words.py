@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.proxy.proxy_command import words_alone
-from app_server.proxy.words import is_sharing_wanted, proxy_options, quick_options
+from app_server.server.proxy.fast_argv import is_sharing_wanted, proxy_options, quick_options
+from app_server.server.proxy.proxy_command import words_alone
 
 
 @pytest.mark.parametrize(

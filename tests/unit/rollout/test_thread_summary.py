@@ -7,7 +7,6 @@ from typing import cast
 
 import pytest
 
-from app_server.apis.v2.turns import session_source, thread_view
 from app_server.engine.storage import thread_summary as head
 from app_server.engine.storage import thread_summary as summaries
 from app_server.engine.storage.line_reader import FIRST_BYTES
@@ -21,6 +20,7 @@ from app_server.engine.storage.thread_summary import (
     read_stored_thread,
 )
 from app_server.engine.support.engine_errors import RolloutUnreadable
+from app_server.server.apis.v2.turn_shapes import session_source, thread_view
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
 from app_server_protocol.structs import Json

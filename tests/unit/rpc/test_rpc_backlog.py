@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.rpc.backlog import MOST_KEPT, PIECE, PLACE, Backlog, SharedLines, StreamedText
+from app_server.server.rpc.backlog import MOST_KEPT, PIECE, PLACE, Backlog, SharedLines, StreamedText
 
 
 def streamed(name: str, *, output: bool = False) -> StreamedText:

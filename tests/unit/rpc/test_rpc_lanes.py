@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.rpc.lanes import Job, LaneName, ServerLanes
+from app_server.server.rpc.lanes import Job, LaneName, ServerLanes
 
 THREAD = LaneName("thread", for_all=True)
 FILE = LaneName("/file", for_all=False)

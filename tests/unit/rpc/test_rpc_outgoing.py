@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from app_server.rpc.outgoing import LARGE_BATCH, Outgoing
+from app_server.server.rpc.outgoing import LARGE_BATCH, Outgoing
 from app_server_protocol.framing import TransportClosed
 
 

@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.proxy.meeting import MOST_BYTES
-from app_server.shared.visits import MOST_WAITING, Nonsense, Speech, speech_after_preface, speech_of
+from app_server.server.daemon.client_connections import (
+    MOST_WAITING,
+    Nonsense,
+    Speech,
+    speech_after_preface,
+    speech_of,
+)
+from app_server.server.proxy.connect import MOST_BYTES
 
 
 @pytest.mark.parametrize(

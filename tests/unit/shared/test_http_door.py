@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed
 
-from app_server.shared.http_door import HEAD_LIMIT, HttpDoor
-from app_server.transport.websocket import WebSocketTransport
+from app_server.server.daemon.websocket_listener import HEAD_LIMIT, HttpDoor
+from app_server.server.transport.websocket import WebSocketTransport
 from tests.support.byte_streams import byte_pair
 from tests.support.virtual_time import in_virtual_time
 

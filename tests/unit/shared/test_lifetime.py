@@ -12,7 +12,7 @@ import pytest
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.support.filelock import LockHeld, hold
 from app_server.engine.support.socket_paths import SocketPlace, named_place
-from app_server.proxy.meeting import is_there, meet, preface
+from app_server.server.proxy.connect import is_there, meet, preface
 from tests.support.places import LONG
 from tests.support.receiving import Echo, dialled, lifetime_of
 from tests.support.waiting import until

@@ -10,28 +10,36 @@ import pytest
 
 from app_server.engine.support import helpers
 from app_server.engine.support.helpers import APPLY_PATCH, LAUNCHER, READER, WRITER
-from app_server.shared.loading import LIBRARIES, OTHER_PROGRAMS, code_of, server_modules
+from app_server.server.daemon.preload import LIBRARIES, OTHER_PROGRAMS, code_of, server_modules
 from tests.support.loading import modules_loaded_by
 from tests.test_architecture import imports, inside, modules, reachable
 
 
 def test_everything_is_loaded_that_a_server_may_import_late() -> None:
     graph = {name: imports(name) & modules().keys() for name in modules()}
-    graph |= {name: frozenset() for name in graph if name in ("app_server.cli", "app_server.shared.loading")}
-    needed = reachable(graph, "app_server.shared.shared_process")
-    needed |= {name for name in modules() if inside(name, "app_server.apis")}
+    graph |= {
+        name: frozenset() for name in graph if name in ("app_server.cli", "app_server.server.daemon.preload")
+    }
+    needed = reachable(graph, "app_server.server.daemon.daemon_process")
+    needed |= {name for name in modules() if inside(name, "app_server.server.apis")}
     missing = needed - set(server_modules()) - {"app_server", "app_server_protocol"}
     assert {name for name in missing if not name.startswith(OTHER_PROGRAMS)} == set()
 
 
 def test_a_server_that_has_loaded_everything_has_no_front_end() -> None:
-    loaded = modules_loaded_by("from app_server.shared.loading import load_everything; load_everything()")
+    loaded = modules_loaded_by(
+        "from app_server.server.daemon.preload import load_everything; load_everything()"
+    )
     others = (
         *("app_server.chat", "app_server.client", "app_server.commands", "app_server.demo"),
         *("app_server.headless", "app_server.inspector", "app_server.errands", "app_server.batch"),
     )
     assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
-    assert {*LIBRARIES, "app_server.engine.session.operations", "app_server.apis.acp.routes"} <= loaded
+    assert {
+        *LIBRARIES,
+        "app_server.engine.session.operations",
+        "app_server.server.apis.acp.acp_routes",
+    } <= loaded
 
 
 def test_programs_are_carried_with_all_that_they_import() -> None:
@@ -59,10 +67,10 @@ LOADS = f"""
 import sys
 for name in {EXTRAS!r}:
     sys.modules[name] = None  # as where it is not installed
-from app_server.shared.loading import load_everything
+from app_server.server.daemon.preload import load_everything
 load_everything()
 before = set(sys.modules)
-import app_server.apis.v2.handlers.reading, app_server.apis.acp.routes, app_server.engine.approvals.shell.shell_script
+import app_server.server.apis.v2.handlers.thread_reads, app_server.server.apis.acp.acp_routes, app_server.engine.approvals.shell.shell_script
 print(sorted(set(sys.modules) - before))
 """
 
@@ -75,8 +83,8 @@ def test_nothing_of_an_extra_is_needed() -> None:
 IN_QUIET_MOMENTS = """
 import pathlib, resource, shutil, sys, threading
 import anyio
-from app_server.shared import loading
-from app_server.shared.loading import InstallationChanged, load_in_quiet_moments
+from app_server.server.daemon import preload as loading
+from app_server.server.daemon.preload import InstallationChanged, load_in_quiet_moments
 package, moments = pathlib.Path(sys.argv[1]), iter((False, True))
 
 def is_quiet():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.shared.shared_process import LogFile
+from app_server.server.daemon.daemon_process import LogFile
 
 LINE = b"x" * 99 + b"\n"
 

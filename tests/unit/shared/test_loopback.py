@@ -4,7 +4,13 @@ import socket
 
 import pytest
 
-from app_server.shared.addresses import BadOption, CannotListen, LoopbackAddress, listen_on, parse_loopback
+from app_server.server.daemon.addresses import (
+    BadOption,
+    CannotListen,
+    LoopbackAddress,
+    listen_on,
+    parse_loopback,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.shared.peers import (
+from app_server.server.daemon.peer_credentials import (
     Peer,
     descends_from,
     is_from_own_work,

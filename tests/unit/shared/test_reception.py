@@ -17,14 +17,14 @@ import anyio.to_thread
 import pytest
 
 from app_server.engine.support.lazy import Lazy
-from app_server.proxy.meeting import preface
-from app_server.shared import doors
-from app_server.shared import reception as module
-from app_server.shared.doors import Door
-from app_server.shared.http_door import HttpDoor
-from app_server.shared.reception import Reception
-from app_server.shared.visits import Arrival
-from app_server.transport.sockets import ALL_BYTES, SHORT_BYTES
+from app_server.server.daemon import acceptor as module
+from app_server.server.daemon import listeners
+from app_server.server.daemon.acceptor import Reception
+from app_server.server.daemon.client_connections import Arrival
+from app_server.server.daemon.listeners import Door
+from app_server.server.daemon.websocket_listener import HttpDoor
+from app_server.server.proxy.connect import preface
+from app_server.server.transport.socket_streams import ALL_BYTES, SHORT_BYTES
 from tests.support.proxied import received
 from tests.support.receiving import Echo, dialled, receiving
 from tests.support.shared import is_closed, read_line
@@ -145,7 +145,7 @@ async def test_the_last_one_who_has_room_may_speak_websocket(short_folder: Path,
 async def test_without_descriptors_it_waits_and_then_goes_on(
     short_folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "SHORTAGE_SECONDS", 0.05)
+    monkeypatch.setattr(listeners, "SHORTAGE_SECONDS", 0.05)
     async with receiving(short_folder) as (_, place):
         waiting = [dialled(place) for _ in range(3)]
         with open_files(0):

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from app_server.proxy.meeting import ProxyRefused
-from app_server.shared import daemon_command
-from app_server.shared.daemon_command import StoppingServer
+from app_server.server.daemon import daemon_command
+from app_server.server.daemon.daemon_command import StoppingServer
+from app_server.server.proxy.connect import ProxyRefused
 
 HOLDS = "import socket, sys, time; s = socket.socket(fileno=int(sys.argv[1])); s.send(b'x'); time.sleep(60)"
 

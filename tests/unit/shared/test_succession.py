@@ -1,6 +1,6 @@
 """The options with which a server replaces another one."""
 
-from app_server.shared.control import words_of_successor
+from app_server.server.daemon.control import words_of_successor
 
 
 def test_all_options_stay_but_addresses_and_what_a_starter_gives() -> None:

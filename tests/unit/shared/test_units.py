@@ -3,8 +3,8 @@
 import plistlib
 import shlex
 
-from app_server.shared.addresses import SOCKETS
-from app_server.shared.daemon_command import launchd_unit, systemd_unit
+from app_server.server.daemon.addresses import SOCKETS
+from app_server.server.daemon.daemon_command import launchd_unit, systemd_unit
 
 COMMAND = ("/opt/my tools/python", "-m", "app_server", "--listen", "unix://")
 HOME, SOCKET = "/home/a user/100%", "/home/a user/100%/app-server-control/app-server.sock"

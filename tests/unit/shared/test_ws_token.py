@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.shared.addresses import BadOption
-from app_server.shared.doors import token_digest
+from app_server.server.daemon.addresses import BadOption
+from app_server.server.daemon.listeners import token_digest
 
 
 def digest(folder: Path, file: Path | None = None, sha256: str | None = None) -> bytes:

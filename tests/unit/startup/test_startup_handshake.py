@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app_server.engine.support.client_info import ClientProfile
 from app_server.engine.support.lazy import Lazy
-from app_server.startup.handshake import (
+from app_server.server.bootstrap.handshake import (
     Handover,
     Inbox,
     early_handshake,

@@ -13,7 +13,6 @@ from typing import cast
 import anyio
 import pytest
 
-from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.engine.approvals.broker import ApprovalBroker
 from app_server.engine.approvals.consent import ApprovalMemory
 from app_server.engine.client_context import CurrentCaller
@@ -38,6 +37,7 @@ from app_server.engine.tools.tool_base import (
     TurnDiffTracker,
 )
 from app_server.engine.turn.emitter import TurnEmitter
+from app_server.server.apis.v1.v1_adapter import ConversationAdapter
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.events.command_events import (

@@ -5,7 +5,14 @@ vain.
 import anyio
 import pytest
 
-from app_server.transport.sockets import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room, StreamTransport
+from app_server.server.transport.socket_streams import (
+    ALL_BYTES,
+    PATIENCE,
+    SHORT_BYTES,
+    LongMessages,
+    Room,
+    StreamTransport,
+)
 from app_server_protocol.framing import LineDecoder, Oversized
 from tests.support.byte_streams import MemoryByteStream, byte_pair
 from tests.support.virtual_time import in_virtual_time

@@ -15,9 +15,9 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from app_server.transport import websocket
-from app_server.transport.sockets import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room
-from app_server.transport.websocket import MessageDecoder, WebSocketTransport
+from app_server.server.transport import websocket
+from app_server.server.transport.socket_streams import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room
+from app_server.server.transport.websocket import MessageDecoder, WebSocketTransport
 from app_server_protocol.framing import Oversized, TransportClosed
 from tests.support.byte_streams import MemoryByteStream, byte_pair
 from tests.support.virtual_time import in_virtual_time

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app_server.apis.acp.approvals import decision
-from app_server.apis.acp.client import auth_methods, parse_client
-from app_server.apis.acp.commands import (
+from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.support.prompt_text import filled_in
+from app_server.server.apis.acp.acp_client import auth_methods, parse_client
+from app_server.server.apis.acp.acp_commands import (
     BadArguments,
     Builtin,
     BuiltinCommand,
@@ -19,15 +20,14 @@ from app_server.apis.acp.commands import (
     PromptCommand,
     review_request,
 )
-from app_server.apis.acp.inbound import (
+from app_server.server.apis.acp.formatting import fenced, one_line, plain_output
+from app_server.server.apis.acp.inbound import (
     engine_inputs,
     file_path,
     merged_servers,
 )
-from app_server.apis.acp.options import MODES, Permissions, SessionOptions
-from app_server.apis.acp.shown import fenced, one_line, plain_output
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.engine.support.prompt_text import filled_in
+from app_server.server.apis.acp.permission_requests import decision
+from app_server.server.apis.acp.session_options import MODES, Permissions, SessionOptions
 from app_server_protocol.acp.sessions import NewSessionRequest, PromptRequest
 from app_server_protocol.event_items import TextInput, UserInput
 from app_server_protocol.events.notice_events import CustomPrompt

@@ -6,9 +6,9 @@ import os.path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.apis.acp.client import AcpClient
-from app_server.apis.acp.outbound import SessionAdapter
 from app_server.engine.storage.turn_fold import ItemIds
+from app_server.server.apis.acp.acp_adapter import SessionAdapter
+from app_server.server.apis.acp.acp_client import AcpClient
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import (
     AgentMessageDelta,

@@ -6,8 +6,8 @@ from functools import cache
 
 from jsonschema import Draft7Validator
 
-from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.engine.turn.emitter import TurnEmitter
+from app_server.server.apis.v2.v2_adapter import ThreadAdapter
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.items import CommandExecution, FileChange
 from app_server_protocol.events.command_events import AddFileChange, UnknownCommand

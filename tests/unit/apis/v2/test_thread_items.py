@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from app_server.apis.v2.errors import codex_error_info, turn_error
-from app_server.apis.v2.items import NO_REVIEW, command_actions, thread_item
-from app_server.apis.v2.turns import ended_turn, pending_turn, shown_items, shown_turn
 from app_server.engine.storage.turn_fold import ItemIds
+from app_server.server.apis.v2.thread_items import NO_REVIEW, command_actions, thread_item
+from app_server.server.apis.v2.turn_shapes import ended_turn, pending_turn, shown_items, shown_turn
+from app_server.server.apis.v2.v2_errors import codex_error_info, turn_error
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord, TurnStatus

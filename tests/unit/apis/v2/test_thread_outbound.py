@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.engine.turn.emitter import TurnEmitter
+from app_server.server.conversations.adapter import Activity, ConversationStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.event_items import TextInput

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from app_server.apis.v2 import items, settings
-from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server.engine.session.session_commands import AnswerElicitation, Decide
+from app_server.server.apis.v2 import thread_items, thread_settings
+from app_server.server.conversations.adapter import ClientQuestion, QuestionKind
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.events import EngineEvent, TurnKind
 from app_server_protocol.engine.items import CommandExecution, CommandSource
@@ -224,7 +224,7 @@ def test_other_events_ask_nothing() -> None:
 # --- settings
 @pytest.mark.parametrize("policy", engine.AskForApproval)
 def test_approval_policies_come_back(policy: engine.AskForApproval) -> None:
-    back = settings.approval_policy(settings.shown_approval_policy(policy, None))
+    back = thread_settings.approval_policy(thread_settings.shown_approval_policy(policy, None))
     dropped = policy is engine.AskForApproval.ON_FAILURE
     assert back == (engine.AskForApproval.ON_REQUEST if dropped else policy, None)
 
@@ -238,18 +238,20 @@ def test_approval_policies_come_back(policy: engine.AskForApproval) -> None:
     ],
 )
 def test_sandbox_policies_come_back(policy: engine.SandboxPolicy) -> None:
-    assert settings.sandbox_policy(settings.shown_sandbox_policy(policy, "/w")) == policy
+    assert thread_settings.sandbox_policy(thread_settings.shown_sandbox_policy(policy, "/w")) == policy
 
 
 def test_no_sandbox_gives_more_than_was_asked_for() -> None:
-    assert settings.sandbox_policy(wire.ReadOnlySandboxPolicy(network_access=True)) == engine.ReadOnly()
-    assert settings.sandbox_policy(wire.ExternalSandboxSandboxPolicy()) == engine.DangerFullAccess()
+    assert (
+        thread_settings.sandbox_policy(wire.ReadOnlySandboxPolicy(network_access=True)) == engine.ReadOnly()
+    )
+    assert thread_settings.sandbox_policy(wire.ExternalSandboxSandboxPolicy()) == engine.DangerFullAccess()
 
 
 # --- input
 def test_input_comes_back() -> None:
     given = (TextInput(text="hi"), ImageInput(image_url="data:x"), LocalImageInput(path="/x.png"))
-    assert items.user_inputs(items.shown_inputs(given)) == given
+    assert thread_items.user_inputs(thread_items.shown_inputs(given)) == given
 
 
 def test_skills_and_mentions_come_back() -> None:
@@ -257,7 +259,7 @@ def test_skills_and_mentions_come_back() -> None:
         wire_input.SkillUserInput(name="test", path="/skills/test/SKILL.md"),
         wire_input.MentionUserInput(name="a.py", path="/w/a.py"),
     )
-    assert items.shown_inputs(items.user_inputs(given)) == given
+    assert thread_items.shown_inputs(thread_items.user_inputs(given)) == given
 
 
 @pytest.mark.parametrize(
@@ -265,4 +267,4 @@ def test_skills_and_mentions_come_back() -> None:
 )
 def test_sounds_are_refused(item: wire_input.UserInput) -> None:
     with pytest.raises(RpcError, match="not supported"):
-        items.user_inputs([item])
+        thread_items.user_inputs([item])

@@ -1,0 +1,168 @@
+"""Conversion of the events of one session into lines for its client; questions become requests. Paced lines are sent
+later by `flush`.
+
+Stored turns become the same lines as when they were live, by the same fold: each tool call is sent once, in its final
+state; questions and queued notices are not sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from app_server.engine.storage.turn_fold import ItemIds
+from app_server.server.apis.acp import permission_requests
+from app_server.server.apis.acp.acp_client import AcpClient
+from app_server.server.apis.acp.event_reducer import SessionFold, SessionNews, context_use
+from app_server.server.apis.acp.updates import SessionUpdates, Speaker
+from app_server.server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
+from app_server_protocol.acp.sessions import CANCEL_REQUEST
+from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
+from app_server_protocol.engine.items import UserMessage
+from app_server_protocol.engine.questions import McpCallQuestion
+from app_server_protocol.event_items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.jsonrpc import dump_notification
+
+if TYPE_CHECKING:
+    from app_server.engine.storage.stored_items import StoredItems
+
+
+class SessionAdapter:
+    needs_identity = True
+    outlasts_clients = runs_tools = False
+
+    def __init__(
+        self,
+        session_id: str,
+        client: AcpClient,
+        *,
+        observe: Callable[[SessionEvent], Iterable[bytes]],
+        flush_at: Callable[[float], None],
+        clock: Callable[[], float],
+        ids: ItemIds,
+        is_foreign: Callable[[str | None], bool] = lambda turn_id: False,
+    ) -> None:
+        """Begin without lines. `observe` receives each event, and returns updates to be sent after it. `flush_at`
+        receives the time, by `clock` in seconds, at which `flush` is needed. `ids` are the ids that stored items of the
+        session have. The user's messages are shown in a turn that `is_foreign`.
+        """
+        self._session_id, self._observe, self._flush_at = session_id, observe, flush_at
+        self._is_foreign = is_foreign
+        self._updates = SessionUpdates(session_id, client, clock)
+        self.news = SessionNews(self._updates, ids)
+        self._fold = SessionFold(self._updates, self.news, ids)
+
+    # --- the adapter of a live conversation
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
+        self._fold.take(event)
+        match event.event:
+            case ItemCompleted(item=UserMessage() as said) if self._is_foreign(event.turn_id):
+                user_message(said, self._updates)
+            case _:
+                pass
+        if isinstance(event.event, TurnEnded):
+            self._updates.finish()
+        for update in self._observe(event):
+            self._updates.add(update)
+        lines = self._taken()
+        return lines if subscribed else ()
+
+    def question(self, event: SessionEvent) -> ClientQuestion | None:
+        match event.event:
+            case (
+                ExecApprovalRequestEvent(call_id=id)
+                | ApplyPatchApprovalRequestEvent(call_id=id)
+                | McpCallQuestion(call_id=id)
+            ):
+                call = self._fold.call_asked_about(event.turn_id, id)
+            case ElicitationRequestEvent():
+                call = None
+            case _:
+                return None
+        return permission_requests.question(self._session_id, event, call)
+
+    def question_closed(
+        self, request_id: int, *, answered: bool, elsewhere: bool = False
+    ) -> Sequence[ClientLine]:
+        if answered:
+            return ()
+        return (ClientLine(dump_notification(CANCEL_REQUEST.method, b'{"requestId":%d}' % request_id)),)
+
+    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
+        return ()
+
+    def continue_elsewhere(self, *, continues: bool) -> None:
+        """Do nothing: the end of a session is not shown."""
+
+    def taken_back(self) -> None:
+        """Return no lines: the client loads the session again, and is shown the turns that are left."""
+
+    # --- lines of its own
+    def send(self, update: bytes) -> list[ClientLine]:
+        """Return one update as a line, after the text that waits."""
+        self._updates.add(update)
+        return self._updates.taken()
+
+    def send_message(self, message_id: str, text: str) -> list[ClientLine]:
+        """Return a whole message of the agent that no model wrote."""
+        self._updates.whole_text(Speaker.AGENT, message_id, text)
+        return self._updates.taken()
+
+    def flush(self) -> list[ClientLine]:
+        """Return the lines that are due."""
+        self._updates.flush()
+        return self._taken()
+
+    def _taken(self) -> list[ClientLine]:
+        if (due := self._updates.due) is not None:
+            self._flush_at(due)
+        return self._updates.taken()
+
+
+_DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
+
+
+def replayed(stored: StoredItems, session_id: str, client: AcpClient) -> Iterator[ClientLine]:
+    """Yield the lines of a stored session, oldest first; then the final plan and the final usage."""
+    updates, ids = SessionUpdates(session_id, client, float, live=False), ItemIds()
+    fold = SessionFold(updates, SessionNews(updates, ids), ids)
+    for ended in stored.items:
+        _take(ended, fold, updates)
+        yield from updates.taken()
+    if stored.plan is not None:
+        updates.plan(stored.plan.plan)
+    if stored.usage is not None:
+        updates.usage(*context_use(stored.usage, None))
+    yield from updates.taken()
+
+
+def _take(ended: EndedItem, fold: SessionFold, updates: SessionUpdates) -> None:
+    for event in (ItemStarted(ended.item, 0), ItemCompleted(ended.item, 0, 0, cut=ended.cut)):
+        fold.take(SessionEvent("", "", event))
+    if isinstance(ended.item, UserMessage):
+        user_message(ended.item, updates)
+
+
+def user_message(item: UserMessage, updates: SessionUpdates) -> None:
+    """Write the user's message, which the client that sent it knows while the turn is live."""
+
+    def link(name: str, uri: str) -> None:
+        updates.block(Speaker.USER, item.id, {"type": "resource_link", "name": name, "uri": uri})
+
+    for part in item.content if item.sent is None else item.sent:
+        match part:
+            case TextInput(text=text):
+                if text:
+                    updates.text(Speaker.USER, item.id, text)
+            case ImageInput():
+                image = _DATA_URL.fullmatch(part.image_url)
+                if image is not None:
+                    block = {"type": "image", "mimeType": image[1], "data": image[2]}
+                    updates.block(Speaker.USER, item.id, block)
+            case LocalImageInput():
+                link(part.path, f"file://{part.path}")
+            case SkillInput() | MentionInput():
+                link(part.name, part.path)

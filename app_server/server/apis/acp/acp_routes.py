@@ -1,0 +1,136 @@
+"""The methods of this protocol with their handlers, and the router of a connection that speaks it, which has error
+codes of its own.
+
+A request can be cancelled by the client; a prompt that is cancelled ends its turn and is answered like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Final
+
+import anyio
+from msgspec import Struct
+
+from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.acp.acp_errors import (
+    not_initialized,
+    request_cancelled,
+    to_acp_error,
+    unknown_method,
+)
+from app_server.server.apis.acp.acp_session import Sessions
+from app_server.server.apis.acp.handlers import prompts, sessions
+from app_server.server.apis.acp.handlers.sessions import AcpServices
+from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.router import FindRoute, Route, RouteFamilies, parsed, route
+from app_server.server.rpc.lanes import LaneName
+from app_server.server.rpc.rpc_connection import RpcReply
+from app_server_protocol.acp.sessions import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
+from app_server_protocol.jsonrpc import INITIALIZE, Request, RequestId
+from app_server_protocol.rpc_errors import RpcError, invalid_params
+from app_server_protocol.structs import Json
+
+PROMPTS: Final = "prompts"
+BEFORE_TURNS: Final = (NEW_SESSION.method, PROMPT.method, STEERING.method)
+"""Methods that a client calls up to its first prompt."""
+
+OTHERS: Final = Lazy(lambda: import_module("app_server.server.apis.acp.handlers.requests").routes)
+"""Function that makes the routes of all other methods; loaded with the first of these."""
+
+
+class RunningRequest(Struct, frozen=True):
+    scope: anyio.CancelScope
+    prompt_of: str | None
+    """Id of the session if the request is a prompt, else None."""
+
+
+class AcpRouter:
+    """Router of one connection."""
+
+    def __init__(
+        self,
+        find: FindRoute,
+        initialized: Callable[[], bool],
+        cancel: Callable[[str], None],
+        require_running: Callable[[str], None],
+    ) -> None:
+        """Begin without requests. `cancel` ends the running turn of a session; `require_running` raises RpcError for
+        methods that are refused while the server shuts down.
+        """
+        self._find = find
+        self._initialized, self._cancel, self._require_running = initialized, cancel, require_running
+        self._running: dict[RequestId, RunningRequest] = {}
+
+    def lane(self, request: Request) -> LaneName | None:
+        route = self._find(request.method)
+        return None if route is None else route.lane(request.params)
+
+    async def call(self, request: Request) -> RpcReply:
+        route = self._find(request.method)
+        if route is None:
+            raise unknown_method(request.method)
+        params = parsed(route.row, request.params, invalid_params, acp=True)
+        if not self._initialized() and request.method != INITIALIZE:
+            raise not_initialized()
+        self._require_running(request.method)
+        session = params.session_id if request.method == PROMPT.method else None
+        running = RunningRequest(anyio.CancelScope(), session)
+        self._running[request.id] = running
+        try:
+            with running.scope:
+                return await route.handle(params)
+        finally:
+            if self._running.get(request.id) is running:
+                del self._running[request.id]
+        raise request_cancelled()
+
+    async def receive_notification(self, method: str, params: Json) -> None:
+        """Handle `session/cancel` and `$/cancel_request`; ignore others."""
+        match method, params:
+            case CANCEL.method, {"sessionId": str(session_id)}:
+                self._cancel(session_id)
+            case CANCEL_REQUEST.method, {"requestId": int() | str() as id}:
+                running = self._running.get(id)
+                if running is None:
+                    return
+                if running.prompt_of is not None:
+                    self._cancel(running.prompt_of)
+                else:
+                    running.scope.cancel()
+            case _:
+                pass
+
+    def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
+        return to_acp_error(error, method)
+
+
+def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
+    """Make the router of a connection. `early` are the parameters of an `initialize` that was answered before the
+    server was loaded.
+    """
+    machine = services.machine
+    opened = Sessions(services.client, services.background, machine.monotonic, machine.new_id)
+    used = AcpServices(services, opened)
+    if early is not None:
+        used.accept(early)
+
+    def cancel(session_id: str) -> None:
+        session = opened.find(session_id)
+        if session is not None:
+            session.turns.cancel()
+
+    def make(family: str) -> Iterable[Route]:
+        if family == PROMPTS:
+            return (
+                route(NEW_SESSION, sessions.new_session, used),
+                route(PROMPT, prompts.prompt, used),
+                route(STEERING, prompts.steering, used),
+            )
+        routes: Iterable[Route] = OTHERS.get()(used)
+        return routes
+
+    families = RouteFamilies(lambda method: PROMPTS if method in BEFORE_TURNS else "others", make)
+    client = services.handshake.client
+    return AcpRouter(families.find, lambda: client.initialized, cancel, services.require_running)

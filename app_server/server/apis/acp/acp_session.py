@@ -1,0 +1,224 @@
+"""One open session: its conversation, its options, its prompts, and the lines that are sent later; and the open
+sessions of a connection, by id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from app_server.engine.config.config_values import Config
+from app_server.engine.session.session_commands import ChangeSettings
+from app_server.server.apis.acp.acp_adapter import SessionAdapter
+from app_server.server.apis.acp.acp_client import AcpClient
+from app_server.server.apis.acp.acp_commands import CommandList
+from app_server.server.apis.acp.acp_errors import session_not_found
+from app_server.server.apis.acp.formatting import one_line
+from app_server.server.apis.acp.prompt_turns import PromptTurns
+from app_server.server.apis.acp.session_options import Permissions, SessionOptions, mode_of
+from app_server.server.conversations.adapter import ApiId, ClientLine, ConversationApi
+from app_server.server.conversations.live import LiveConversation
+from app_server.server.conversations.subscriptions import Client
+from app_server_protocol.acp.updates import (
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    SessionInfoUpdate,
+    SessionUpdate,
+)
+from app_server_protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
+from app_server_protocol.engine.session_settings import UNSET, SettingsChange
+from app_server_protocol.structs import replace
+
+log = logging.getLogger(__name__)
+
+
+class AcpSession:
+    """One open session, which acts on the events that its adapter reports."""
+
+    def __init__(self, live: LiveConversation, others: Sessions, options: SessionOptions) -> None:
+        """Begin without prompts. `others` are the open sessions of the connection."""
+        self.id, self.live, self.options = live.id, live, options
+        self._others = others
+        self.adapter = SessionAdapter(
+            live.id,
+            others.client,
+            observe=self._observe,
+            flush_at=self._flush_at,
+            clock=others.clock,
+            ids=live.subscriptions.so_far.ids.copy(),
+            is_foreign=self._is_foreign,
+        )
+        self._known = live.session.facts.settings
+        self.turns = PromptTurns(live.session, others.behind.caller, self.prefer)
+        self.commands = CommandList()
+        self.lists_models: Config | None = None
+        """Configuration of the session if its provider can be asked for more models, else None."""
+        self.title: str | None = None
+        """Title of the session; None if it is not known yet."""
+        self._title_sent = self._flush_is_due = False
+        self.api = ConversationApi(ApiId("acp", self), lambda _id, _ids: self.adapter)
+        live.subscriptions.adapter(self.api, others.behind)
+
+    def prefer(self) -> None:
+        """Make this client the first to be asked the questions of later turns."""
+        self.live.subscriptions.prefer(self._others.behind, self.api)
+
+    @property
+    def cwd(self) -> str:
+        return self.live.session.facts.settings.cwd
+
+    # --- choices
+    def choose(self, options: SessionOptions) -> None:
+        """Set the options for later requests, and send the client all of them."""
+        before, self.options = self.options, options
+        if options == before:
+            return
+        self.live.session.do(ChangeSettings(_change(before, options), now=True))
+        self.send(ConfigOptionUpdate(config_options=options.config_options()))
+        if options.mode != before.mode:
+            self.send(CurrentModeUpdate(current_mode_id=options.mode))
+
+    def take_settings(self) -> Iterator[bytes]:
+        """Adopt settings that another client has changed; yield updates about those that differ from this session's
+        options.
+        """
+        known, now = self._known, self.live.session.facts.settings
+        self._known, before = now, self.options
+        permissions = Permissions(now.approval_policy, now.sandbox_policy, now.granular)
+        mode = mode_of(permissions)
+        if permissions != Permissions(known.approval_policy, known.sandbox_policy, known.granular):
+            self.options = replace(self.options, mode=mode if mode in before.permissions else before.mode)
+        if now.model != known.model:
+            self.options = self.options.with_model(now.model)
+        if now.effort != known.effort:
+            self.options = replace(self.options, effort=now.effort)
+        if self.options != before:
+            yield ConfigOptionUpdate(config_options=self.options.config_options()).to_json()
+        if self.options.mode != before.mode:
+            yield CurrentModeUpdate(current_mode_id=self.options.mode).to_json()
+
+    # --- lines
+    def send(self, update: SessionUpdate) -> None:
+        """Send an update, after the lines that wait."""
+        self._write(self.adapter.send(update.to_json()))
+
+    def send_message(self, text: str) -> None:
+        """Send a message of the agent that no model wrote."""
+        self._write(self.adapter.send_message(self._others.new_id(), text))
+
+    def _write(self, lines: Sequence[ClientLine]) -> None:
+        """Send lines after those that are queued; none if the client has left the session."""
+        client, subscriptions = self._others.behind, self.live.subscriptions
+        if (seat := subscriptions.seats(self.api).get(client)) is not None:
+            seat.send(client, lines, behind=subscriptions.is_behind(client))
+
+    # --- what the adapter reports
+    def _observe(self, event: SessionEvent) -> Sequence[bytes]:
+        """Follow the turns; return the updates that are sent after the event: settings that another client has changed,
+        or the title.
+        """
+        self.turns.observe(event)
+        if isinstance(event.event, SettingsChanged):
+            return tuple(self.take_settings())
+        if not isinstance(event.event, TurnEnded) or self.title is None or self._title_sent:
+            return ()
+        self._title_sent = True
+        return (SessionInfoUpdate(title=self.title).to_json(),)
+
+    def _is_foreign(self, turn_id: str | None) -> bool:
+        """Return whether a turn may have a message of another client."""
+        return self.live.shared_with_others(self._others.behind) and not self.turns.awaits(turn_id)
+
+    def _flush_at(self, due: float) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._others.background.start_soon(self._flush, due, name="paced updates")
+
+    async def _flush(self, due: float) -> None:
+        await anyio.sleep(max(due - self._others.clock(), 0.0))
+        self._flush_is_due = False
+        try:
+            self._write(self.adapter.flush())
+        except Exception:  # one broken session must not take the others along
+            log.exception("paced updates")
+
+    def title_from(self, text: str) -> None:
+        """Make the user's first message the title."""
+        if self.title is None and (title := one_line(text)):
+            self.title = title
+
+
+def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
+    """Return the difference between the options as a change of the engine's settings."""
+    permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
+    return SettingsChange(
+        approval_policy=permissions.approval_policy if new_mode else UNSET,
+        granular=permissions.granular if new_mode else None,
+        sandbox_policy=permissions.sandbox_policy if new_mode else UNSET,
+        model=now.model if now.model != before.model else UNSET,
+        effort=now.effort if now.effort != before.effort else UNSET,
+    )
+
+
+SUBSCRIPTION = "session"
+
+
+class Sessions(Struct, eq=False):
+    """The open sessions of one connection."""
+
+    behind: Client
+    """Client of the connection."""
+    background: TaskGroup
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    new_id: Callable[[], str]
+    client: AcpClient = msgspec.field(default_factory=AcpClient)
+    """Capabilities that the client announced."""
+    _open: dict[str, AcpSession] = msgspec.field(default_factory=dict)
+
+    def find(self, id: str) -> AcpSession | None:
+        return self._open.get(id.lower())
+
+    def get(self, id: str) -> AcpSession:
+        """Return the open session with that id. Raises RpcError."""
+        session = self.find(id)
+        if session is None:
+            raise session_not_found(id)
+        return session
+
+    def add(self, live: LiveConversation, options: SessionOptions) -> AcpSession:
+        """Store a session until its conversation ends."""
+        session = self._open[live.id] = AcpSession(live, self, options)
+        self.background.start_soon(self._watch, session, name=f"session {live.id}")
+        return session
+
+    def hold(self, session: AcpSession) -> None:
+        """Queue the events of a session until the client knows its id."""
+        session.live.subscriptions.hold(self.behind, SUBSCRIPTION, session.api)
+
+    def follow(self, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
+        """Send the client the lines in `joined`, and all events from now on. The client knows the session's id."""
+        session.live.subscriptions.release(self.behind, session.api, joined)
+        session.live.subscribe(self.behind, SUBSCRIPTION, session.api, raw=False)
+
+    def leave(self, session: AcpSession) -> bool:
+        """Leave a session that other clients have open. Return False if no other client has, and the session may be
+        ended.
+        """
+        if not session.live.shared_with_others(self.behind):
+            return False
+        session.turns.session_ended()
+        session.live.subscriptions.leave_api(self.behind, session.api)
+        self._open.pop(session.id, None)
+        return True
+
+    async def _watch(self, session: AcpSession) -> None:
+        await session.live.gone.wait()
+        session.turns.session_ended()
+        if self._open.get(session.id) is session:
+            del self._open[session.id]

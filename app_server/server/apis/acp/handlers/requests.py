@@ -1,0 +1,264 @@
+"""Handlers of all requests but new sessions and prompts: the handshake, logins, loading and listing stored sessions,
+closing and deleting sessions, modes and options. Loaded with the first such request.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import anyio
+
+from app_server.engine.auth.accounts import Accounts
+from app_server.engine.auth.credentials import LoginOutcome
+from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.engine.storage.stored_items import StoredItems
+from app_server.engine.storage.turn_fold import ItemIds
+from app_server.engine.support.engine_errors import RolloutNotFound
+from app_server.engine.thread_origin import StoredRollout
+from app_server.server.apis.acp.acp_adapter import replayed
+from app_server.server.apis.acp.acp_client import API_KEY, auth_methods, initialize_fields
+from app_server.server.apis.acp.acp_errors import login_needed, session_not_found
+from app_server.server.apis.acp.acp_session import AcpSession
+from app_server.server.apis.acp.formatting import one_line
+from app_server.server.apis.acp.handlers.sessions import (
+    AcpServices,
+    follow,
+    join_session,
+    open_session,
+    planned,
+)
+from app_server.server.apis.router import Route, route
+from app_server_protocol.acp.requests import (
+    AUTHENTICATE,
+    CLOSE_SESSION,
+    DELETE_SESSION,
+    INITIALIZE,
+    LIST_SESSIONS,
+    LOAD_SESSION,
+    LOGOUT,
+    RESUME_SESSION,
+    SET_CONFIG_OPTION,
+    SET_MODE,
+    AgentInitializeRequest,
+    AgentInitializeResponse,
+    AuthenticateRequest,
+    ListSessionsRequest,
+    ListSessionsResponse,
+    OfSession,
+    OpenedSession,
+    SessionInfo,
+    SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse,
+    SetSessionModeRequest,
+    StoredSessionRequest,
+)
+from app_server_protocol.acp.updates import SessionInfoUpdate
+from app_server_protocol.ids import SessionOrigin, parse_conversation_id
+from app_server_protocol.method_table import NoFields
+from app_server_protocol.rpc_errors import invalid_params
+from app_server_protocol.structs import replace
+
+
+async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:
+    services.accept(params.model_extra or {})
+    return AgentInitializeResponse.model_validate(initialize_fields(services.auth_methods()))
+
+
+async def authenticate(services: AcpServices, params: AuthenticateRequest) -> None:
+    """Answer once the login is complete; at once if the provider needs no login."""
+    offered = [method["id"] for method in auth_methods(services.server.config.environment, needs_login=True)]
+    if params.method_id not in offered:
+        raise invalid_params(f"unknown method of authentication: {params.method_id[:100]}", "methodId")
+    if not await services.lacks_login():
+        return
+    if params.method_id == API_KEY:
+        raise login_needed("There is no CODEX_API_KEY and no OPENAI_API_KEY in the server's environment")
+    await _browser_login(services.server.accounts)
+
+
+async def logout(services: AcpServices, params: NoFields) -> None:
+    await services.server.accounts.logout()
+
+
+async def _browser_login(accounts: Accounts) -> None:
+    came, outcomes = anyio.Event(), list[LoginOutcome]()
+
+    def take(outcome: LoginOutcome) -> None:
+        outcomes.append(outcome)
+        came.set()
+
+    login = await accounts.open_login()
+    accounts.await_in_background(login, take)
+    try:
+        if not await login.flow.open_browser():
+            raise login_needed("No browser could be opened; log in with an API key")
+        await came.wait()
+    finally:
+        accounts.cancel(login.id)
+    if not outcomes[0].success:
+        raise login_needed(f"The login failed: {outcomes[0].error or 'it was not finished'}")
+
+
+AT_ONCE = 64
+"""Number of lines of a replay that are queued before the server waits for the client to read some."""
+REPLAY_SECONDS = 30
+"""Time after which the rest of a replay is queued at once, in seconds."""
+
+
+async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
+    """Load a stored session. The replay is sent before the response."""
+    session, stored = await _reopen(services, params)
+    joined = session.live.subscriptions.primed(session.api)
+    client, lines = services.server.client, replayed(stored, session.id, services.sessions.client)
+    try:
+        with anyio.move_on_after(REPLAY_SECONDS):  # other requests about this conversation wait for it
+            for number, line in enumerate(lines, 1):
+                client.send((line,))
+                if number % AT_ONCE == 0:
+                    await client.outgoing.wait_for_capacity()
+        client.send(lines)
+    except anyio.get_cancelled_exc_class():  # the client has cancelled the request
+        services.server.background.start_soon(_end, session, name=f"end session {session.id}")
+        raise
+    if session.title is not None:
+        session.send(SessionInfoUpdate(title=session.title))
+    yield OpenedSession(**session.options.shown())
+    await follow(services, session, joined)
+
+
+async def resume_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
+    session, _ = await _reopen(services, params)
+    joined = session.live.subscriptions.primed(session.api)
+    yield OpenedSession(**session.options.shown())
+    await follow(services, session, joined)
+
+
+async def close_session(services: AcpServices, params: OfSession) -> None:
+    """End a session. The running turn is cancelled; its prompt is answered before this request."""
+    session = services.sessions.get(params.session_id)
+    if not services.sessions.leave(session):
+        await _end(session)
+
+
+async def delete_session(services: AcpServices, params: OfSession) -> None:
+    """Move a session to the archive, from where it can be restored. A session that does not exist counts as deleted."""
+    id = parse_conversation_id(params.session_id)
+    if id is None:
+        raise session_not_found(params.session_id)
+    session = services.sessions.find(id)
+    if session is not None:
+        await _end(session)
+    stored = services.server.stored.get()
+    try:
+        await stored.archive(id, await stored.find(id, archived=False))
+    except RolloutNotFound:
+        pass
+
+
+async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[AcpSession, StoredItems]:
+    """Open a stored session, and read the items that its client is shown. Raises RpcError and RolloutUnreadable."""
+    id = parse_conversation_id(params.session_id)
+    if id is None:
+        raise session_not_found(params.session_id)
+    conversations = services.server.stored.get()
+    try:
+        path = await conversations.find(id, archived=False)
+    except RolloutNotFound:
+        raise session_not_found(id) from None
+    await services.require_login()
+    before = services.sessions.find(id)
+    if before is not None and not services.sessions.leave(before):
+        await _end(before)
+    summary, settings = await conversations.summary(path, ""), await conversations.last_settings(path)
+    plan = planned(services.server.config, params, settings)
+    live = await services.server.conversations.find_shared(services.server.client, path)
+    if live is None:
+        stored = await conversations.items(path, id, is_open=False)
+        session = await open_session(services, plan, StoredRollout(path, turns=True))
+    else:
+        session = await join_session(services, plan, live)
+        ended = live.subscriptions.so_far.ids.copy()
+        stored = _as_joined(await conversations.items(path, id, is_open=True), ended)
+    if title := summary.name or summary.preview:
+        session.title_from(title)
+    return session, stored
+
+
+def _as_joined(stored: StoredItems, ended: ItemIds) -> StoredItems:
+    """Return the items as they were when the client joined. `ended` are the ids of the items that had ended then; the
+    client is sent all other items as live events. A call that only the history has, without an output, is about to
+    become such an item.
+    """
+    items = (each for each in stored.items if each.item.id in ended or not (each.started_ms or each.cut))
+    return replace(stored, items=tuple(items))
+
+
+async def _end(session: AcpSession) -> None:
+    session.turns.cancel()
+    await session.live.shut_down()
+
+
+PAGE = 50
+SOURCES = frozenset(SessionOrigin)
+"""Origins of sessions that are listed. A part of another session, such as that of a sub-agent, is not listed."""
+
+
+async def list_sessions(services: AcpServices, params: ListSessionsRequest) -> ListSessionsResponse:
+    request = ListRequest(
+        filter=ThreadFilter(
+            sources=SOURCES,
+            default_provider="",
+            cwds=None if params.cwd is None else frozenset((os.path.normpath(params.cwd),)),
+        ),
+        by_change=True,
+        limit=PAGE,
+        cursor=params.cursor,
+    )
+    try:
+        page = await services.server.stored.get().list(request)
+    except InvalidCursor as error:
+        raise invalid_params(str(error), "cursor") from None
+    return ListSessionsResponse(
+        sessions=tuple(_info(each) for each in page.rows), next_cursor=page.next_cursor
+    )
+
+
+def _info(summary: ThreadSummary) -> SessionInfo:
+    changed = datetime.fromtimestamp(summary.updated_at, UTC)
+    return SessionInfo(
+        session_id=summary.id,
+        cwd=summary.cwd,
+        title=one_line(summary.name or summary.preview) or None,
+        updated_at=changed.isoformat().replace("+00:00", "Z"),
+    )
+
+
+async def set_mode(services: AcpServices, params: SetSessionModeRequest) -> None:
+    session = services.sessions.get(params.session_id)
+    session.choose(session.options.with_mode(params.mode_id))
+
+
+async def set_config_option(
+    services: AcpServices, params: SetSessionConfigOptionRequest
+) -> SetSessionConfigOptionResponse:
+    session = services.sessions.get(params.session_id)
+    session.choose(session.options.with_option(params.config_id, params.value))
+    return SetSessionConfigOptionResponse(config_options=session.options.config_options())
+
+
+def routes(services: AcpServices) -> tuple[Route, ...]:
+    """Return the routes of these requests."""
+    return (
+        route(INITIALIZE, initialize, services),
+        route(AUTHENTICATE, authenticate, services),
+        route(LOGOUT, logout, services),
+        route(LOAD_SESSION, load_session, services),
+        route(RESUME_SESSION, resume_session, services),
+        route(LIST_SESSIONS, list_sessions, services),
+        route(CLOSE_SESSION, close_session, services),
+        route(DELETE_SESSION, delete_session, services),
+        route(SET_MODE, set_mode, services),
+        route(SET_CONFIG_OPTION, set_config_option, services),
+    )

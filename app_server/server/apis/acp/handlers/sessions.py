@@ -1,0 +1,185 @@
+"""Opening of sessions, new ones and, for the module `requests`, stored ones; whether they need a login."""
+
+from __future__ import annotations
+
+import logging
+import os.path
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.engine_errors import BeyondClientRights, ConfigError, CoreError
+from app_server.engine.thread_origin import NewConversation, Origin
+from app_server.server.apis.acp.acp_client import auth_methods, parse_client
+from app_server.server.apis.acp.acp_commands import CommandList
+from app_server.server.apis.acp.acp_errors import login_needed
+from app_server.server.apis.acp.acp_session import AcpSession, Sessions
+from app_server.server.apis.acp.inbound import merged_servers
+from app_server.server.apis.acp.session_options import SessionPlan, plan_session
+from app_server.server.apis.api_services import ServerServices
+from app_server.server.conversations.adapter import ClientLine
+from app_server.server.conversations.live import LiveConversation
+from app_server.server.rpc.outgoing import Outgoing
+from app_server_protocol.acp.sessions import NewSessionRequest, NewSessionResponse
+from app_server_protocol.acp.tool_calls import (
+    READ_TEXT_FILE,
+    WRITE_TEXT_FILE,
+    ReadTextFileRequest,
+    WriteTextFileRequest,
+)
+from app_server_protocol.acp.updates import AvailableCommandsUpdate
+from app_server_protocol.events.notice_events import CustomPrompt
+from app_server_protocol.rollout import TurnContextItem
+from app_server_protocol.rpc_errors import invalid_params
+from app_server_protocol.structs import Json, replace
+
+LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
+
+
+class AcpServices(Struct, frozen=True):
+    """Services of the handlers of this protocol."""
+
+    server: ServerServices
+    sessions: Sessions
+
+    async def require_login(self) -> None:
+        """Require a login. Raises RpcError if the configured provider needs a login and there is none."""
+        if await self.lacks_login():
+            raise login_needed(LOGIN_NEEDED)
+
+    async def lacks_login(self) -> bool:
+        """Return whether the configured provider needs a login and there is none."""
+        status = await self.server.accounts.status()
+        return status.requires_openai_auth and status.method is None
+
+    def auth_methods(self) -> list[Json]:
+        """Return the ways to log in that the client is offered."""
+        try:
+            needs_login = self.server.accounts.needs_login()
+        except ConfigError:
+            needs_login = False  # the session reports the error in the settings
+        return auth_methods(self.server.config.environment, needs_login=needs_login)
+
+    def accept(self, params: Mapping[str, Json]) -> None:
+        """Store the capabilities that the client announced. Raises RpcError if it has done so before."""
+        client = parse_client(params)
+        self.server.handshake.accept(client.name, client.version, {"elicitation": client.forms})
+        self.sessions.client = client
+
+
+class ClientEditor(Struct, frozen=True):
+    """The client as an editor: it reads the text of a file with unsaved changes, and writes files."""
+
+    session_id: str
+    outgoing: Outgoing
+
+    async def read(self, path: str) -> str | None:
+        """Return the editor's text of a file; None if the client answers with an error or an invalid answer."""
+        request = ReadTextFileRequest(session_id=self.session_id, path=path)
+        reply = await self.outgoing.request(READ_TEXT_FILE.method, request.to_json())
+        match reply.error, reply.result:
+            case None, {"content": str(text)}:
+                return text
+            case _:
+                return None
+
+    async def write(self, path: str, text: str) -> bool:
+        """Write a text through the editor, which saves it; return whether the client did so."""
+        request = WriteTextFileRequest(session_id=self.session_id, path=path, content=text)
+        reply = await self.outgoing.request(WRITE_TEXT_FILE.method, request.to_json())
+        return reply.error is None
+
+
+log = logging.getLogger(__name__)
+
+NO_SERVERS = (
+    "the user alone names MCP servers, because the configuration sets app_server.client_rights to false"
+)
+
+
+async def new_session(services: AcpServices, params: NewSessionRequest) -> AsyncIterator[NewSessionResponse]:
+    """Open a session in a folder."""
+    plan = planned(services.server.config, params)
+    if not os.path.isdir(params.cwd):
+        raise invalid_params("cwd is no directory", "cwd")
+    await services.require_login()
+    session = await open_session(services, plan, NewConversation(paginated=True))
+    yield NewSessionResponse(session_id=session.id, **session.options.shown())
+    await follow(services, session)
+
+
+def planned(
+    source: UserSettings, request: NewSessionRequest, stored: TurnContextItem | None = None
+) -> SessionPlan:
+    """Return the settings with which a session begins, and the client's MCP servers. Raises RpcError and
+    ConfigError.
+    """
+    plan = plan_session(source, request.cwd, request.additional_directories or (), stored)
+    if request.mcp_servers and plan.config.fence is not None:
+        raise BeyondClientRights(NO_SERVERS)
+    servers = merged_servers(plan.config.mcp_servers, request.mcp_servers)
+    return replace(plan, config=replace(plan.config, mcp_servers=servers))
+
+
+async def settled(services: AcpServices, plan: SessionPlan) -> SessionPlan:
+    """Return the plan of a session with a model chosen, and with the models that can be chosen. Raises ConfigError."""
+    engine, caller = services.server.engine, services.server.client.caller
+    config = await engine.with_model(plan.config, caller)
+    return SessionPlan(config, plan.options.of(engine.known_models(config, caller), config.model.name))
+
+
+async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin) -> AcpSession:
+    """Open a session, without sending the client anything about it yet."""
+    plan = await settled(services, plan)
+    prompts = await services.server.host.prompts()
+    live, _ = await services.server.conversations.open(services.server.client, plan.config, origin)
+    return _opened(services, plan, live, prompts)
+
+
+async def join_session(services: AcpServices, plan: SessionPlan, live: LiveConversation) -> AcpSession:
+    """Join a conversation that other clients have open; its events are queued until `follow`."""
+    plan = await settled(services, plan)
+    prompts = await services.server.host.prompts()
+    session = _opened(services, plan, live, prompts)
+    services.sessions.hold(session)
+    return session
+
+
+def _opened(
+    services: AcpServices,
+    plan: SessionPlan,
+    live: LiveConversation,
+    prompts: tuple[CustomPrompt, ...],
+) -> AcpSession:
+    session = services.sessions.add(live, plan.options)  # nothing is awaited from here on
+    client = services.sessions.client
+    if client.read_files and client.write_files and plan.config.permissions.editor_files:
+        live.session.use_editor(ClientEditor(live.id, services.server.client.outgoing))
+    facts = services.server.engine.known_models(plan.config, services.server.client.caller)
+    if facts.quirks.local:
+        session.lists_models = plan.config
+    session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))
+    return session
+
+
+async def follow(services: AcpServices, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
+    """Send the client the events of a session whose id it knows; first `joined`, the current state of a session that it
+    has joined.
+    """
+    session.send(AvailableCommandsUpdate(available_commands=tuple(session.commands.shown())))
+    services.sessions.follow(session, joined)
+    if session.lists_models is not None:
+        services.sessions.background.start_soon(_offer_models, services, session, session.lists_models)
+
+
+async def _offer_models(services: AcpServices, session: AcpSession, config: Config) -> None:
+    """Ask a server of models on the user's machine for its models, in the background."""
+    try:
+        facts = await services.server.engine.models(config, services.server.client.caller)
+        session.choose(session.options.of(facts, session.options.model))
+    except CoreError:
+        pass  # the server of models does not answer, or the session has ended
+    except Exception:  # an error costs the session these models, and nothing else
+        log.exception("listing models of %s", config.provider.id)

@@ -1,0 +1,173 @@
+"""Prompts of one session and the turns that they begin or join: each prompt is answered when its turn is over.
+
+Owns which prompt waits for which turn, and cancelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.lowlevel
+import msgspec
+from msgspec import Struct
+
+from app_server.engine.session.session_commands import Command, Interrupt, TurnNotSteerable
+from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.turn.turn_items import UserWords
+from app_server.server.apis.acp.acp_errors import turn_failure
+from app_server_protocol.acp.sessions import StopReason
+from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
+
+if TYPE_CHECKING:
+    from app_server.engine.client_context import Caller
+    from app_server.engine.session.facade import SessionHandle
+
+
+class Ticket(Struct):
+    """One prompt that is not answered yet."""
+
+    given_up: anyio.Event = msgspec.field(default_factory=anyio.Event)
+
+    @property
+    def cancelled(self) -> bool:
+        return self.given_up.is_set()
+
+
+class AwaitedTurn(Struct):
+    """A turn that prompts wait for. When it is over, `ended` is None if the session ended before the turn did."""
+
+    over: anyio.Event = msgspec.field(default_factory=anyio.Event)
+    ended: TurnEnded | None = None
+    cancelled: bool = False
+
+
+class PromptTurns:
+    def __init__(self, session: SessionHandle, caller: Caller, prefer: Callable[[], None]) -> None:
+        """Begin without prompts. Turns are begun on behalf of `caller`. `prefer` is called before each turn, and makes
+        this client the first to be asked its questions.
+        """
+        self._session, self._caller, self._prefer = session, caller, prefer
+        self._tickets: list[Ticket] = []
+        self._awaited: dict[str, AwaitedTurn] = {}
+        self._gone = False
+        self._order = anyio.Lock()
+
+    @property
+    def order(self) -> anyio.Lock:
+        """Return the lock that is held while input is prepared and submitted, so that prompts keep their order."""
+        return self._order
+
+    # --- prompts
+    @contextmanager
+    def prompting(self) -> Iterator[Ticket]:
+        ticket = Ticket()
+        self._tickets.append(ticket)
+        try:
+            yield ticket
+        finally:
+            self._tickets.remove(ticket)
+
+    async def submit(self, ticket: Ticket, words: UserWords) -> AwaitedTurn | None:
+        """Begin a turn with this input, or join the running turn; None if the prompt was cancelled before."""
+        while not ticket.cancelled and not self._gone:
+            self._prefer()
+            try:
+                started = self._session.start_turn(words, caller=self._caller)
+            except TurnNotSteerable:
+                await self._idle()
+                continue
+            return self._await(started.turn)
+        return None
+
+    def steer(self, words: UserWords) -> bool:
+        """Add input to the running turn; return False if no turn runs that accepts input."""
+        turn_id = self._session.current_turn
+        if turn_id is None or not self._tickets:
+            return False
+        try:
+            self._session.steer(turn_id, words)
+        except CoreError:
+            return False
+        return True
+
+    async def operate(self, ticket: Ticket, command: Command) -> AwaitedTurn | None:
+        """Begin a turn of another kind, once no other turn runs."""
+        while not ticket.cancelled and not self._gone:
+            if self._awaited or self._session.running:
+                await self._idle()
+                continue
+            self._prefer()
+            return self._await(self._session.do(command, self._caller).turn)
+        return None
+
+    async def stop_reason(self, turn: AwaitedTurn | None) -> StopReason:
+        """Return the reason for which a turn stopped, once it is over. Raises RpcError if it failed."""
+        if turn is None:
+            return StopReason.CANCELLED
+        await turn.over.wait()
+        ended = turn.ended
+        if turn.cancelled or ended is None or ended.status is TurnStatus.INTERRUPTED:
+            return StopReason.CANCELLED  # also if it failed, or completed, while it was being cancelled
+        if ended.status is TurnStatus.COMPLETED:
+            return StopReason.END_TURN
+        error = ended.error
+        match None if error is None else error.error_class:
+            case ErrorClass.CONTEXT_WINDOW_EXCEEDED | ErrorClass.OUTPUT_LIMIT:
+                return StopReason.MAX_TOKENS
+            case ErrorClass.REFUSED:
+                return StopReason.REFUSAL
+            case _:
+                raise turn_failure(error)
+
+    def awaits(self, turn_id: str | None) -> bool:
+        """Return whether a prompt waits for the end of this turn."""
+        return turn_id in self._awaited
+
+    def cancel(self) -> None:
+        """Cancel every prompt, and the running turn."""
+        for ticket in self._tickets:
+            ticket.given_up.set()
+        for turn in self._awaited.values():
+            turn.cancelled = True
+        if self._tickets or self._session.running:
+            try:
+                self._session.do(Interrupt())
+            except CoreError:
+                pass  # the session has ended, and the turn with it
+
+    # --- the end of turns
+    def observe(self, event: SessionEvent) -> None:
+        turn_id = event.turn_id or ""
+        match event.event, self._awaited.get(turn_id):
+            case TurnStarted(), AwaitedTurn(cancelled=True):
+                self.cancel()  # the prompt waited for another turn, which the interrupt ended
+            case TurnEnded() as ended, AwaitedTurn() as turn:
+                del self._awaited[turn_id]
+                turn.ended = ended
+                turn.over.set()
+            case _:
+                pass
+
+    def session_ended(self) -> None:
+        self._gone = True
+        for ticket in self._tickets:
+            ticket.given_up.set()
+        for turn in self._awaited.values():
+            turn.over.set()
+        self._awaited.clear()
+
+    def _await(self, turn_id: str) -> AwaitedTurn:
+        return self._awaited.setdefault(turn_id, AwaitedTurn())
+
+    async def _idle(self) -> None:
+        """Wait until the running operations have ended."""
+        if self._session.running:
+            await self._session.settled()
+        elif self._awaited:
+            await next(iter(self._awaited.values())).over.wait()
+        else:
+            await anyio.lowlevel.checkpoint()  # an operation that another client asked for is about to begin

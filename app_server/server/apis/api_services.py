@@ -1,0 +1,178 @@
+"""The services that APIs get from the composition root, with the handshake of a connection, which records the client.
+Each API builds the contexts of its handlers from them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from app_server.engine.auth.accounts import Accounts
+from app_server.engine.client_context import Caller
+from app_server.engine.client_services import Host
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.support.client_info import ClientProfile, UserAgent
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.system_ports import Machine
+from app_server.server.conversations.manager import ConversationManager
+from app_server.server.conversations.subscriptions import Client
+from app_server_protocol.engine.session_settings import UNSET, SettingsChange
+from app_server_protocol.jsonrpc import INVALID_REQUEST, shortened
+from app_server_protocol.method_table import Fields, S, ServerNotification
+from app_server_protocol.rpc_errors import RpcError, invalid_params, invalid_request
+from app_server_protocol.structs import Json
+
+if TYPE_CHECKING:
+    from app_server.engine.mcp.mcp_requests import McpRequests
+    from app_server.engine.model.model_facts import ModelFacts
+    from app_server.engine.storage.stored_conversations import StoredConversations
+
+
+T = TypeVar("T")
+
+BEGINS_WORK: Final = frozenset(
+    {
+        *("newConversation", "resumeConversation", "sendUserMessage", "sendUserTurn"),
+        *(
+            "thread/start",
+            "thread/resume",
+            "thread/fork",
+            "turn/start",
+            "review/start",
+            "thread/compact/start",
+        ),
+        *("session/new", "session/load", "session/resume", "session/prompt"),
+    }
+)
+"""Requests that open a conversation or begin a turn, in any API."""
+
+
+class Handshake(Struct, frozen=True):
+    client: ClientProfile
+    user_agent: UserAgent
+
+    def accept(self, name: str, version: str, capabilities: Json) -> None:
+        """Accept an `initialize` with its capabilities, None if it has none. Raises RpcError if the client has
+        initialized before.
+        """
+        if self.client.initialized:
+            raise invalid_request("Already initialized", "already_initialized")
+        self.client.initialized = True
+        self.client.announce(capabilities)
+        self.user_agent.set_client(name, version)
+
+
+class EngineQueries(Protocol):
+    """Requests to the engine that belong to no conversation."""
+
+    async def with_model(self, config: Config, caller: Caller) -> Config:
+        """Return a configuration with its model chosen. Raises ConfigError if no model can be."""
+        ...
+
+    def known_models(self, config: Config, caller: Caller) -> ModelFacts:
+        """Return the facts known about the models of a configuration, without a request to the provider. Raises
+        ConfigError.
+        """
+        ...
+
+    async def models(self, config: Config, caller: Caller) -> ModelFacts:
+        """Return the facts about the models of a configuration. Raises ConfigError."""
+        ...
+
+    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
+        """Run MCP servers that belong to no conversation, until the block ends."""
+        ...
+
+
+class Shared:
+    """State that the clients of an API share in one server, made by the first client that needs it."""
+
+    def __init__(self) -> None:
+        self._made: dict[type, Any] = {}
+
+    def get(self, kind: type[T], make: Callable[[], T]) -> T:
+        if kind not in self._made:
+            self._made[kind] = make()
+        made: T = self._made[kind]
+        return made
+
+
+class ServerServices(Struct, frozen=True, kw_only=True):
+    """Services of the handlers of one connection: its own and those of the server."""
+
+    config: UserSettings
+    conversations: ConversationManager
+    client: Client
+    handshake: Handshake
+    accounts: Accounts
+    host: Host
+    engine: EngineQueries
+    stored: Lazy[StoredConversations]
+    shared: Shared
+    background: TaskGroup
+    """Task group for tasks that last until the client has left."""
+    machine: Machine
+
+    def require_running(self, method: str) -> None:
+        """Check that the server is not shutting down. Raises RpcError if it is, for a request that would begin work."""
+        if self.conversations.draining and method in BEGINS_WORK:
+            text = "Server is draining; retry after reconnecting"
+            raise RpcError(INVALID_REQUEST, text, {"kind": "draining", "reason": "serverShuttingDown"})
+
+    def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
+        self.client.outgoing.notify(row.method, row.make(*args, **fields).to_json())
+
+
+def change_of(
+    config: Config,
+    *,
+    model: bool,
+    cwd: bool,
+    approval_policy: bool,
+    sandbox: bool,
+    service_tier: bool = False,
+) -> SettingsChange:
+    """Return the settings that a request names, as a change for a conversation that is open already."""
+    rights = config.permissions
+    return SettingsChange(
+        model=config.model.name if model else UNSET,
+        cwd=str(config.cwd) if cwd else UNSET,
+        approval_policy=rights.approval_policy if approval_policy else UNSET,
+        granular=rights.granular if approval_policy else None,
+        sandbox_policy=rights.sandbox_policy if sandbox else UNSET,
+        permission_profile=rights.profile if sandbox else None,
+        service_tier=config.model.service_tier if service_tier else UNSET,
+    )
+
+
+def require_folder(client: Client, cwd: str | None) -> None:
+    """Check the working directory of a request. Raises RpcError if neither the request nor its client's connection has
+    one. Also raises it if the request's is not an existing folder and the client is strict; other clients are warned by
+    the conversation.
+    """
+    if not client.has_folder and (cwd is None or not cwd.startswith("/")):
+        raise invalid_params("this connection has no working directory: `cwd` needs an absolute path", "cwd")
+    require_existing_folder(client, cwd)
+
+
+def require_existing_folder(client: Client, cwd: str | None) -> None:
+    """Check a folder that a request names. Raises RpcError if it does not exist and the client is strict."""
+    if client.profile.strict_parameters and cwd is not None and not os.path.isdir(cwd):
+        raise invalid_params(f"`cwd`: there is no folder {shortened(cwd)}", "cwd")
+
+
+def require_client_rights(config: UserSettings, method: str) -> None:
+    """Check that clients have the user's rights. Raises RpcError if `app_server.client_rights` is false, and
+    ConfigError if it cannot be read.
+    """
+    if not config.load().permissions.client_rights:
+        raise invalid_request(
+            f"{method} is switched off: the user's configuration sets app_server.client_rights to false",
+            "client_rights",
+        )

@@ -1,0 +1,164 @@
+"""Opening conversations, subscribing to their events, user messages and interrupts: parameters become commands of the
+engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from app_server.engine.config.config_values import RequestOverrides
+from app_server.engine.session import session_commands
+from app_server.engine.thread_origin import NewConversation
+from app_server.server.apis.api_services import ServerServices, require_folder
+from app_server.server.apis.router import Route, route
+from app_server.server.apis.v1.v1_adapter import CONVERSATIONS
+from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, SettingsChange, or_unset
+from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput, UserInput
+from app_server_protocol.events.turn_events import TurnAbortReason
+from app_server_protocol.policy import known_effort
+from app_server_protocol.structs import Json
+from app_server_protocol.v1 import conversation as wire
+
+if TYPE_CHECKING:
+    from app_server.engine.client_context import Caller
+    from app_server.engine.session.facade import SessionHandle
+    from app_server_protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
+
+
+async def new_conversation(
+    services: ServerServices, params: wire.NewConversationParams
+) -> wire.NewConversationResponse:
+    require_folder(services.client, params.cwd)
+    config = services.config.load(overrides(params))
+    live, opened = await services.conversations.open(services.client, config, NewConversation())
+    return wire.NewConversationResponse(
+        conversation_id=opened.session.id,
+        model=opened.session.facts.config.model.name,
+        reasoning_effort=known_effort(config.model.effort),
+        rollout_path=str(live.rollout_path),
+    )
+
+
+JOINING = "joining"
+"""Subscription of a client that has joined a conversation, and subscribes to it by its next request."""
+
+
+def overrides(params: wire.NewConversationParams) -> RequestOverrides:
+    """Read the request's settings as a layer of the configuration."""
+    return RequestOverrides(
+        settings=params.config or {},
+        model=params.model,
+        model_provider=params.model_provider,
+        profile=params.profile,
+        cwd=params.cwd,
+        approval_policy=params.approval_policy,
+        sandbox=params.sandbox.value if params.sandbox else None,
+        base_instructions=params.base_instructions,
+        developer_instructions=params.developer_instructions,
+        compact_prompt=params.compact_prompt,
+        include_apply_patch_tool=params.include_apply_patch_tool,
+    )
+
+
+async def add_conversation_listener(
+    services: ServerServices, params: wire.AddConversationListenerParams
+) -> AsyncIterator[wire.AddConversationSubscriptionResponse]:
+    """Subscribe; events that waited for a listener are sent after the response."""
+    live = services.conversations.get(params.conversation_id)
+    id = services.machine.new_id()
+    yield wire.AddConversationSubscriptionResponse(subscription_id=id)
+    raw = params.experimental_raw_events
+    live.subscriptions.release(services.client, CONVERSATIONS, ())
+    services.conversations.subscribe(services.client, live, id, CONVERSATIONS, raw=raw)
+    live.subscriptions.remove(services.client, JOINING)
+
+
+async def remove_conversation_listener(
+    services: ServerServices, params: wire.RemoveConversationListenerParams
+) -> None:
+    services.conversations.unsubscribe(services.client, params.subscription_id)
+
+
+TURNS: Final = session_commands.TurnWishes(
+    names_turn=False,
+    skills=False,
+    goals=False,
+    compacts_at_begin=False,
+    relative_diff=False,
+    sends_chosen_effort=False,
+    checks_pictures=False,
+    refuses_silent_tools=False,
+)
+"""Turns as codex 0.58 has them: its clients do not address turns by their ids."""
+
+
+async def send_user_message(services: ServerServices, params: wire.SendUserMessageParams) -> None:
+    session = services.conversations.get(params.conversation_id).session
+    await say(session, services.client.caller, [_input(item) for item in params.items])
+
+
+async def send_user_turn(services: ServerServices, params: wire.SendUserTurnParams) -> None:
+    session = services.conversations.get(params.conversation_id).session
+    items = [_input(item) for item in params.items]
+    await say(session, services.client.caller, items, settings(params))
+
+
+async def interrupt_conversation(
+    services: ServerServices, params: wire.InConversation
+) -> wire.InterruptConversationResponse:
+    """Respond once the running operation has ended; at once if none runs."""
+    session = services.conversations.get(params.conversation_id).session
+    session.do(session_commands.Interrupt())
+    await session.settled()
+    return wire.InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
+
+
+async def say(
+    session: SessionHandle,
+    caller: Caller,
+    items: Sequence[UserInput],
+    change: SettingsChange | None = None,
+    output_schema: Json = None,
+) -> str:
+    """Begin a turn, or add to the running turn; return the id that its events carry. Raises BeyondClientRights."""
+    kept = UNCHANGED if change is None else session.facts.permitted(change)
+    words = await session.words(items, change=kept, wishes=TURNS) if items else None
+    return session.start_turn(words, kept, output_schema, TURNS, caller=caller).operation
+
+
+def _input(item: wire.InputItem) -> UserInput:
+    match item:
+        case wire.TextInputItem():
+            return TextInput(text=item.data.text)
+        case wire.ImageInputItem():
+            return ImageInput(image_url=item.data.image_url)
+        case wire.LocalImageInputItem():
+            return LocalImageInput(path=item.data.path)
+
+
+def settings(
+    given: UserTurnOp | OverrideTurnContextOp | wire.SendUserTurnParams, *, names_effort: bool = True
+) -> SettingsChange:
+    """Return the settings that the parameters name; a null effort is the model's own effort, if
+    `names_effort` is True.
+    """
+    return SettingsChange(
+        cwd=or_unset(given.cwd),
+        approval_policy=or_unset(given.approval_policy),
+        sandbox_policy=or_unset(given.sandbox_policy),
+        model=or_unset(given.model),
+        effort=given.effort if names_effort else UNSET,
+        summary=or_unset(given.summary),
+    )
+
+
+def routes(services: ServerServices) -> tuple[Route, ...]:
+    return (
+        route(wire.NEW_CONVERSATION, new_conversation, services),
+        route(wire.ADD_CONVERSATION_LISTENER, add_conversation_listener, services),
+        route(wire.REMOVE_CONVERSATION_LISTENER, remove_conversation_listener, services),
+        route(wire.SEND_USER_MESSAGE, send_user_message, services),
+        route(wire.SEND_USER_TURN, send_user_turn, services),
+        route(wire.INTERRUPT_CONVERSATION, interrupt_conversation, services),
+    )

@@ -1,0 +1,185 @@
+"""Resuming, listing, describing and archiving stored conversations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app_server.engine.config.config_values import Config
+from app_server.engine.session.session_commands import ChangeSettings
+from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
+from app_server.engine.support.engine_errors import ArchiveRefused, ConversationError
+from app_server.engine.thread_origin import GivenHistory, Origin, StoredRollout
+from app_server.server.apis.api_services import ServerServices, change_of
+from app_server.server.apis.router import Route, route
+from app_server.server.apis.v1.handlers.conversations import JOINING, overrides
+from app_server.server.apis.v1.v1_adapter import CONVERSATIONS, ConversationAdapter
+from app_server.server.conversations.live import LiveConversation
+from app_server_protocol.events.msg import EventMsg
+from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.parse import read
+from app_server_protocol.policy import known_effort
+from app_server_protocol.rollout import SubagentSessionSource
+from app_server_protocol.rpc_errors import internal_error, invalid_request
+from app_server_protocol.structs import replace
+from app_server_protocol.v1 import stored as wire
+from app_server_protocol.v1.conversation import NewConversationParams
+
+LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
+"""Origins of conversations that are listed: interactive ones. Conversations of scripts and sub-agents are available by
+path or id only.
+"""
+
+
+async def resume_conversation(
+    services: ServerServices, params: wire.ResumeConversationParams
+) -> wire.ResumeConversationResponse:
+    config = services.config.load(overrides(params.overrides) if params.overrides else None)
+    origin, live = await _origin(services, params), None
+    if isinstance(origin, StoredRollout):
+        live = await services.conversations.find_shared(services.client, origin.path)
+    if live is not None:
+        messages = await _join(services, live, config, params.overrides)
+    else:
+        live, opened = await services.conversations.open(services.client, config, origin)
+        messages = opened.stored.messages if opened.stored else ()
+    await _notify_configured(services, live, messages)
+    return wire.ResumeConversationResponse(
+        conversation_id=live.session.id,
+        model=live.session.facts.settings.model,
+        initial_messages=messages,
+        rollout_path=str(live.rollout_path),
+    )
+
+
+async def _join(
+    services: ServerServices,
+    live: LiveConversation,
+    config: Config,
+    given: NewConversationParams | None,
+) -> tuple[EventMsg, ...]:
+    """Join a conversation that other clients have open; return its messages. The given settings apply from the next
+    turn on.
+    """
+    session, subscriptions = live.session, live.subscriptions
+    if given is not None:
+        change = change_of(
+            config,
+            model=given.model is not None,
+            cwd=given.cwd is not None,
+            approval_policy=given.approval_policy is not None,
+            sandbox=given.sandbox is not None,
+        )
+        session.do(ChangeSettings(session.facts.permitted(change)))
+    if subscriptions.hold(services.client, JOINING, CONVERSATIONS) is not None:
+        so_far = subscriptions.so_far
+        events = (*so_far.events(), *(each.event for each in live.questions.open))
+        adapter = ConversationAdapter(live.id, so_far.ids)
+        told = [line for event in events for line in adapter.lines(event, subscribed=True, raw=False)]
+        subscriptions.hold_first(services.client, CONVERSATIONS, told)
+    if live.rollout_path is None:
+        return ()
+    return await services.stored.get().messages(live.rollout_path)
+
+
+async def _origin(services: ServerServices, params: wire.ResumeConversationParams) -> Origin:
+    if params.history:
+        return GivenHistory(params.history)
+    if params.history is None and params.path is not None:
+        return StoredRollout(services.config.cwd / params.path, messages=True)
+    if params.history is None and params.conversation_id is not None:
+        path = await services.stored.get().find(params.conversation_id, archived=False)
+        return StoredRollout(path, messages=True)
+    raise invalid_request(
+        "either path, conversation id or non empty history must be provided", "nothing_to_resume"
+    )
+
+
+async def _notify_configured(
+    services: ServerServices, live: LiveConversation, messages: tuple[EventMsg, ...]
+) -> None:
+    facts = live.session.facts
+    log_id, count = await facts.history_metadata()
+    services.notify(
+        wire.SESSION_CONFIGURED,
+        session_id=live.session.id,
+        model=facts.config.model.name,
+        reasoning_effort=known_effort(facts.config.model.effort),
+        history_log_id=log_id,
+        history_entry_count=count,
+        initial_messages=messages,
+        rollout_path=str(live.rollout_path),
+    )
+
+
+async def list_stored(
+    services: ServerServices, params: wire.ListConversationsParams
+) -> wire.ListConversationsResponse:
+    provider = services.config.load().provider.id
+    wanted = params.model_providers
+    chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
+    request = ListRequest(
+        filter=ThreadFilter(sources=LISTED, default_provider=provider, providers=chosen),
+        limit=params.page_size,
+        cursor=params.cursor,
+    )
+    stored = services.stored.get()
+    try:
+        page = await stored.list(request)
+    except InvalidCursor:
+        page = await stored.list(replace(request, cursor=None))
+    return wire.ListConversationsResponse(items=tuple(map(_summary, page.rows)), next_cursor=page.next_cursor)
+
+
+async def get_summary(
+    services: ServerServices, params: wire.GetConversationSummaryParams
+) -> wire.GetConversationSummaryResponse:
+    provider, stored = services.config.load().provider.id, services.stored.get()
+    if params.rollout_path is not None:
+        path = services.config.home / params.rollout_path
+    else:
+        assert params.conversation_id is not None
+        path = await stored.find(params.conversation_id, archived=False)
+    return wire.GetConversationSummaryResponse(summary=_summary(await stored.summary(path, provider)))
+
+
+async def archive_conversation(services: ServerServices, params: wire.ArchiveConversationParams) -> None:
+    """Check that the path belongs to the conversation, shut the conversation down if it is open, then archive it."""
+    stored, id, path = services.stored.get(), params.conversation_id, Path(params.rollout_path)
+    try:
+        await stored.require_archivable(id, path)
+        await services.conversations.shut_down(id)
+        await stored.archive(id, path)
+    except ArchiveRefused:
+        raise
+    except ConversationError as error:
+        raise internal_error(str(error), "archive") from error
+
+
+def _summary(stored: ThreadSummary) -> wire.ConversationSummary:
+    git = stored.git
+    return wire.ConversationSummary(
+        conversation_id=ConversationId(stored.id),
+        path=str(stored.path),
+        preview=stored.preview,
+        timestamp=stored.timestamp,
+        model_provider=stored.provider,
+        cwd=stored.cwd,
+        cli_version=stored.cli_version,
+        source=stored.source
+        if isinstance(stored.source, SessionOrigin)
+        else read(SubagentSessionSource, stored.source),
+        git_info=wire.ConversationGitInfo(
+            sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url
+        )
+        if git
+        else None,
+    )
+
+
+def routes(services: ServerServices) -> tuple[Route, ...]:
+    return (
+        route(wire.RESUME_CONVERSATION, resume_conversation, services),
+        route(wire.LIST_CONVERSATIONS, list_stored, services),
+        route(wire.GET_CONVERSATION_SUMMARY, get_summary, services),
+        route(wire.ARCHIVE_CONVERSATION, archive_conversation, services),
+    )

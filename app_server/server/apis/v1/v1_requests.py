@@ -1,0 +1,80 @@
+"""Converts approval and elicitation events into client requests, and the responses into commands. Pure.
+
+Every response that is not a valid approval is a denial: an error, a wrong type, an unknown decision.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from app_server.engine.session.session_commands import Answer, Command
+from app_server.server.conversations.adapter import (
+    NO_FIELDS,
+    ClientQuestion,
+    answer_elicitation,
+    asked,
+    decide,
+    decide_call,
+    is_elicitation_answer,
+)
+from app_server_protocol.engine.events import EngineEvent
+from app_server_protocol.engine.questions import McpCallQuestion
+from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.ids import ConversationId
+from app_server_protocol.policy import ReviewDecision
+from app_server_protocol.structs import Json, alike
+from app_server_protocol.v1 import approval as wire
+
+
+def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
+    """Return the client request for an event; None for other events."""
+    id = ConversationId(conversation_id)
+    match event:
+        case ExecApprovalRequestEvent():
+            params = alike(wire.ExecCommandApprovalParams, event, conversation_id=id)
+            return asked(wire.EXEC_COMMAND_APPROVAL, params, partial(_decided, event), _is_decision)
+        case ApplyPatchApprovalRequestEvent():
+            patch = wire.ApplyPatchApprovalParams(
+                conversation_id=id,
+                call_id=event.call_id,
+                file_changes=event.changes,
+                reason=event.reason,
+                grant_root=event.grant_root,
+            )
+            return asked(wire.APPLY_PATCH_APPROVAL, patch, partial(_decided, event), _is_decision)
+        case ElicitationRequestEvent():
+            form = wire.ElicitationRequestParams(
+                conversation_id=id,
+                server_name=event.server_name,
+                request_id=event.id,
+                message=event.message,
+                requested_schema=event.requested_schema,
+            )
+            answer = partial(answer_elicitation, event)
+            return asked(wire.ELICITATION_REQUEST, form, answer, is_elicitation_answer)
+        case McpCallQuestion():
+            form = wire.ElicitationRequestParams(
+                conversation_id=id,
+                server_name=event.server,
+                request_id=event.call_id,
+                message=event.message,
+                requested_schema=NO_FIELDS,
+            )
+            return asked(
+                wire.ELICITATION_REQUEST,
+                form,
+                lambda result: Answer(event.call_id, decide_call(result)),
+                is_elicitation_answer,
+                needs_elicitation=True,
+            )
+        case _:
+            return None
+
+
+def _decided(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, result: Json) -> Command:
+    return decide(event, wire.parse_decision(result) or ReviewDecision.DENIED)
+
+
+def _is_decision(result: Json) -> bool:
+    return wire.parse_decision(result) is not None

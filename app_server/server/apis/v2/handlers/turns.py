@@ -1,0 +1,154 @@
+"""Turns: begin one or join the running one, steer it, interrupt it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from app_server.engine.session.additional_context import ContextEntry
+from app_server.engine.session.session_commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
+from app_server.engine.support.engine_errors import CoreError
+from app_server.server.apis.api_services import require_existing_folder
+from app_server.server.apis.router import Route, route
+from app_server.server.apis.v2.thread_items import user_inputs
+from app_server.server.apis.v2.thread_settings import settings_change
+from app_server.server.apis.v2.turn_shapes import pending_turn
+from app_server.server.apis.v2.v2_errors import parse_thread_id
+from app_server.server.apis.v2.v2_services import ThreadContext, ThreadServices
+from app_server.server.conversations.live import LiveConversation
+from app_server_protocol.jsonrpc import INVALID_PARAMS
+from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_params, invalid_request
+from app_server_protocol.v2 import turn as wire
+from app_server_protocol.v2.item_parts import TextUserInput, UserInput
+
+KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+MOST_ENTRIES: Final = 64
+MOST_CONTEXT_BYTES: Final = 64 * 1024
+"""Maximum size of one context value that a client adds, in bytes."""
+
+MAX_INPUT_CHARACTERS = 1_048_576
+"""Maximum length of the text of one input, in characters: the bound of the reference implementation."""
+
+
+async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wire.TurnStartResponse:
+    live = context.loaded(params.thread_id)
+    session = live.session
+    _check_length(params.input)
+    require_existing_folder(context.client, params.cwd)
+    try:
+        await session.check_schema(params.output_schema)
+    except CoreError as error:
+        raise invalid_params(str(error), "outputSchema", "invalid_output_schema") from error
+    items = user_inputs(params.input)
+    change = session.facts.permitted(settings_change(params, session.facts.config))
+    words = None
+    context_entries = _entries(params.additional_context)
+    if items or context_entries:
+        id = params.client_user_message_id
+        words = await session.words(items, id, change=change, context=context_entries)
+        session.facts.permitted(change)  # the settings may have changed meanwhile
+    live.subscriptions.prefer(context.client, context.api)
+    try:
+        started = session.start_turn(words, change, params.output_schema, caller=context.client.caller)
+    except CoreError as error:
+        raise _refused(error) from error
+    return wire.TurnStartResponse(turn=pending_turn(started.turn))
+
+
+async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wire.TurnSteerResponse:
+    session = context.loaded(params.thread_id).session
+    if not params.expected_turn_id:
+        raise invalid_field("expectedTurnId must not be empty", "expectedTurnId")
+    if not params.input:
+        raise invalid_field("input must not be empty", "input")
+    _check_length(params.input)
+    given = None if params.additional_context is None else _entries(params.additional_context)
+    words = await session.words(user_inputs(params.input), params.client_user_message_id, context=given)
+    try:
+        return wire.TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, words))
+    except CoreError as error:
+        raise _refused(error) from error
+
+
+async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParams) -> None:
+    """Interrupt a turn, and respond at once: `turn/completed` reports its end. An empty turn id asks for the thread to
+    become idle, and is accepted if it is idle already.
+    """
+    live = context.loaded(params.thread_id) if params.thread_id else _running(context, params.turn_id)
+    try:
+        live.session.interrupt(params.turn_id)
+    except CoreError as error:
+        wants_rest = params.turn_id == "" and "turn_id" in params.model_fields_set
+        if not wants_rest or not isinstance(error, NoActiveTurn):
+            raise _refused(error) from error
+
+
+def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
+    """Return the thread that runs the turn, for clients that do not name the thread."""
+    parse_thread_id(turn_id)
+    for live in context.conversations.all():
+        if live.session.current_turn == turn_id:
+            return live
+    raise invalid_request("no active turn to interrupt", "no_active_turn")
+
+
+def _entries(given: Mapping[str, wire.AdditionalContextEntry] | None) -> tuple[ContextEntry, ...]:
+    """Return the context that a client adds. Raises RpcError for a key that is not a valid name, and for a value that
+    is too long.
+    """
+    entries = tuple(
+        ContextEntry(key, entry.value, trusted=entry.kind == "application")
+        for key, entry in (given or {}).items()
+    )
+    if len(entries) > MOST_ENTRIES:
+        raise invalid_params(
+            f"additionalContext: at most {MOST_ENTRIES} entries are taken", "additionalContext"
+        )
+    for entry in entries:
+        if not KEY.fullmatch(entry.key):
+            text = "additionalContext: a key has 1 to 128 letters, digits, `.`, `_` and `-`"
+            raise invalid_params(text, "additionalContext")
+        if len(entry.value.encode()) > MOST_CONTEXT_BYTES:
+            text = f"additionalContext.{entry.key}: a value has at most {MOST_CONTEXT_BYTES} bytes"
+            raise invalid_params(text, f"additionalContext.{entry.key}")
+    return entries
+
+
+def _check_length(items: tuple[UserInput, ...]) -> None:
+    length = sum(len(item.text) for item in items if isinstance(item, TextUserInput))
+    if length > MAX_INPUT_CHARACTERS:
+        data = {
+            "kind": "input_too_large",
+            "input_error_code": "input_too_large",
+            "max_chars": MAX_INPUT_CHARACTERS,
+            "actual_chars": length,
+        }
+        text = f"Input exceeds the maximum length of {MAX_INPUT_CHARACTERS} characters."
+        raise RpcError(INVALID_PARAMS, text, data)
+
+
+def _refused(error: CoreError) -> RpcError:
+    """Return the error for a refused turn; clients match these texts."""
+
+    match error:
+        case NoActiveTurn():
+            return invalid_request(str(error), "no_active_turn")
+        case OtherTurnActive():
+            return invalid_request(str(error), "other_turn_active")
+        case TurnNotSteerable():
+            refused = invalid_request(str(error), "turn_not_steerable")
+            info = {"activeTurnNotSteerable": {"turnKind": error.turn.value}}
+            data = {**(refused.data or {}), "message": str(error), "codexErrorInfo": info}
+            return RpcError(refused.code, refused.message, data)
+        case _:
+            return invalid_request(str(error), "conversation")
+
+
+def routes(services: ThreadServices) -> tuple[Route, ...]:
+    threads = services.threads.get()
+    return (
+        route(wire.TURN_START, turn_start, threads),
+        route(wire.TURN_STEER, turn_steer, threads),
+        route(wire.TURN_INTERRUPT, turn_interrupt, threads),
+    )

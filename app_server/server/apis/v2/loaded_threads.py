@@ -1,0 +1,185 @@
+"""Stored and loaded threads in the form that requests need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct
+
+from app_server import STORED_VERSION
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.storage.pagination import ThreadSummary
+from app_server.engine.storage.stored_conversations import StoredConversations
+from app_server.engine.storage.turn_fold import WholeHistory
+from app_server.engine.storage.turn_pages import TurnHistory
+from app_server.engine.support.client_info import UserAgent
+from app_server.engine.support.engine_errors import RolloutNotFound, RolloutUnreadable
+from app_server.server.apis.v2.thread_settings import thread_status
+from app_server.server.apis.v2.turn_shapes import thread_view
+from app_server.server.apis.v2.v2_adapter import ThreadAdapter
+from app_server.server.apis.v2.v2_errors import parse_thread_id
+from app_server.server.conversations.adapter import Activity, ConversationApi, ConversationStatus
+from app_server.server.conversations.live import LiveConversation
+from app_server.server.conversations.manager import ConversationManager
+from app_server.server.conversations.subscriptions import Client
+from app_server_protocol.engine.events import TurnRecord
+from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.rpc_errors import invalid_request
+from app_server_protocol.structs import replace
+from app_server_protocol.v2.thread import Thread
+from app_server_protocol.v2.turn import Turn
+
+Result = TypeVar("Result")
+
+NOT_LOADED = ConversationStatus(Activity.NOT_LOADED)
+
+
+class LoadedThreads(Struct, frozen=True):
+    """The threads that are loaded in this server."""
+
+    conversations: ConversationManager
+    api: ConversationApi
+    client: Client
+    agent: UserAgent
+
+    def loaded(self) -> list[str]:
+        """Return the ids of the loaded threads, in the order in which they were opened."""
+        return [live.id for live in self.conversations.all()]
+
+    def status(self, thread_id: str) -> ConversationStatus:
+        """Return the status of a thread; a thread that is not loaded has a status, too."""
+        live = self.conversations.find(thread_id)
+        return NOT_LOADED if live is None else live.status
+
+    def running(self, thread_id: str) -> TurnRecord | None:
+        """Return the running turn, with the items that have ended."""
+        live = self.conversations.find(thread_id)
+        return None if live is None else self.adapter(live).running
+
+    def running_turn(self, thread_id: str) -> Turn | None:
+        """Return the running turn, with the items that go on."""
+        live = self.conversations.find(thread_id)
+        return None if live is None else self.adapter(live).running_turn()
+
+    def summary(self, thread_id: str) -> ThreadSummary | None:
+        """Return a summary of a loaded thread as it was opened; the thread may not be stored yet, or never be."""
+        live = self.conversations.find(thread_id)
+        if live is None:
+            return None
+        settings, opened_at = live.session.facts.settings, int(live.opened_at)
+        return ThreadSummary(
+            id=live.id,
+            path=live.rollout_path,
+            preview=live.session.facts.first_words if live.rollout_path is None else "",
+            timestamp=None,
+            created_at=opened_at,
+            updated_at=opened_at,
+            cwd=settings.cwd,
+            cli_version=STORED_VERSION,
+            originator=self.agent.originator,
+            source=SessionOrigin.VSCODE,
+            git=None,
+            forked_from=live.forked_from,
+            provider=live.session.facts.config.provider.id,
+            model=settings.model,
+            effort=settings.effort,
+            name=live.unstored_name,
+            ephemeral=live.rollout_path is None,
+        )
+
+    def adapter(self, live: LiveConversation) -> ThreadAdapter:
+        heard = self.client if self.client.hears_all else None
+        adapter = live.subscriptions.adapter(self.api, heard)
+        assert isinstance(adapter, ThreadAdapter)
+        return adapter
+
+
+class FoundThread(Struct, frozen=True):
+    id: ConversationId
+    path: Path | None
+    """Path of the stored thread; None if it is loaded, and not stored."""
+    loaded: ThreadSummary | None
+
+
+class ReadingContext(Struct, frozen=True):
+    config: UserSettings
+    live: LoadedThreads
+    stored: StoredConversations
+
+    async def find(self, thread_id: str) -> FoundThread:
+        """Return the thread, stored or loaded. Raises RpcError if it is neither."""
+        id = parse_thread_id(thread_id)
+        loaded = self.live.summary(id)
+        if loaded is not None and loaded.path is not None and os.path.exists(loaded.path):
+            return FoundThread(id, loaded.path, loaded)
+        if loaded is not None and loaded.ephemeral:
+            return FoundThread(id, None, loaded)
+        try:
+            return FoundThread(id, await self.stored.find(id), loaded)
+        except RolloutNotFound:
+            if loaded is None:
+                raise invalid_request(f"thread not loaded: {id}", "thread_not_found") from None
+            return FoundThread(id, None, loaded)
+
+    async def read(self, thread: FoundThread, ask: Callable[[TurnHistory], Result]) -> Result:
+        """Return the result of `ask` for the thread's turns, called in a worker thread. A thread that is moved
+        meanwhile, for example into the archive, is read in its new place. Raises RpcError if it is deleted.
+        """
+
+        def ask_what_is_stored(history: TurnHistory) -> Result:
+            if thread.path is not None and not history.is_stored:
+                raise RolloutUnreadable("the file is not there any more")
+            return ask(history)
+
+        running = self.live.running(thread.id)
+        try:
+            return await self.stored.turns(thread.path, thread.id, ask_what_is_stored, running)
+        except RolloutUnreadable:
+            if not await self._was_moved(thread):
+                raise
+        return await self.read(await self.find(thread.id), ask)
+
+    async def whole(self, live: LiveConversation) -> WholeHistory | None:
+        """Read a thread that was just loaded; None if it is not stored, or cannot be read at the moment. Raises
+        RolloutUnreadable.
+        """
+        if live.rollout_path is None:
+            return None
+        try:
+            return await self.stored.turns(live.rollout_path, live.id, TurnHistory.whole)
+        except RolloutUnreadable:
+            if await self.stored.is_file(live.rollout_path):
+                raise
+            return None
+
+    async def shown(self, thread: FoundThread, turns: tuple[Turn, ...] = ()) -> Thread:
+        summary = await self.summary(thread)
+        return thread_view(summary, thread_status(self.live.status(thread.id)), turns)
+
+    async def summary(self, thread: FoundThread) -> ThreadSummary:
+        """Return a summary of the stored thread; that of a loaded thread has its current model and directory."""
+        loaded = thread.loaded
+        if thread.path is None:
+            assert loaded is not None
+            return loaded
+        # The stored provider of a loaded thread is not shown, so the settings need not be read again.
+        provider = self.config.load().provider.id if loaded is None else loaded.provider
+        try:
+            stored = await self.stored.summary(thread.path, provider)
+        except RolloutUnreadable:
+            if await self._was_moved(thread):
+                return await self.summary(await self.find(thread.id))
+            if loaded is None:
+                raise
+            return loaded  # its file is being written for the first time
+        if loaded is None:
+            return stored
+        return replace(
+            stored, provider=loaded.provider, model=loaded.model, effort=loaded.effort, cwd=loaded.cwd
+        )
+
+    async def _was_moved(self, thread: FoundThread) -> bool:
+        return thread.path is not None and not await self.stored.is_file(thread.path)

@@ -1,0 +1,211 @@
+"""Notifications that belong to no item: usage, limits, goals, the diff and the plan of a turn, warnings, raw entries of
+the history.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib import import_module
+
+import msgspec
+from msgspec import Struct
+
+from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.v2.item_lines import NotificationLines
+from app_server.server.apis.v2.thread_settings import shown_settings
+from app_server_protocol.engine import events as engine
+from app_server_protocol.engine.events import (
+    GoalCleared,
+    GoalUpdated,
+    McpServerStateChanged,
+    ModelRerouted,
+    Notice,
+    SettingsChanged,
+)
+from app_server_protocol.events import notice_events, turn_events
+from app_server_protocol.events.command_events import TurnDiffEvent
+from app_server_protocol.events.tools import PlanUpdateEvent
+from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
+from app_server_protocol.structs import alike
+from app_server_protocol.v2 import server
+from app_server_protocol.v2 import thread as wire
+from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATED
+from app_server_protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep, TurnPlanStepStatus
+
+
+def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
+    return alike(
+        wire.ThreadGoal,
+        goal,
+        thread_id=thread_id,
+        status=wire.ThreadGoalStatus[goal.status.name],
+        time_used_seconds=int(goal.seconds_used),
+    )
+
+
+def goal_status(shown: wire.ThreadGoalStatus | None) -> engine.GoalStatus | None:
+    return None if shown is None else engine.GoalStatus[shown.name]
+
+
+class AccountLimits(Struct):
+    """Used shares of the account, according to the provider's last response."""
+
+    latest: server.RateLimitSnapshot = msgspec.field(default_factory=server.RateLimitSnapshot)
+
+
+def token_usage(info: turn_events.TokenUsageInfo) -> wire.ThreadTokenUsage:
+    return wire.ThreadTokenUsage(
+        total=alike(wire.TokenUsageBreakdown, info.total_token_usage, cache_write_input_tokens=0),
+        last=alike(wire.TokenUsageBreakdown, info.last_token_usage, cache_write_input_tokens=0),
+        model_context_window=info.model_context_window,
+    )
+
+
+def rate_limits(snapshot: turn_events.RateLimitSnapshot) -> server.RateLimitSnapshot:
+    return server.RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
+
+
+def _window(window: turn_events.RateLimitWindow | None) -> server.RateLimitWindow | None:
+    if window is None or not math.isfinite(window.used_percent):
+        return None
+    return server.RateLimitWindow(
+        used_percent=round(window.used_percent),
+        window_duration_mins=window.window_minutes,
+        resets_at=window.resets_at,
+    )
+
+
+RAW_ITEM_COMPLETED = "rawResponseItem/completed"
+"""Method of a notification that is sent only to clients that asked for raw items."""
+
+
+_MODEL_REROUTED = Lazy(lambda: import_module("app_server_protocol.v2.models").MODEL_REROUTED)
+"""The row of the notification; seldom needed, in a module that turns do not load."""
+
+
+class ThreadNews:
+    """Writes only notifications with new content: the engine repeats the diff, the usage and the limits."""
+
+    def __init__(
+        self,
+        thread_id: str,
+        lines: NotificationLines,
+        limits: AccountLimits,
+        usage: TokenUsageInfo | None = None,
+    ) -> None:
+        """Begin without a turn. `limits` are shared by all threads. `usage` is that of the thread so far, so it is not
+        sent again with its next turn.
+        """
+        self._thread_id, self._lines, self._limits = thread_id, lines, limits
+        self._diff = ""
+        self._usage = usage
+
+    def turn_started(self) -> None:
+        """Forget the diff, because a new turn has changed no files yet."""
+        self._diff = ""
+
+    def take(self, turn_id: str | None, event: Notice, *, raw: bool) -> None:
+        match event:
+            case TokenCountEvent():
+                self._tokens(turn_id, event)
+            case TurnDiffEvent():
+                self._turn_diff(turn_id, event)
+            case PlanUpdateEvent():
+                self._plan(turn_id, event)
+            case RawResponseItemEvent():
+                if raw and turn_id is not None:
+                    place = (
+                        f'{{"threadId":{json.dumps(self._thread_id)},"turnId":{json.dumps(turn_id)},"item":'
+                    )
+                    self._lines.add_raw(RAW_ITEM_COMPLETED, place.encode() + event.item.to_json() + b"}")
+            case notice_events.WarningEvent() | notice_events.ErrorEvent():
+                # The error of a turn that fails is sent with the end of the turn; this error ends no turn.
+                self._warn(event.message)
+            case notice_events.DeprecationNoticeEvent():
+                self._lines.add(server.DEPRECATION_NOTICE, summary=event.summary, details=event.details)
+            case notice_events.UndoCompletedEvent():
+                if not event.success and event.message is not None:
+                    self._warn(event.message)
+            case _:
+                pass  # progress that clients do not need, and answers to operations that this API does not have
+
+    def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
+        if isinstance(event, GoalCleared):
+            self._lines.add(wire.THREAD_GOAL_CLEARED, thread_id=self._thread_id)
+        else:
+            shown = shown_goal(self._thread_id, event.goal)
+            self._lines.add(wire.THREAD_GOAL_UPDATED, thread_id=self._thread_id, turn_id=turn_id, goal=shown)
+
+    def settings(self, event: SettingsChanged) -> None:
+        shown = shown_settings(event.settings, event.model_provider)
+        self._lines.add(THREAD_SETTINGS_UPDATED, thread_id=self._thread_id, thread_settings=shown)
+
+    def rerouted(self, turn_id: str | None, event: ModelRerouted) -> None:
+        self._lines.add(
+            _MODEL_REROUTED.get(),
+            thread_id=self._thread_id,
+            turn_id=turn_id or "",
+            from_model=event.from_model,
+            to_model=event.to_model,
+            reason="highRiskCyberActivity",
+        )
+
+    def server_state(self, event: McpServerStateChanged) -> None:
+        reason = (
+            wire.McpServerStartupFailureReason.REAUTHENTICATION_REQUIRED if event.login_required else None
+        )
+        self._lines.add(
+            wire.MCP_SERVER_STARTUP_STATUS_UPDATED,
+            thread_id=self._thread_id,
+            name=event.server,
+            status=wire.McpServerStartupState(event.state.value),
+            error=event.error,
+            failure_reason=reason,
+        )
+
+    def _warn(self, message: str) -> None:
+        warning = server.WARNING.make(thread_id=self._thread_id, message=message)
+        self._lines.add_raw(server.WARNING.method, warning.to_json(), news=message)
+
+    def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
+        if event.info is not None and turn_id is not None and event.info != self._usage:
+            self._usage = event.info
+            self._lines.add_state(
+                wire.THREAD_TOKEN_USAGE_UPDATED,
+                None,
+                thread_id=self._thread_id,
+                turn_id=turn_id,
+                token_usage=token_usage(event.info),
+            )
+        if event.rate_limits is None:
+            return
+        row, limits = server.ACCOUNT_RATE_LIMITS_UPDATED, rate_limits(event.rate_limits)
+        self._limits.latest = limits
+        self._lines.add_raw(row.method, row.make(rate_limits=limits).to_json(), news=limits, state="")
+
+    def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
+        if turn_id is not None and event.unified_diff != self._diff:
+            self._diff = event.unified_diff
+            self._lines.add_state(
+                TURN_DIFF_UPDATED,
+                turn_id,
+                thread_id=self._thread_id,
+                turn_id=turn_id,
+                diff=event.unified_diff,
+            )
+
+    def _plan(self, turn_id: str | None, event: PlanUpdateEvent) -> None:
+        if turn_id is None:
+            return
+        steps = tuple(
+            TurnPlanStep(step=each.step, status=TurnPlanStepStatus[each.status.name]) for each in event.plan
+        )
+        self._lines.add_state(
+            TURN_PLAN_UPDATED,
+            turn_id,
+            thread_id=self._thread_id,
+            turn_id=turn_id,
+            explanation=event.explanation,
+            plan=steps,
+        )

@@ -1,0 +1,121 @@
+"""The routes of the thread API: rows of its table with their handlers. A family of methods, with its shapes and its
+handlers, is loaded when the client first uses one of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from app_server.engine.support.client_info import ClientProfile
+from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.router import FindRoute, HandlerModules, Route, RouteFamilies, experimental
+from app_server.server.apis.v2.v2_services import (
+    NewsFilter,
+    ThreadClients,
+    ThreadContext,
+    ThreadNotifier,
+    ThreadServices,
+    warn_of_settings,
+)
+from app_server.server.rpc.rpc_connection import RpcReply
+from app_server_protocol.base import WireModel
+from app_server_protocol.structs import Json
+from app_server_protocol.v2.fields import experimental_fields_in_use
+from app_server_protocol.v2.settings import GranularAskForApproval
+
+_BY_METHOD: Final = {
+    "account": "account",
+    "app": "extensions",
+    "collaborationMode": "configuration",
+    "command": "client_commands",
+    "config": "configuration",
+    "config/mcpServer": "mcp_servers",
+    "configRequirements": "configuration",
+    "experimentalFeature": "models",
+    "externalAgentConfig": "account",
+    "fs": "fs",
+    "fuzzyFileSearch": "fs",
+    "hooks": "extensions",
+    "mcpServer": "mcp_servers",
+    "mcpServerStatus": "mcp_servers",
+    "model": "models",
+    "modelProvider": "models",
+    "permissionProfile": "configuration",
+    "plugin": "extensions",
+    "review": "thread_operations",
+    "skills": "extensions",
+    "thread": "thread_operations",
+    "thread/archive": "stored_threads",
+    "thread/delete": "stored_threads",
+    "thread/fork": "stored_threads",
+    "thread/items": "thread_reads",
+    "thread/list": "thread_reads",
+    "thread/loaded": "thread_reads",
+    "thread/metadata": "stored_threads",
+    "thread/name": "stored_threads",
+    "thread/read": "thread_reads",
+    "thread/resume": "threads",
+    "thread/revert": "stored_threads",
+    "thread/search": "thread_reads",
+    "thread/start": "threads",
+    "thread/turns": "thread_reads",
+    "thread/unarchive": "stored_threads",
+    "thread/unsubscribe": "threads",
+    "turn": "turns",
+    "windowsSandbox": "extensions",
+}
+
+HANDLERS: Final = HandlerModules(
+    lambda name: import_module(f"app_server.server.apis.v2.handlers.{name}").routes,
+    _BY_METHOD,
+    {"threads": "turns"},
+)
+
+
+def find_route(services: ServerServices) -> FindRoute:
+    """Return the function that finds the routes of one connection. Its client uses this API from now on, so it is sent
+    warnings about the settings.
+    """
+    client = services.handshake.client
+    client.elicitation = True  # clients of this API answer questions of MCP servers
+    notifier = ThreadNotifier((services.client,), services.machine.wall_clock)
+    known = NewsFilter(services.client)
+    services.client.wants = known.wants
+    services.shared.get(ThreadClients, ThreadClients).add(services.client)
+    known.warnings = warn_of_settings(services.config, notifier)
+
+    def load_threads() -> ThreadContext:
+        from app_server.server.apis.v2.handlers.threads import thread_context  # noqa: PLC0415 - with the first thread
+
+        return thread_context(services, notifier)
+
+    own = ThreadServices(services, notifier, Lazy(load_threads))
+    return RouteFamilies(
+        HANDLERS.serving, lambda name: (gated(route, client) for route in HANDLERS.load(name)(own))
+    ).find
+
+
+def gated(route: Route, client: ClientProfile) -> Route:
+    """Return the route, restricted to parameters that this client has opted in to."""
+
+    async def handle(params: Json) -> RpcReply:
+        needed = None if client.experimental_api else needed_capability(route.method, params)
+        if needed is not None:
+            raise experimental(needed)
+        return await route.handle(params)
+
+    return Route(route.row, handle)
+
+
+def needed_capability(method: str, params: WireModel) -> str | None:
+    """Return the name that a refusal gives the experimental part of these parameters; None if no part is
+    experimental.
+    """
+    fields = experimental_fields_in_use(params)
+    if fields:
+        return f"{method}.{fields[0]}"
+    if any(isinstance(value, GranularAskForApproval) for value in vars(params).values()):
+        return "askForApproval.granular"
+    return None

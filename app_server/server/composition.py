@@ -1,0 +1,394 @@
+"""The composition root: builds all components and opens the task group of the process.
+
+Clock, ids, environment and working directory enter here and are passed down. Tasks by lifetime: writer → connection →
+background (conversations, logins). EOF ends the connection; then conversations are stored, the writer drains and the
+process exits. The engine is loaded when the first conversation is opened: a client that only lists stored conversations
+does not wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from app_server.engine.auth.accounts import Accounts
+from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.client_context import (
+    CODEX_API_KEY,
+    OPENAI_API_KEY,
+    Caller,
+    ClientIdentity,
+    env_api_keys,
+    first_api_keys,
+)
+from app_server.engine.client_services import Host
+from app_server.engine.config.config_values import SettingsPlace, SharingSettings
+from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.sandbox.plan import KeptFolders
+from app_server.engine.storage.socket_folders import known_folders
+from app_server.engine.support.client_info import ClientProfile, EarlyInitialize, Limits, own_user_agent
+from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.process_memory import FreeMemoryReturn
+from app_server.engine.system_ports import Machine
+from app_server.engine.workspace.git.find_git import find_git
+from app_server.engine.workspace.git.run_git import Git
+from app_server.server.apis.api_services import Handshake, ServerServices, Shared
+from app_server.server.apis.router import FindRoute, MethodRouter
+from app_server.server.client_connection import ServedClient
+from app_server.server.conversations.idle import IdleUnloader, Unattended
+from app_server.server.conversations.manager import ConversationManager
+from app_server.server.conversations.subscriptions import Client
+from app_server.server.engine_loader import LazyEngine
+from app_server.server.rpc.lanes import ServerLanes
+from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.rpc.rpc_connection import Connection, Router
+from app_server.server.served_connection import Served
+from app_server_protocol.framing import Transport
+
+if TYPE_CHECKING:
+    from app_server.engine.auth.issuer import Issuer
+    from app_server.engine.auth.login import McpLogins
+    from app_server.engine.context.skills.skill_catalog import SkillCatalog
+    from app_server.engine.storage.stored_conversations import StoredConversations
+    from app_server.engine.workspace.files.search import FileSearch
+    from app_server.server.engine_composition import Assembled
+
+
+log = logging.getLogger(__name__)
+
+IN_BOTH_APIS = ("fuzzyFileSearch",)
+"""Methods of the conversation API that the thread API has in a form of its own."""
+
+GRACE_SECONDS = 1.5
+"""Time for conversations to shut down; clients wait two seconds before they kill the process."""
+
+
+class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
+    """Surroundings of one client: its directory, environment and overrides, and the API that it uses."""
+
+    acp: bool = False
+    """Whether the client speaks the Agent Client Protocol, and no other."""
+    brings_environment: bool = True
+    """Whether the environment is the client's own; if not, it is the server's."""
+    takes_codex_key: bool = False
+    """Whether `CODEX_API_KEY` of the client's environment takes precedence over every login."""
+    has_folder: bool = True
+    """Whether a person chose the directory; if not, the client's requests name one."""
+    hears_all: bool = True
+    """Whether the client is notified of conversations that others opened."""
+    shared: bool = False
+    """Whether the client is connected to a server that others use, too; if not, the server is its own."""
+
+
+class ServerSettings(ClientPlace, frozen=True, kw_only=True):
+    """The settings from the command line and the environment."""
+
+    limits: Limits = Limits()
+    sharing: SharingSettings | None = None
+    """Times for which work goes on without clients, in a server that outlives its clients; None if the server belongs
+    to one client.
+    """
+    threads: Path | None = None
+    """Home in which new conversations are stored; that of the settings if it is None."""
+    kept: KeptFolders = KeptFolders()
+    machine: Machine = Machine()
+
+
+async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
+    """Serve one client until it closes the connection. Returns once all events are stored and every child has ended.
+
+    `early` is an `initialize` that was answered before this server was loaded.
+    """
+    async with open_server(settings) as server:
+        await server.serve(transport, settings, early)
+
+
+@asynccontextmanager
+async def open_server(settings: ServerSettings) -> AsyncIterator[Server]:
+    """Run a server without clients. At the end all events are stored, and every child has ended."""
+    memory = FreeMemoryReturn()
+    async with anyio.create_task_group() as process:
+        process.start_soon(memory.return_again, name="memory")
+        async with command_runner(settings) as runner, anyio.create_task_group() as background:
+            server = Server(settings, runner, background, memory)
+            try:
+                yield server
+            finally:
+                with anyio.move_on_after(GRACE_SECONDS, shield=True):
+                    await server.conversations.end_all()
+                    await server.engine.aclose()
+                background.cancel_scope.cancel()
+        process.cancel_scope.cancel()
+
+
+class Work(Struct, frozen=True):
+    """Number of activities in a server."""
+
+    conversations: int
+    """Number of open conversations."""
+    turns: int
+    questions: int
+    commands: int
+
+    @property
+    def any(self) -> bool:
+        """Whether there is work that an end of the server would interrupt."""
+        return bool(self.turns or self.questions or self.commands)
+
+
+class Server:
+    """Components that all clients of a process share."""
+
+    def __init__(
+        self, settings: ServerSettings, runner: CommandRunner, background: TaskGroup, memory: FreeMemoryReturn
+    ) -> None:
+        environment, machine = settings.environment, settings.machine
+        self._settings, self._runner, self._background, self._memory = settings, runner, background, memory
+        process = machine.process_environment(settings.threads or settings.home, environment)
+        self._auth, self._shared = auth_manager(settings), Shared()
+        self._git = Git(settings.home, find_git(settings.environment, settings.cwd))
+
+        def load() -> Callable[[], Assembled]:
+            from app_server.server.engine_composition import assemble  # noqa: PLC0415 - slow to import
+
+            return lambda: assemble(
+                process, machine.http, runner, self._git, self._auth, background, self._skills
+            )
+
+        def load_skills() -> SkillCatalog:
+            from app_server.engine.context.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
+
+            return SkillCatalog(settings.home, environment)
+
+        def load_mcp_logins() -> McpLogins:
+            from app_server.engine.auth import login, oauth_http  # noqa: PLC0415 - where a user logs in at one
+
+            http = oauth_http.OAuthHttp(environment)
+            return login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
+
+        def load_stored() -> StoredConversations:
+            from app_server.engine.storage.stored_conversations import StoredConversations  # noqa: PLC0415 - not to begin one
+
+            return StoredConversations(settings.home, machine.wall_clock)
+
+        def load_search() -> FileSearch:
+            from app_server.engine.workspace.files.search import FileSearch  # noqa: PLC0415 - with the first search
+
+            return FileSearch(machine.time_ns)
+
+        self._lanes = ServerLanes()
+        self._skills, self._mcp_logins = Lazy(load_skills), Lazy(load_mcp_logins)
+        self._stored, self._search = Lazy(load_stored), Lazy(load_search)
+        self.engine = LazyEngine(Lazy(load), runner, environment, background)
+        self.conversations = ConversationManager(
+            self.engine.open, background, settings.limits.conversations, machine.wall_clock
+        )
+        if (sharing := settings.sharing) is not None:
+            self.conversations.outlasts_clients = True
+            unattended = Unattended(
+                self.conversations,
+                machine.monotonic,
+                turn_seconds=sharing.unwatched_minutes * 60,
+                question_seconds=sharing.question_hours * 3600,
+            )
+            background.start_soon(unattended.run, anyio.sleep, name="unattended")
+            background.start_soon(self._unloader.run, anyio.sleep, name="idle conversations")
+
+    @property
+    def _unloader(self) -> IdleUnloader:
+        clock = self._settings.machine.monotonic
+        return self._shared.get(IdleUnloader, lambda: IdleUnloader(self.conversations, clock))
+
+    @property
+    def work(self) -> Work:
+        live = self.conversations.all()
+        return Work(
+            conversations=len(live),
+            turns=sum(each.busy for each in live),
+            questions=sum(len(each.questions.open) for each in live),
+            commands=self._runner.running,
+        )
+
+    async def settle(self) -> None:
+        """Refuse new work from now on, and wait for the running turns. Each conversation is ended after its turn, so
+        that another server can open it.
+        """
+        self.conversations.draining = True
+        await self.conversations.end_when_settled()
+
+    async def unload_idle(self) -> None:
+        """End each idle conversation, so that another server can open it."""
+        await self._unloader.look(idle_seconds=0)
+
+    async def end_conversations(self) -> None:
+        """Interrupt running work, and end every conversation after its events were sent and stored."""
+        await self.conversations.end_all()
+
+    async def serve(
+        self,
+        transport: Transport,
+        place: ClientPlace,
+        early: EarlyInitialize | None = None,
+        *,
+        joined: Callable[[Served], None] | None = None,
+    ) -> str | None:
+        """Serve one client until it closes the connection; running work of its conversations goes on. Return the reason
+        if it was disconnected, else None. `joined` is called before the first request.
+        """
+        client = ServedClient(
+            transport,
+            self._settings.limits,
+            self._settings.machine.monotonic,
+            self._memory.return_now,
+            acp=place.acp,
+            shared=place.shared,
+        )
+        async with anyio.create_task_group() as connection:
+            connection.start_soon(client.write, connection, name="writer")
+            if place.shared:
+                connection.start_soon(client.watch, name="slow client")
+            try:
+                with client.scope:
+                    await self._serve(transport, client.outgoing, place, early, joined)
+            finally:
+                await client.finish()
+                connection.cancel_scope.cancel()
+        return client.notice
+
+    async def _serve(
+        self,
+        transport: Transport,
+        outgoing: Outgoing,
+        place: ClientPlace,
+        early: EarlyInitialize | None,
+        joined: Callable[[Served], None] | None,
+    ) -> None:
+        async with anyio.create_task_group() as background:
+            services = self._services(outgoing, place, background)
+            self.conversations.clients.add(services.client)
+            try:
+                router = _router(services, place, early)
+                most = self._settings.limits.requests_of(shared=place.shared)
+                connection = Connection(transport.lines(), outgoing, router, most, self._lanes)
+                if joined is not None:
+                    joined(Served(services, connection))
+                await connection.serve()
+            finally:
+                self.conversations.leave(services.client)
+                background.cancel_scope.cancel()
+
+    def _services(self, outgoing: Outgoing, place: ClientPlace, background: TaskGroup) -> ServerServices:
+        """Make the services of the handlers of one connection."""
+        machine = self._settings.machine
+        profile, user_agent = ClientProfile(), own_user_agent(place.environment)
+        config = UserSettings(
+            home=place.home,
+            cwd=place.cwd,
+            cli=place.cli,
+            own_folder=place.own_folder,
+            environment=place.environment,
+        )
+        caller = Caller(
+            environment=place.environment if place.brings_environment else None,
+            identity=lambda: ClientIdentity(user_agent.originator, user_agent.text()),
+            elicitation=lambda: profile.elicitation,
+            key_variables=key_variables(place),
+            first_key_variable=CODEX_API_KEY if place.takes_codex_key else None,
+        )
+        return ServerServices(
+            config=config,
+            conversations=self.conversations,
+            client=Client(outgoing, profile, caller, place.hears_all, place.has_folder),
+            handshake=Handshake(profile, user_agent),
+            accounts=Accounts(
+                self._auth.with_keys(
+                    env_api_keys(place.environment, caller.key_variables),
+                    first_api_keys(place.environment, caller),
+                ),
+                config,
+                self._mcp_logins,
+                background,
+                originator=lambda: user_agent.originator,
+                new_id=machine.new_id,
+                random=machine.random,
+                env=place.environment,
+            ),
+            host=Host(config, self._runner, self._git, self._search, self._skills),
+            engine=self.engine,
+            stored=self._stored,
+            shared=self._shared,
+            background=background,
+            machine=machine,
+        )
+
+
+def command_runner(settings: ServerSettings) -> CommandRunner:
+    return settings.machine.runner(
+        python=sys.executable,
+        home=str(settings.home),
+        environment=settings.environment,
+        output_cap=settings.limits.output_bytes,
+        kept=settings.kept,
+        known=partial(known_folders, str(settings.home), settings.environment.get("XDG_RUNTIME_DIR")),
+    )
+
+
+def auth_manager(settings: ServerSettings) -> AuthManager:
+    environment = settings.environment
+
+    def load_issuer() -> Issuer:
+        from app_server.engine.auth import browser, issuer  # noqa: PLC0415 - only for logins
+
+        return issuer.Issuer(environment.get(browser.ISSUER_VARIABLE), environment)
+
+    return AuthManager(
+        settings.home,
+        clock=settings.machine.wall_clock,
+        issuer=Lazy(load_issuer),
+        env_api_keys=env_api_keys(environment, key_variables(settings)),
+    )
+
+
+def key_variables(place: ClientPlace) -> tuple[str, ...]:
+    """Return the variables with an API key; hosts of the Agent Client Protocol have one of their own."""
+    return (CODEX_API_KEY, OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
+
+
+def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize | None) -> Router:
+    if place.acp:
+        from app_server.server.apis.acp.acp_routes import open_router  # noqa: PLC0415 - only for its own command
+
+        return open_router(services, None if early is None else early.params)
+
+    def conversations() -> FindRoute:
+        from app_server.server.apis.v1.v1_routes import find_route  # noqa: PLC0415 - only for clients that speak it
+
+        return find_route(services)
+
+    def threads() -> FindRoute:
+        from app_server.server.apis.v2.v2_routes import find_route  # noqa: PLC0415 - only for clients that speak it
+
+        return find_route(services)
+
+    if early is not None:
+        services.handshake.accept(early.name, early.version, early.capabilities)
+    client = services.handshake.client
+
+    def tell_ignored(notice: str, conversation: str | None, over_threads: bool) -> None:
+        from app_server.server.apis.v1.ignored import warn_in_conversation  # noqa: PLC0415 - for a client that errs
+        from app_server.server.apis.v2.v2_services import tell_ignored  # noqa: PLC0415
+
+        if over_threads or not warn_in_conversation(services, notice, conversation):
+            tell_ignored(services, notice)
+
+    return MethodRouter(conversations, threads, IN_BOTH_APIS, client, services.require_running, tell_ignored)

@@ -1,0 +1,316 @@
+"""One open conversation, from its opening to its end: its session, its subscriptions, and the pump between them. The
+pump takes the events of the session, sends them to the subscribers, and tracks the conversation's status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.engine.session.session_commands import Close, Interrupt
+from app_server.engine.support.engine_errors import CoreError
+from app_server.server.conversations.adapter import (
+    Activity,
+    ClientLine,
+    ConversationApi,
+    ConversationStatus,
+    QuestionKind,
+)
+from app_server.server.conversations.server_requests import Questions
+from app_server.server.conversations.subscriptions import Client, Subscriptions
+from app_server_protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
+from app_server_protocol.events.notice_events import ShutdownCompleteEvent
+from app_server_protocol.structs import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.session.facade import SessionHandle
+
+
+NEXT_TURN_SECONDS = 0.01
+"""Time in which a requested turn may begin after the one before has ended, in seconds."""
+
+
+class Pump:
+    """Sends the events of the session to the clients, in the shapes of each API."""
+
+    def __init__(self, session: SessionHandle, subscriptions: Subscriptions, tools_of: Client | None) -> None:
+        self._session, self._subscriptions = session, subscriptions
+        self.questions = Questions(session, subscriptions, tools_of, self._questions_changed)
+        self.status = ConversationStatus()
+        self._turn_ends = False
+
+    async def run(self, group: TaskGroup) -> None:
+        """Send events until the session has ended, while the conversation is followed; then cancel the group."""
+        subscriptions = self._subscriptions
+        while subscriptions.followed.is_set() or not self._session.ended.is_set():
+            if not subscriptions.followed.is_set():
+                await subscriptions.followed.wait()
+            events = await self._session.events()
+            if not events:
+                break
+            await self._send_all(events, group)
+            del events  # else the output of a last command would stay in memory until the next turn
+        group.cancel_scope.cancel()  # the session has ended: answers to open questions are no longer needed
+
+    async def _send_all(self, events: Sequence[SessionEvent], group: TaskGroup) -> None:
+        """Send events; return the rest to the session if the conversation is no longer followed."""
+        for n, event in enumerate(events):
+            if not self._subscriptions.followed.is_set():
+                self._session.give_back(events[n:])
+                break
+            self._send(event, group)
+            await self._subscriptions.wait_for_capacity()
+
+    def _send(self, event: SessionEvent, group: TaskGroup) -> None:
+        match event.event:
+            case TurnStarted():
+                self._set_status(ConversationStatus(Activity.ACTIVE))
+                self._subscriptions.send(event)
+            case TurnEnded(status=status):
+                if self.questions.open:
+                    self._turn_ends = True  # the end of the turn makes the next status
+                    self.questions.close_all()
+                    self._turn_ends = False
+                self._subscriptions.send(event)
+                failed = status is TurnStatus.FAILED
+                self._set_status(ConversationStatus(Activity.SYSTEM_ERROR if failed else Activity.IDLE))
+            case asking:
+                self._subscriptions.send(event)
+                if isinstance(asking, Question):
+                    self.questions.ask(event, group)
+
+    def _questions_changed(self) -> None:
+        """Update the status with the kinds of open questions; they count only while a turn runs."""
+        if not self._turn_ends and self.status.activity is Activity.ACTIVE:
+            approvals = self.questions.any_of(QuestionKind.APPROVAL)
+            inputs = self.questions.any_of(QuestionKind.INPUT)
+            self._set_status(replace(self.status, waiting_on_approval=approvals, waiting_on_input=inputs))
+
+    def _set_status(self, status: ConversationStatus) -> None:
+        if status != self.status:
+            self.status = status
+            self._subscriptions.send_status(status)
+
+
+class Joining:
+    """A client that is joining a conversation."""
+
+    def __init__(
+        self, live: LiveConversation, client: Client, api: ConversationApi, begun: set[str] | None
+    ) -> None:
+        self._live, self._client, self._api = live, client, api
+        self.begun = begun
+        """Turns that have begun since; None if the client was subscribed before, and is sent nothing again."""
+
+    def enter(self, lines: Sequence[ClientLine]) -> None:
+        """Send `lines`, the current state for the client, then the events since; then send it the open questions."""
+        subscriptions = self._live.subscriptions
+        subscriptions.release(self._client, self._api, lines)
+        self._live.questions.joined(self._client, subscriptions.adapter(self._api, self._client))
+        self._live.tell_untold()
+
+
+class LiveConversation:
+    """A conversation from its opening to its shutdown."""
+
+    def __init__(
+        self,
+        id: str,
+        session: SessionHandle,
+        opener: Client,
+        clients: Collection[Client],
+        opened_at: float,
+        forked_from: str | None = None,
+        *,
+        brings_tools: bool,
+    ) -> None:
+        """Begin without subscriptions. `opener` is one of the server's `clients`, and may bring tools. `opened_at` is a
+        time in seconds since 1970.
+        """
+        self.id, self.session, self.forked_from = id, session, forked_from
+        self.subscriptions = Subscriptions(id, session, clients)
+        self._pump = Pump(session, self.subscriptions, opener if brings_tools else None)
+        self.unstored_name: str | None = None
+        """Name of a conversation that is not stored; names of stored ones are beside their files."""
+        self.opened_at, self.opened_by, self._clients = opened_at, opener, clients
+        self.untold: list[str] = []
+        """Warnings from a time without subscribers, which are sent to the next client that subscribes."""
+        self.unloads = False
+        """Whether the conversation may be unloaded once it has been idle for long, even while its opener
+        is connected.
+        """
+        self._kept = 0
+        self.ending = False
+        """Whether the end of the conversation was requested; `gone` is set when it has ended."""
+        self.gone = anyio.Event()
+
+    @property
+    def rollout_path(self) -> Path | None:
+        return self.session.facts.rollout_path
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether the conversation is not stored."""
+        return self.rollout_path is None
+
+    @property
+    def status(self) -> ConversationStatus:
+        return self._pump.status
+
+    @property
+    def questions(self) -> Questions:
+        return self._pump.questions
+
+    def subscribe(self, client: Client, id: str, api: ConversationApi, *, raw: bool) -> None:
+        """Subscribe a client. It is sent the events that waited, all later events in the shapes of that API, and the
+        open questions.
+        """
+        self.questions.joined(client, self.subscriptions.add(client, id, api, raw=raw))
+        self.tell_untold()
+
+    @contextmanager
+    def joining(self, client: Client, id: str, api: ConversationApi) -> Iterator[Joining]:
+        """Subscribe a client from now on, and hold its lines until `enter`. That is called after the client was sent a
+        snapshot of the conversation at this moment. Without `enter` the subscription ends with the block.
+        """
+        joining = Joining(self, client, api, self.subscriptions.hold(client, id, api))
+        entered = False
+        try:
+            yield joining
+            entered = True
+        finally:
+            if not entered and joining.begun is not None:
+                self.unsubscribe(client, id)
+
+    def unsubscribe(self, client: Client, id: str) -> None:
+        """End a subscription, if there is one of that id."""
+        self.subscriptions.remove(client, id)
+        self.questions.fail_lost_calls()
+
+    def tell_untold(self) -> None:
+        """Send the subscribers the warnings from a time without subscribers."""
+        for warning in self.untold:
+            self.session.warn(warning)
+        self.untold.clear()
+
+    def shared_with_others(self, client: Client) -> bool:
+        """Return whether other clients use the conversation: they have a seat, or work goes on that a client has begun
+        and left.
+        """
+        subscriptions = self.subscriptions
+        return bool(subscriptions.present - {client}) or (subscriptions.left and self.busy)
+
+    def leave(self, client: Client) -> None:
+        """Remove a client that has left; running work goes on."""
+        self.subscriptions.leave(client)
+        self.questions.leave(client)
+
+    # --- idleness
+    @property
+    def idle(self) -> bool:
+        """Whether the conversation is idle: no client is subscribed or about to be, no work runs or is about to, no
+        command goes on, and the conversation is not ending.
+        """
+        if self.ending or self._kept or self.subscriptions.any:
+            return False
+        return not self.busy
+
+    @property
+    def deserted(self) -> bool:
+        """Whether the opener has left, and no client has a seat."""
+        return self.opened_by not in self._clients and not self.subscriptions.present
+
+    @property
+    def busy(self) -> bool:
+        """Whether work runs or is about to, or a command goes on."""
+        return self.status.activity is Activity.ACTIVE or self.session.busy
+
+    def interrupt(self) -> None:
+        """Interrupt the running work."""
+        try:
+            self.session.do(Interrupt())
+        except CoreError:
+            pass  # the session ends already
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the conversation from being idle while a request is served that may subscribe."""
+        self._kept += 1
+        try:
+            yield
+        finally:
+            self._kept -= 1
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Keep the conversation from being idle, as `kept` does, and end it if the request fails that opened it: no
+        client would be sent its events.
+        """
+        with self.kept():
+            try:
+                yield
+            except Exception:
+                await self.shut_down()
+                raise
+
+    # --- run and shutdown
+    async def run(self) -> None:
+        """Run the session, the pump and the round trips, until the session ends."""
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._pump.run, group, name=f"pump {self.id}")
+                await self.session.run()
+                if not self.subscriptions.followed.is_set():
+                    group.cancel_scope.cancel()
+        finally:
+            self.questions.close_all()
+            self.gone.set()
+
+    async def shut_down(self) -> None:
+        """End the conversation cleanly: running work is interrupted, all events are stored, the file is released."""
+        self.ending = True
+        try:
+            self.session.do(Close())
+        except CoreError:
+            pass  # the session ends already
+        await self.gone.wait()
+
+    async def end_when_settled(self) -> None:
+        """End the conversation once its turns have ended, including those that were requested. No further turn begins
+        for its goal.
+        """
+        self.subscriptions.on_watched = lambda watched: None
+        self.session.goal.watch(False)
+        while self.session.current_turn is not None:
+            await self.session.settled()
+            await anyio.sleep(NEXT_TURN_SECONDS)
+        await self.shut_down()
+
+    def goes_on_from(self, before: LiveConversation) -> None:
+        """Subscribe the clients that were subscribed to `before`, which was reverted, and notify them."""
+        self.questions.tools_stay(before.questions, self._clients)
+        for client, adapter in self.subscriptions.take_seats(before.subscriptions):
+            self.questions.joined(client, adapter)
+
+    @asynccontextmanager
+    async def replaced(self) -> AsyncIterator[None]:
+        """End the conversation because it goes on in another session. If opening that one fails, notify the subscribers
+        of this one's end.
+        """
+        await self.hand_over()
+        try:
+            yield
+        except Exception:
+            self.subscriptions.continue_elsewhere(continues=False)
+            self.subscriptions.send(SessionEvent("", None, ShutdownCompleteEvent()))
+            raise
+
+    async def hand_over(self) -> None:
+        """End the conversation because it goes on in another session. Subscribers are sent the end of its turn."""
+        self.subscriptions.continue_elsewhere(continues=True)
+        await self.shut_down()

@@ -1,0 +1,388 @@
+"""The APIs that show one conversation, the subscribed clients, and the clients to ask.
+
+Each API has one adapter here, which receives every event; the subscriptions decide which clients are sent its lines.
+Events wait in the session until a client subscribes, unless an API follows the conversation by turns and items: then
+the conversation goes on without subscribers, and the events for the other APIs wait here, up to a bound.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from app_server.engine.client_context import Caller
+from app_server.engine.support.client_info import ClientProfile
+from app_server.server.conversations.adapter import (
+    ApiAdapter,
+    ApiId,
+    ClientLine,
+    ConversationApi,
+    ConversationStatus,
+)
+from app_server.server.conversations.live_turn import SoFar
+from app_server.server.conversations.subscriber_queues import Followers
+from app_server.server.rpc.backlog import SharedLines
+from app_server.server.rpc.outgoing import Outgoing
+from app_server_protocol.engine.events import SessionEvent, TurnStarted
+from app_server_protocol.events.turn_events import RawResponseItemEvent
+
+if TYPE_CHECKING:
+    from app_server.engine.session.facade import SessionHandle
+
+MOST_WAITING = 4096
+"""Maximum number of events that wait here for the first subscriber of an API while the conversation goes on; beyond it
+the oldest are dropped.
+"""
+
+SHARED_BYTES = 16 * 1024
+"""Maximum size of lines that clients share before it is checked which of them are behind, in bytes."""
+
+
+class Client(Struct, eq=False, weakref=True):
+    """The client at the other end of a connection."""
+
+    outgoing: Outgoing
+    profile: ClientProfile
+    caller: Caller
+    """Environment and identity of the client, for the engine."""
+    hears_all: bool = True
+    """Whether the client is notified of conversations that others opened."""
+    has_folder: bool = True
+    """Whether the client has a working directory; if not, its requests name one."""
+    speaks: set[ApiId] = msgspec.field(default_factory=set)
+    """APIs over which the client can be notified of such conversations."""
+    subscriptions: dict[str, str] = msgspec.field(default_factory=dict)
+    """Conversations by the ids of the subscriptions that the client ends by their ids, the oldest first."""
+    wants: Callable[[ClientLine], bool] = lambda line: True
+    """Function that returns whether the client is sent a notification that has a `method`."""
+
+    def send(self, lines: Iterable[ClientLine], *, behind: bool = False) -> None:
+        """Send the lines of one event. `behind` says that other clients read while this one does not, so lines that can
+        be coalesced are.
+        """
+        further = False
+        for line in lines:
+            if line.method and not self.wants(line):
+                continue
+            if behind and line.part is not None:
+                self.outgoing.send_missed(line.part, further=further)
+            elif behind and line.state is not None:
+                self.outgoing.send_state(line.state, line.data, further=further)
+            else:
+                self.outgoing.send(line.data, further=further)
+            further = True
+
+
+class Seat(Struct):
+    """The registration of one client at one API of a conversation, of which it is notified even without a
+    subscription.
+    """
+
+    subscriptions: dict[str, bool] = msgspec.field(default_factory=dict)
+    """Subscriptions by their ids: whether one wants the model's items in their original form, too."""
+    held: deque[ClientLine] | None = None
+    """Lines held for a client that joins and is first sent a snapshot; None if it is sent every line at once."""
+    begun: set[str] = msgspec.field(default_factory=set)
+    """Turns that have begun while lines were held."""
+
+    def send(self, client: Client, lines: Sequence[ClientLine], *, behind: bool) -> None:
+        if self.held is None:
+            client.send(lines, behind=behind)
+        else:
+            self.held.extend(lines)
+
+    @property
+    def raw(self) -> bool:
+        return any(self.subscriptions.values())
+
+
+class FollowedApi(Struct):
+    """One API of one conversation."""
+
+    api: ConversationApi
+    adapter: ApiAdapter
+    seats: dict[Client, Seat] = msgspec.field(default_factory=dict)
+    primed: Sequence[ClientLine] = ()
+    """Lines that the adapter made of the turn that ran when the adapter was made."""
+    waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+    subscribers: list[Client] = msgspec.field(default_factory=list)
+    wanting_raw: list[Client] = msgspec.field(default_factory=list)
+    """Subscribers that want the model's items in their original form, too."""
+    shared: SharedLines = msgspec.field(default_factory=SharedLines)
+    """The last pieces of texts, shared by all subscribers."""
+
+    def seats_changed(self) -> None:
+        """Update the subscribers for all later events."""
+        self.shared.close()
+        self.subscribers = [client for client, seat in self.seats.items() if seat.subscriptions]
+        self.wanting_raw = [client for client in self.subscribers if self.seats[client].raw]
+
+    def prime(self, so_far: SoFar) -> None:
+        """Give the adapter the current state of the conversation."""
+        made = (self.adapter.lines(event, subscribed=True, raw=False) for event in so_far.events())
+        self.primed = [line for lines in made for line in lines]
+
+    def send(self, event: SessionEvent, followers: Followers) -> None:
+        """Give the event to the adapter, and send its lines to the subscribers. `followers` are those of all APIs."""
+        raw = self.wanting_raw
+        lines = self.adapter.lines(event, subscribed=bool(self.subscribers), raw=bool(raw))
+        if len(self.subscribers) > 1 and lines and all(line.part is not None for line in lines):
+            self._send_text(lines, followers)
+            return
+        only_raw = raw and isinstance(event.event, RawResponseItemEvent)
+        for client in (raw if only_raw else self.subscribers) if lines else ():
+            seat = self.seats[client]
+            seat.send(client, lines, behind=followers.leave_behind(client.outgoing))
+            if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
+                seat.begun.add(event.turn_id)
+
+    def send_waiting(self, followers: Followers) -> None:
+        for event in list(self.waiting):
+            self.send(event, followers)
+        self.waiting.clear()
+
+    def take_seats(self, was: FollowedApi, clients: Iterable[Client], told: Sequence[ClientLine]) -> None:
+        """Give clients the seats that they had, and send them these lines."""
+        for client in clients:
+            seat = self.seats[client] = was.seats[client]
+            seat.send(client, told, behind=False)
+
+    def _send_text(self, lines: Sequence[ClientLine], followers: Followers) -> None:
+        """Send pieces of a text to the subscribers as shared lines. A client that is behind, joins or has opted out
+        gets lines of its own.
+        """
+        if self.shared.size > SHARED_BYTES:
+            self.shared.close()
+            self.shared = SharedLines()
+        shared = self.shared
+        for client in self.subscribers:
+            outgoing = client.outgoing
+            if outgoing.shares(shared):
+                continue
+            seat, behind = self.seats[client], followers.leave_behind(client.outgoing)
+            if behind or seat.held is not None or not all(map(client.wants, lines)):
+                seat.send(client, lines, behind=behind)
+            else:
+                outgoing.send_shared(shared)
+        if shared.readers:
+            for line in lines:
+                shared.add(line.data)
+
+
+class Subscriptions:
+    """Adapters and subscribers of one conversation, and the lines that they are sent."""
+
+    def __init__(self, conversation_id: str, session: SessionHandle, clients: Collection[Client]) -> None:
+        """Begin without APIs. `clients` are those of the server."""
+        self._id, self._session, self._clients = conversation_id, session, clients
+        self._apis: dict[ApiId, FollowedApi] = {}
+        self._followers = Followers()
+        self._elsewhere = False
+        self.left = False
+        """Whether a client with a seat has left."""
+        self.so_far = SoFar()
+        self.on_watched: Callable[[bool], None] = lambda watched: None
+        """Called when the subscribers may have changed, with whether there are any."""
+        self.followed = anyio.Event()
+        """Set while events are taken: a client is subscribed, or an API follows without subscribers."""
+        self._preferred: dict[Client, ApiId] = {}
+        """The API whose request began the client's last turn, by client."""
+
+    # --- subscribers
+    def adapter(self, api: ConversationApi, client: Client | None) -> ApiAdapter:
+        """Return the adapter of an API, which is made if there is none. `client` gets a seat, so it is notified."""
+        channel = self._channel(api)
+        if client is not None:
+            channel.seats.setdefault(client, Seat())
+        return channel.adapter
+
+    def add(self, client: Client, id: str, api: ConversationApi, *, raw: bool) -> ApiAdapter:
+        """Subscribe to an API and send the events that waited for it. Subscriptions of one client share a seat, so that
+        each event is sent to it once per API.
+        """
+        channel = self._channel(api)
+        channel.seats.setdefault(client, Seat()).subscriptions[id] = raw
+        self._follow()
+        channel.send_waiting(self._followers)
+        return channel.adapter
+
+    def hold(self, client: Client, id: str, api: ConversationApi) -> set[str] | None:
+        """Subscribe a client to an API, and hold its lines until `release`. Return the set to which turns that begin
+        meanwhile are added; None if the client was subscribed before, and nothing is held.
+        """
+        seat = self._channel(api).seats.setdefault(client, Seat())
+        if seat.subscriptions:
+            return None
+        seat.held, seat.begun = deque(), set()
+        self.add(client, id, api, raw=False)
+        return seat.begun
+
+    def hold_first(self, client: Client, api: ConversationApi, lines: Sequence[ClientLine]) -> None:
+        """Hold these lines before all others; beyond the bound the oldest are dropped."""
+        seat = self._channel(api).seats[client]
+        seat.held = deque((*lines, *(seat.held or ())), maxlen=MOST_WAITING)
+
+    def release(self, client: Client, api: ConversationApi, before: Sequence[ClientLine]) -> None:
+        """Send these lines, then those that were held."""
+        seat = self.seats(api).get(client)
+        if seat is not None and seat.held is not None:
+            held, seat.held = seat.held, None
+            seat.send(client, (*before, *held), behind=self.is_behind(client))
+
+    def primed(self, api: ConversationApi) -> Sequence[ClientLine]:
+        """Return, once, the lines that the adapter of an API made of the turn that ran when it was made."""
+        channel = self._channel(api)
+        lines, channel.primed = channel.primed, ()
+        return lines
+
+    def remove(self, client: Client, id: str) -> None:
+        """End a subscription, if there is one of that id."""
+        for channel in self._apis.values():
+            if client in channel.seats and channel.seats[client].subscriptions.pop(id, None) is not None:
+                channel.seats[client].held = None
+        self._follow()
+
+    def take_seats(self, before: Subscriptions) -> list[tuple[Client, ApiAdapter]]:
+        """Subscribe the clients that were subscribed to `before`, which was reverted, and notify them. Return these
+        clients with their adapters.
+        """
+        taken = []
+        for was in before._apis.values():
+            here = [client for client in was.subscribers if client in self._clients]
+            told = was.adapter.taken_back()
+            if here and told is not None:
+                channel = self._channel(was.api)
+                channel.take_seats(was, here, told)
+                taken += [(client, channel.adapter) for client in here]
+                self._follow()
+                channel.send_waiting(self._followers)
+        return taken
+
+    def leave(self, client: Client) -> None:
+        """Remove a client that has left. The conversation goes on without it."""
+        self._preferred.pop(client, None)
+        for each in list(self._apis.values()):
+            self.leave_api(client, each.api)
+
+    def leave_api(self, client: Client, api: ConversationApi) -> None:
+        """Remove a client from one API. An adapter that belongs to its clients is removed with the last of them."""
+        channel = self._apis[api.id]
+        left = channel.seats.pop(client, None)
+        self.left |= left is not None
+        if left is not None and not channel.seats and not channel.adapter.outlasts_clients:
+            del self._apis[api.id]
+        self._follow()
+
+    def subscribers(self, api: ConversationApi) -> dict[Client, bool]:
+        """Return the subscribers of an API, with whether they want the model's items in their original form, too."""
+        return {client: seat.raw for client, seat in self.seats(api).items() if seat.subscriptions}
+
+    def audience(self, api: ConversationApi) -> list[Client]:
+        """Return the clients that are notified of the conversation over an API, whether subscribed or not."""
+        here = self.seats(api)
+        others = (each for each in self._clients if each not in here)
+        return [*here, *(each for each in others if each.hears_all and api.id in each.speaks)]
+
+    @property
+    def present(self) -> set[Client]:
+        """Return the clients that have a seat at any API."""
+        return {client for channel in self._apis.values() for client in channel.seats}
+
+    @property
+    def any(self) -> bool:
+        """Whether any client is subscribed."""
+        return bool(self._followers.queues)
+
+    def is_behind(self, client: Client) -> bool:
+        """Return whether a client is behind while the conversation goes on for other subscribers."""
+        return self._followers.leave_behind(client.outgoing)
+
+    # --- events
+    def send(self, event: SessionEvent) -> None:
+        """Send an event to the subscribers; for APIs without subscribers it waits."""
+        self.so_far.take(event)
+        for channel in self._apis.values():
+            if channel.adapter.needs_identity or channel.subscribers:
+                channel.send(event, self._followers)
+            else:
+                channel.waiting.append(event)
+
+    def send_status(self, status: ConversationStatus) -> None:
+        for channel in self._apis.values():
+            lines = channel.adapter.status_changed(status)
+            for client in self.audience(channel.api):
+                channel.seats.get(client, Seat()).send(client, lines, behind=self.is_behind(client))
+
+    async def wait_for_capacity(self) -> None:
+        """Wait while all subscribers are behind; if there are none, return at once."""
+        await self._followers.wait_for_capacity()
+
+    def continue_elsewhere(self, *, continues: bool) -> None:
+        """Tell every adapter whether the conversation goes on after the end of the session."""
+        self._elsewhere = continues
+        for channel in self._apis.values():
+            channel.adapter.continue_elsewhere(continues=continues)
+
+    # --- clients to ask
+    def prefer(self, client: Client, api: ConversationApi) -> None:
+        """Ask the client the questions of later turns over this API, if it is subscribed there."""
+        self._preferred[client] = api.id
+
+    def reachable(self, *, joining: bool = False) -> dict[Client, list[ApiAdapter]]:
+        """Return the clients that can be asked, with their adapters: that of the preferred API first, then the newest
+        first. `joining` includes clients that are not asked yet, because they have not received their snapshot.
+        """
+        return _reachable(self._apis, self._preferred, joining=joining)
+
+    def adapters(self) -> list[ApiAdapter]:
+        return [channel.adapter for channel in self._apis.values()]
+
+    def seats(self, api: ConversationApi) -> dict[Client, Seat]:
+        """Return the seats at an API."""
+        channel = self._apis.get(api.id)
+        return {} if channel is None else channel.seats
+
+    def _channel(self, api: ConversationApi) -> FollowedApi:
+        channel = self._apis.get(api.id)
+        if channel is None:
+            adapter = api.make_adapter(self._id, self.so_far.ids.copy())
+            channel = self._apis[api.id] = FollowedApi(api, adapter)
+            if self._elsewhere:
+                channel.adapter.continue_elsewhere(continues=True)
+            if channel.adapter.needs_identity:
+                self._session.store_identity()
+            channel.prime(self.so_far)
+            self._follow()
+        return channel
+
+    def _follow(self) -> None:
+        """Update the subscribers and their queues after a change of the subscriptions."""
+        for channel in self._apis.values():
+            channel.seats_changed()
+        subscribed = (each.outgoing for channel in self._apis.values() for each in channel.subscribers)
+        self._followers.become(subscribed)
+        self.on_watched(self.any)
+        follows = self.left or any(
+            channel.adapter.needs_identity or channel.subscribers for channel in self._apis.values()
+        )
+        if follows:
+            self.followed.set()
+        elif self.followed.is_set():
+            self.followed = anyio.Event()
+
+
+def _reachable(
+    apis: dict[ApiId, FollowedApi], preferred: Mapping[Client, ApiId], *, joining: bool
+) -> dict[Client, list[ApiAdapter]]:
+    found = dict[Client, list[ApiAdapter]]()
+    for id, channel in reversed(apis.items()):
+        for client in channel.subscribers:
+            if joining or channel.seats[client].held is None:
+                adapters = found.setdefault(client, [])
+                adapters.insert(0 if preferred.get(client) == id else len(adapters), channel.adapter)
+    return found

@@ -1,0 +1,186 @@
+"""Serves one client: lines become requests, results become responses.
+
+Where several clients are connected, a turn of the event loop takes one line of each, so no flood of requests delays the
+answers of others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Protocol
+
+import anyio
+import anyio.lowlevel
+from msgspec import Struct
+
+from app_server.server.rpc.lanes import LaneName, Lanes, ServerLanes
+from app_server.server.rpc.outgoing import ClientReply, Outgoing, describe
+from app_server_protocol import jsonrpc
+from app_server_protocol.framing import Oversized
+from app_server_protocol.rpc_errors import RpcError, overloaded
+from app_server_protocol.structs import Json
+
+log = logging.getLogger(__name__)
+
+
+LINES_AT_ONCE = 256
+"""Number of lines handled before other tasks run: one read may contain a hundred thousand empty ones."""
+
+WRITTEN_SECONDS = 5.0
+"""Time for which the effects of a request wait until its response was written, in seconds. A client that reads has it
+by then; the notifications for a client that does not read must not pile up behind it.
+"""
+
+
+class RpcReply(Struct, frozen=True):
+    """The result of a request, and its effects after the response was written."""
+
+    result: bytes
+    effects: AsyncGenerator[object, None] | None = None
+    """Generator that is resumed once after the response, or closed if the client has left before that."""
+
+
+class Router(Protocol):
+    """Serves requests by method."""
+
+    def lane(self, request: jsonrpc.Request) -> LaneName | None:
+        """Return the lane of this request; None if the request runs at once."""
+        ...
+
+    async def call(self, request: jsonrpc.Request) -> RpcReply:
+        """Serve the request. May raise any exception."""
+        ...
+
+    async def receive_notification(self, method: str, params: Json) -> None: ...
+
+    def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
+        """Convert an exception of `call` into an error response."""
+        ...
+
+
+class Connection:
+    """Serves one transport until the client closes it."""
+
+    def __init__(
+        self,
+        incoming: AsyncIterator[Sequence[bytes | Oversized]],
+        outgoing: Outgoing,
+        router: Router,
+        max_in_flight: int,
+        lanes: ServerLanes | None = None,
+    ) -> None:
+        """Begin without requests. `incoming` are batches of the client's lines; they end when it closes its end.
+        `lanes` are those of the server.
+        """
+        self._incoming, self._outgoing, self._router = incoming, outgoing, router
+        self._max_in_flight = max_in_flight
+        self._server = ServerLanes() if lanes is None else lanes
+        self._lanes: Lanes | None = None
+
+    @property
+    def in_work(self) -> int:
+        """Number of requests that run or wait in a lane."""
+        return 0 if self._lanes is None else self._lanes.running
+
+    async def serve(self) -> None:
+        """Serve until the client has closed its end; running requests are then cancelled."""
+        async with anyio.create_task_group() as requests:
+            lanes = self._lanes = self._server.connect(requests)
+            try:
+                async for lines in self._incoming:
+                    await self._receive_all(lines, lanes)
+                    await self._outgoing.wait_for_capacity()
+            finally:
+                self._server.disconnect(lanes)
+            requests.cancel_scope.cancel()
+
+    async def _receive_all(self, lines: Sequence[bytes | Oversized], lanes: Lanes) -> None:
+        for number, line in enumerate(lines, 1):
+            self._receive(line, lanes)
+            if self._server.crowded or number % LINES_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
+
+    def _receive(self, line: bytes | Oversized, lanes: Lanes) -> None:
+        if not isinstance(line, bytes):
+            log.warning("dropped a line of %d bytes", line.size)
+            text = f"Parse error: a line of {line.size} bytes exceeds the limit"
+            error = RpcError(jsonrpc.PARSE_ERROR, text, {"kind": "line_too_long"})
+            if line.crowded:
+                what = f"a line of {line.size} bytes was dropped, as others are sending long ones"
+                error = overloaded(f"Server overloaded: {what}; try again")
+            self._outgoing.fail(None, error)
+            return
+        if not line or line.isspace():
+            return
+        try:
+            message = jsonrpc.parse_message(line)
+        except jsonrpc.ParseError as error:
+            log.warning("unusable message: %s", error.message)
+            refusal = ClientReply(error=error.message)
+            if error.refuses and error.id is not None and self._outgoing.pending.resolve(error.id, refusal):
+                return
+            self._outgoing.fail(
+                error.id,
+                RpcError(
+                    error.code,
+                    error.message,
+                    {"kind": "parse" if error.code == jsonrpc.PARSE_ERROR else "message"},
+                ),
+            )
+            return
+        match message:
+            case jsonrpc.Request():
+                self._start_request(message, lanes)
+            case jsonrpc.Notification():
+                lanes.start(lambda _: self._receive_notification(message))
+            case jsonrpc.Response():
+                self._receive_reply(message.id, ClientReply(result=message.result))
+            case jsonrpc.ErrorAnswer():
+                self._receive_reply(message.id, ClientReply(error=message.message))
+
+    def _start_request(self, request: jsonrpc.Request, lanes: Lanes) -> None:
+        if lanes.running >= self._max_in_flight:
+            self._outgoing.fail(
+                request.id,
+                overloaded(f"Server overloaded: {lanes.running} requests are being served; try again"),
+            )
+            return
+        try:
+            lane = self._router.lane(request)
+        except RpcError as error:
+            self._outgoing.fail(request.id, error)
+            return
+        lanes.start(partial(self._call, request), lane)
+
+    async def _call(self, request: jsonrpc.Request, answered: Callable[[], None]) -> None:
+        try:
+            reply = await self._router.call(request)
+        except Exception as error:
+            self._outgoing.fail(request.id, self._router.to_rpc_error(error, request.method))
+            return
+        self._outgoing.respond(request.id, reply.result)
+        if reply.effects is not None:
+            answered()
+            async with aclosing(reply.effects) as effects:
+                # Clients learn ids from the response, so it must be written, in a write of its own, before any event.
+                with anyio.move_on_after(WRITTEN_SECONDS):
+                    await self._outgoing.written()
+                try:
+                    await anext(effects, None)
+                except Exception as error:
+                    # The response was already written, so the error can only be logged.
+                    said = self._router.to_rpc_error(error, request.method).message
+                    log.error("after %s: %s", request.method, said)
+
+    async def _receive_notification(self, notification: jsonrpc.Notification) -> None:
+        try:
+            await self._router.receive_notification(notification.method, notification.params)
+        except Exception:
+            log.exception("notification %s", notification.method[:200])
+
+    def _receive_reply(self, id: int | str, reply: ClientReply) -> None:
+        if not self._outgoing.pending.resolve(id, reply):
+            log.info("a response to no request: id %s, %s", describe(id), describe(reply))
