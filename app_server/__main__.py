@@ -41,7 +41,7 @@ def _run() -> int:
         signal.getsignal(signal.SIGINT) is signal.default_int_handler
     ):  # a background job of a script ignores Ctrl-C
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
-    from app_server.cli import main as run  # noqa: PLC0415  takes a while
+    from app_server.cli.dispatch import main as run  # noqa: PLC0415  takes a while
 
     status = run()
     sys.stderr.flush()

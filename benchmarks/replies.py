@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from app_server.demo import scripted_model
-from app_server.demo.scripted_model import (
+from app_server.cli.demo import scripted_model
+from app_server.cli.demo.scripted_model import (
     EVENT_STREAM,
     LAST_CHUNK,
     chunk,

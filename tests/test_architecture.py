@@ -25,22 +25,22 @@ PACKAGES = tuple(source.name for source in SOURCES)
 LEVELS: tuple[set[str], ...] = (
     {
         "app_server.__main__",
-        "app_server.settings_reference",
+        "app_server.cli.settings_reference",
         "app_server.server.providers_reference",
     },
     {
-        "app_server.cli",
+        "app_server.cli.dispatch",
     },
     {
-        "app_server.commands",
+        "app_server.cli.parser",
     },
     {
-        "app_server.batch",
+        "app_server.cli.batch",
     },
     {
-        "app_server.chat",
-        "app_server.errands",
-        "app_server.headless",
+        "app_server.cli.chat",
+        "app_server.cli.admin",
+        "app_server.cli.exec",
     },
     {
         "app_server.in_process",
@@ -49,9 +49,9 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.server.daemon",
     },
     {
-        "app_server.demo",
-        "app_server.doctor",
-        "app_server.inspector",
+        "app_server.cli.demo",
+        "app_server.cli.doctor.doctor_command",
+        "app_server.cli.inspect",
         "app_server.server.proxy",
         "app_server.server.bootstrap",
     },
@@ -78,7 +78,7 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.server.client_connection",
         "app_server.server.logs",
         "app_server.engine.system_ports",
-        "app_server.named_files",
+        "app_server.cli.named_files",
         "app_server.server.bootstrap.claim",
         "app_server.server.bootstrap.standard_streams",
         "app_server.server.bootstrap.stdio",
@@ -106,7 +106,7 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.engine.client_services",
     },
     {
-        "app_server.core.diagnostics",
+        "app_server.cli.doctor",
         "app_server.engine.session.goals",
         "app_server.engine.context.skills",
     },
@@ -183,11 +183,11 @@ belongs to the longest name here that is its own or contains it.
 """
 
 FRONTENDS = {
-    "app_server.batch",
-    "app_server.chat",
-    "app_server.demo",
-    "app_server.errands",
-    "app_server.headless",
+    "app_server.cli.batch",
+    "app_server.cli.chat",
+    "app_server.cli.demo",
+    "app_server.cli.admin",
+    "app_server.cli.exec",
 }
 """Users of the client library. Each is loaded for its own subcommand only."""
 
@@ -227,10 +227,10 @@ PURE = (
     "app_server.server.apis.v2.v2_requests",
     "app_server.server.apis.v2.thread_settings",
     "app_server.server.apis.v2.turn_shapes",
-    "app_server.batch.budget",
-    "app_server.batch.messages",
-    "app_server.batch.scheduler",
-    "app_server.batch.tasks",
+    "app_server.cli.batch.budget",
+    "app_server.cli.batch.worker_messages",
+    "app_server.cli.batch.scheduler",
+    "app_server.cli.batch.batch_tasks",
     "app_server.client.approval_requests",
     "app_server.client.events",
     "app_server.client.failures",
@@ -257,7 +257,7 @@ PURE = (
     "app_server.engine.context.history",
     "app_server.engine.context.permission_text",
     "app_server.engine.context.text_for_model",
-    "app_server.core.diagnostics.machine",
+    "app_server.cli.doctor.machine_checks",
     "app_server.engine.support.engine_errors",
     "app_server.engine.config.file_rules",
     "app_server.engine.workspace.files.fuzzy",
@@ -311,11 +311,11 @@ PURE = (
     "app_server.engine.turn.turn_items",
     "app_server.engine.turn.token_counts",
     "app_server.engine.support.client_info",
-    "app_server.inspector.analysis",
-    "app_server.inspector.rules",
-    "app_server.inspector.scenario",
-    "app_server.inspector.session_records",
-    "app_server.inspector.shapes",
+    "app_server.cli.inspect.analysis",
+    "app_server.cli.inspect.rules",
+    "app_server.cli.inspect.scenario",
+    "app_server.cli.inspect.session_records",
+    "app_server.cli.inspect.shapes",
     "app_server.engine.support.redaction",
     "app_server.server.rpc.backlog",
     "app_server_protocol",
@@ -334,12 +334,12 @@ LATE_IMPORTS = {
     "app_server.engine.model.refusals": "for requests that a provider refused",
     "app_server.engine.model.text_calls": "for models of local servers",
     "app_server.server.engine_composition": "the engine, with the first conversation or when nobody waits",
-    "app_server.cli": "when Ctrl-C is handled",
+    "app_server.cli.dispatch": "when Ctrl-C is handled",
     "app_server.engine.support.filelock": "for a server that is slow to answer its proxy",
     "app_server.server.proxy.spawn": "where there is no server to be the proxy of, and for servers that listen",
     "app_server.server.daemon": "a server that clients share, and commands about it",
     "app_server.server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
-    "app_server.commands": "argparse, which a server that is started as editors do does without",
+    "app_server.cli.parser": "argparse, which a server that is started as editors do does without",
     "app_server.engine.auth.account_usage": "only where a client asks how much of a ChatGPT account is used up",
     "app_server.engine.auth.browser": "the same as the issuer",
     "app_server.engine.auth.issuer": "only to log in, to refresh a login, to log out",
@@ -391,18 +391,18 @@ LATE_IMPORTS = {
     "app_server.engine.telemetry.otlp": "only where telemetry is switched on, and installed",
     "grpc": "not always installed",
     "opentelemetry.exporter.otlp.proto.grpc": "the same",
-    "app_server.batch.batch_command": "a command of its own",
-    "app_server.batch.ray_runner": "an extra",
-    "app_server.chat": "a command of its own",
-    "app_server.demo": "a command of its own",
-    "app_server.headless": "a command of its own",
+    "app_server.cli.batch.batch_command": "a command of its own",
+    "app_server.cli.batch.ray_runner": "an extra",
+    "app_server.cli.chat": "a command of its own",
+    "app_server.cli.demo": "a command of its own",
+    "app_server.cli.exec": "a command of its own",
     "app_server_protocol.acp": "its table, for who reads what others say",
     "app_server_protocol.v1": "the same",
     "app_server_protocol.v2": "the same, and for clients that are told what no turn has",
     "pydantic": "for who reads what a server sends",
     "rich": "an extra",
     "shtab": "for completion alone",
-    "app_server.inspector": "a command of its own, whose page is an extra",
+    "app_server.cli.inspect": "a command of its own, whose page is an extra",
     "app_server.server.bootstrap": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "app_server.engine.support.process_memory": "imports it",
@@ -415,8 +415,8 @@ LATE_IMPORTS = {
     "http": "words for statuses, with the first that is none of success",
     "app_server_protocol.export": "a tool for building",
     "pydantic_core": "settings are read before it is loaded",
-    "app_server.doctor": "a command of its own",
-    "app_server.errands": "commands of their own",
+    "app_server.cli.doctor.doctor_command": "a command of its own",
+    "app_server.cli.admin": "commands of their own",
     "socket": "few servers have one for stderr",
     "tree_sitter": "with the first command",
     "tree_sitter_bash": "the same",
@@ -431,8 +431,8 @@ LATE_IMPORTS = {
 START = (
     *(
         "app_server.__main__",
-        "app_server.cli",
-        "app_server.commands",
+        "app_server.cli.dispatch",
+        "app_server.cli.parser",
         "app_server.server.proxy",
         "app_server.server.bootstrap",
     ),
@@ -446,10 +446,10 @@ NOT_LAZY = {
     "app_server.server.logs": "the same",
     "app_server.engine.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.engine.telemetry.otlp": "the same",
-    "app_server.chat.chat_command": "a command of its own, which needs an extra",
+    "app_server.cli.chat.chat_command": "a command of its own, which needs an extra",
     "app_server_protocol.structs": "for who reads what a server sends; a server does without",
     "app_server_protocol.ids": "pydantic asks for it, so it is loaded",
-    "app_server.inspector.inspect_command": "the same",
+    "app_server.cli.inspect.inspect_command": "the same",
 }
 """Modules that import late without `Lazy`, and why."""
 
@@ -509,7 +509,7 @@ DISK = {
 
 OPENS_FILES = {
     "app_server.engine.support.rooted_fs": "the opener",
-    "app_server.batch": "a folder that the user named for results, checkouts of its own, files of the command line",
+    "app_server.cli.batch": "a folder that the user named for results, checkouts of its own, files of the command line",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
     "app_server.engine.approvals.exec_policy": "rules in the home, from the folder that was opened",
     "app_server.engine.model.catalogue": "the file of models of the package",
@@ -526,10 +526,10 @@ OPENS_FILES = {
     "app_server.engine.storage": "transcripts in the home",
     "app_server.engine.sandbox.inspect_profile": "the kernel's list of mounts",
     "app_server.engine.tools.patch_tool": "a plan in the home, for the writer",
-    "app_server.demo": "its own workspace",
-    "app_server.errands.settings_draft": "a draft of the settings, in a folder of its own in the home",
-    "app_server.named_files": "devices and pipes that a command line names; a file goes by the opener",
-    "app_server.inspector": "recordings named on the command line; a terminal",
+    "app_server.cli.demo": "its own workspace",
+    "app_server.cli.admin.settings_draft": "a draft of the settings, in a folder of its own in the home",
+    "app_server.cli.named_files": "devices and pipes that a command line names; a file goes by the opener",
+    "app_server.cli.inspect": "recordings named on the command line; a terminal",
     "app_server.engine.support.filelock": "locks in a folder of the home that is the user's alone",
     "app_server.server.proxy.probe_socket": "facts of a server, in the same folder",
     "app_server.engine.support.private_folder": "a folder of the user alone, not followed where it is a link",
@@ -537,7 +537,7 @@ OPENS_FILES = {
     "app_server.server.proxy.spawn": "a log in a folder of the home that is the user's alone; /dev/null",
     "app_server.server.proxy": "the user's settings, before anything else is loaded; a pipe",
     "app_server.server.providers_reference": "a tool for building",
-    "app_server.settings_reference": "a tool for building",
+    "app_server.cli.settings_reference": "a tool for building",
     "app_server.server.daemon": "a lock and a log in a folder of the home that is the user's alone; /proc",
     "app_server.server.bootstrap.standard_streams": "/dev/null, stdout and stderr",
     "app_server.server.bootstrap.descriptors": "stdout and stderr, once more",
@@ -784,10 +784,10 @@ def test_the_protocol_knows_nobody() -> None:
 @pytest.mark.parametrize(
     ("package", "users"),
     [
-        ("app_server_protocol.export", {"app_server.commands.building"}),
-        ("app_server.settings_reference", set()),
+        ("app_server_protocol.export", {"app_server.cli.parser.inspect_args"}),
+        ("app_server.cli.settings_reference", set()),
         ("app_server.server.providers_reference", set()),
-        ("app_server.doctor", {"app_server.commands.upkeep"}),
+        ("app_server.cli.doctor.doctor_command", {"app_server.cli.parser.login_args"}),
     ],
 )
 def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None:
@@ -800,7 +800,7 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
     [
         # They reach the server as an editor does, on the wire, in a process of its own or in this one.
         (
-            "app_server.demo",
+            "app_server.cli.demo",
             (
                 "app_server.client",
                 "app_server.engine.support.home",
@@ -810,12 +810,12 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
         ("app_server.client", ("app_server.server.rpc", "app_server.server.transport")),
         # It shows any server, and checks this one against the protocol.
         (
-            "app_server.inspector",
+            "app_server.cli.inspect",
             (
                 "app_server.server.transport",
                 "app_server.engine.support.rooted_fs",
                 "app_server.engine.support.redaction",
-                "app_server.named_files",
+                "app_server.cli.named_files",
                 "app_server.server.bootstrap.claim",
                 "app_server.server.bootstrap.standard_streams",
                 "app_server.server.bootstrap.stdio",
@@ -1144,15 +1144,15 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
         ),
         # `exec` loads only what one turn needs.
         (
-            "from app_server.commands.parsing import parse; parse(['exec', 'hi'])\n"
-            "import app_server.headless.exec_run, app_server.server.engine_composition\n"
+            "from app_server.cli.parser.command_parser import parse; parse(['exec', 'hi'])\n"
+            "import app_server.cli.exec.exec_run, app_server.server.engine_composition\n"
             "from app_server.server.apis.v2.v2_routes import HANDLERS\n"
             "HANDLERS.load_for('thread/start'); HANDLERS.load_for('turn/start')",
             (
-                "app_server.chat",
-                "app_server.demo",
-                "app_server.inspector",
-                "app_server.headless.output_schema",
+                "app_server.cli.chat",
+                "app_server.cli.demo",
+                "app_server.cli.inspect",
+                "app_server.cli.exec.output_schema",
                 *(
                     "app_server.server.apis.v1",
                     "app_server.server.apis.acp",
@@ -1191,7 +1191,7 @@ def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: t
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
     """Each of these modules takes memory for as long as the server runs."""
-    libraries = "argparse difflib html jsonschema tomlkit app_server.commands"
+    libraries = "argparse difflib html jsonschema tomlkit app_server.cli.parser"
     rare = {
         *libraries.split(),
         "app_server.engine.auth.account_usage",
@@ -1204,7 +1204,7 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     }
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """
-import app_server.cli
+import app_server.cli.dispatch
 import app_server.server.bootstrap.full_server
 from app_server.server.apis.v1.v1_routes import HANDLERS; HANDLERS.load_for("newConversation")
 from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for("thread/start")

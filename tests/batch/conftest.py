@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.batch import scheduler
+from app_server.cli.batch import scheduler
 from tests.support.batches import BatchWorld
 
 

@@ -10,9 +10,9 @@ import anyio
 import msgspec
 import pytest
 
-from app_server.batch.local import Workers
-from app_server.batch.messages import Ask, Ended, Over, Ready, Result, TaskUsage
-from app_server.batch.worker import node_name
+from app_server.cli.batch.local import Workers
+from app_server.cli.batch.worker import node_name
+from app_server.cli.batch.worker_messages import Ask, Ended, Over, Ready, Result, TaskUsage
 from app_server.engine.support.rooted_fs import RefusedName
 from tests.support.batches import BatchWorld, agrees, writes
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script
@@ -290,7 +290,7 @@ async def test_half_a_character_ends_no_other_task(batch: BatchWorld) -> None:
 async def test_whatever_an_attempt_raises_ends_that_attempt_alone(
     batch: BatchWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app_server.batch.attempt import Attempt  # noqa: PLC0415
+    from app_server.cli.batch.attempt import Attempt  # noqa: PLC0415
 
     work: Callable[..., object] = Attempt._work
 

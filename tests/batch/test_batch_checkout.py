@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import anyio
 import pytest
 
-from app_server.batch import checkout
-from app_server.batch.checkout import Checkouts, TaskPlace
-from app_server.batch.messages import Doing, Setup
-from app_server.batch.tasks import Task
+from app_server.cli.batch import checkout
+from app_server.cli.batch.batch_tasks import Task
+from app_server.cli.batch.checkout import Checkouts, TaskPlace
+from app_server.cli.batch.worker_messages import Doing, Setup
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.workspace.git.run_git import Git
 from tests.support.batches import BatchWorld

@@ -11,10 +11,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.batch import out_folder
-from app_server.batch.batch_command import run_batch
-from app_server.batch.out_folder import OutFolder
-from app_server.commands.parsing import parse
+from app_server.cli.batch import out_folder
+from app_server.cli.batch.batch_command import run_batch
+from app_server.cli.batch.out_folder import OutFolder
+from app_server.cli.parser.command_parser import parse
 from app_server_protocol.structs import Json
 from tests.support.batches import Author, BatchWorld, agrees, writes
 from tests.support.program import SCRIPT

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from app_server.batch import checkout, coordinator, local, out_folder
-from app_server.batch.out_folder import OutFolder
+from app_server.cli.batch import checkout, coordinator, local, out_folder
+from app_server.cli.batch.out_folder import OutFolder
 from app_server.engine.storage.disk import DiskCalls
 from app_server.engine.support.engine_errors import GitError
 from app_server_protocol.structs import Json

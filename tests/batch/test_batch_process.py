@@ -28,7 +28,7 @@ LONG = os.environ.get("FAULTS") == "long"
 KILLS = 50 if LONG else 3
 TASKS = 1000 if LONG else 12
 """Number of tasks: so many that the batch is killed KILLS times before it ends."""
-VICTIMS = (b"", b"app_server.batch.worker", b"app_server.engine.sandbox.launcher")
+VICTIMS = (b"", b"app_server.cli.batch.worker", b"app_server.engine.sandbox.launcher")
 """Processes that are killed first, by a text of their command line. If it is empty, only the coordinator is killed,
 which always comes last.
 """
@@ -170,7 +170,7 @@ async def test_the_third_ctrl_c_ends_at_once(batch: BatchWorld) -> None:
     async with batch.serving(), started(batch, "--jobs", "1") as process:
         await begun(batch, 1)
         # A worker's child has the worker's command line until it executes its own program.
-        workers = [pid for pid in children(process.pid) if runs(pid, b"app_server.batch.worker")]
+        workers = [pid for pid in children(process.pid) if runs(pid, b"app_server.cli.batch.worker")]
         try:
             for pid in workers:
                 os.kill(pid, signal.SIGSTOP)
@@ -221,7 +221,7 @@ async def test_a_key_is_in_no_argument_of_a_process_but_the_command_that_the_use
         server = f'mcp_servers.e={{command="true",enabled=false,env={{TOKEN="{typed}"}}}}'
         async with started(batch, "-c", server) as process:
             assert await process.wait() == 0, said(batch)
-    assert any(b"app_server.batch.worker" in each for each in seen.values())
+    assert any(b"app_server.cli.batch.worker" in each for each in seen.values())
     assert not any(key.encode() in each for each in seen.values())
     assert {pid for pid, each in seen.items() if typed.encode() in each} == {process.pid}
 
@@ -246,21 +246,24 @@ async def test_a_first_task_of_a_large_batch_that_is_nearly_done_comes_soon(batc
 
 def test_a_server_over_stdio_loads_nothing_of_it() -> None:
     loaded = modules_loaded_by(
-        "import app_server.cli, app_server.server.bootstrap.full_server, app_server.server.engine_composition\n"
+        "import app_server.cli.dispatch, "
+        "app_server.server.bootstrap.full_server, app_server.server.engine_composition\n"
         "from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for('thread/start')\n"
         "import app_server.engine.session.operations, app_server.engine.http.http_transport"
     )
     assert {
-        name for name in loaded if name.startswith(("app_server.batch", "app_server.commands.batches", "ray"))
+        name
+        for name in loaded
+        if name.startswith(("app_server.cli.batch", "app_server.cli.parser.batch_args", "ray"))
     } == set()
 
 
 def test_a_coordinator_has_no_server_in_it() -> None:
-    loaded = modules_loaded_by("import app_server.batch.batch_command")
+    loaded = modules_loaded_by("import app_server.cli.batch.batch_command")
     heavy = (
         "app_server.server.composition",
         "app_server.in_process",
-        "app_server.demo",
+        "app_server.cli.demo",
         "jsonschema",
         "ray",
         "rich",

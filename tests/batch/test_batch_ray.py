@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from app_server.batch.local import scratch_folder
+from app_server.cli.batch.local import scratch_folder
 from tests.support.batches import BatchWorld, writes
 from tests.support.waiting import until
 from tests.support.world import MARK

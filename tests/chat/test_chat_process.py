@@ -9,7 +9,7 @@ from subprocess import PIPE, Popen, run
 
 import pytest
 
-from app_server.chat.open_questions import SEEN_AFTER
+from app_server.cli.chat.open_questions import SEEN_AFTER
 from tests.support.program import SCRIPT
 from tests.support.screen_captures import DOCS, RECORDING, capture
 from tests.support.terminal import Terminal

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.chat.conversation import Opening
+from app_server.cli.chat.chat_conversation import Opening
 from app_server.client.options import image
 from tests.chat.test_chat_terminal import CTRL_C, IDLE, wait_for_answer
 from tests.support.chat_worlds import PlayChat

@@ -6,9 +6,9 @@ from pathlib import Path
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from app_server.chat.event_view import MOST_KEPT, CommandOutputs
-from app_server.chat.question_rows import hint_rows
-from app_server.chat.terminal_keys import LONG, DesktopNotices
+from app_server.cli.chat.event_view import MOST_KEPT, CommandOutputs
+from app_server.cli.chat.question_rows import hint_rows
+from app_server.cli.chat.terminal_keys import LONG, DesktopNotices
 from app_server_protocol.v2.item_parts import CommandExecutionStatus
 from app_server_protocol.v2.items import CommandExecutionThreadItem
 from tests.chat.test_chat_prompt import CTRL_O, program

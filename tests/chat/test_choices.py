@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_server.chat.slash_context import Choices, PickerRow
+from app_server.cli.chat.slash_context import Choices, PickerRow
 
 
 def choices_of(*texts: str) -> Choices[int]:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from app_server.chat.chat_command import INSTALL_EXTRA, MISSING_EXTRA, run_chat
-from app_server.chat.event_view import EventView
-from app_server.chat.markdown_blocks import MarkdownBlocks
-from app_server.chat.question_rows import cut_to
+from app_server.cli.chat.chat_command import INSTALL_EXTRA, MISSING_EXTRA, run_chat
+from app_server.cli.chat.event_view import EventView
+from app_server.cli.chat.markdown_blocks import MarkdownBlocks
+from app_server.cli.chat.question_rows import cut_to
 from app_server.client.events import ServerEvent, parse_event
 from app_server_protocol.structs import Json
 from tests.support.chat_worlds import chat_of_lines

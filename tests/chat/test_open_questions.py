@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.chat.open_questions import OpenQuestions, PendingQuestion
+from app_server.cli.chat.open_questions import OpenQuestions, PendingQuestion
 from app_server.client.approval_requests import parse_request
 from app_server_protocol.structs import Json
 

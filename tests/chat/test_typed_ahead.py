@@ -2,7 +2,7 @@
 
 import os
 
-from app_server.chat.terminal_keys import typed_ahead
+from app_server.cli.chat.terminal_keys import typed_ahead
 
 
 def test_whole_lines_are_taken_and_what_is_not_entered_stays() -> None:

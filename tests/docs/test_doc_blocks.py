@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from app_server.demo.scripted_model import (
+from app_server.cli.demo.scripted_model import (
     EVENT_STREAM,
     LAST_CHUNK,
     LoopbackServer,

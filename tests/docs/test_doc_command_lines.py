@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.commands.parsing import FAMILIES, all_commands, parse
+from app_server.cli.parser.command_parser import FAMILIES, all_commands, parse
 from tests.docs.markdown_blocks import ROOT, blocks, pages, prose
 
 OF_THEIR_TIME = ("CHANGELOG.md", "docs/adr/")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.commands.parsing import FAMILIES, all_commands
+from app_server.cli.parser.command_parser import FAMILIES, all_commands
 from app_server.engine.config.config_values import Config, SettingsPlace
 from app_server.engine.config.settings_service import load_config
 from tests.docs.markdown_blocks import ROOT

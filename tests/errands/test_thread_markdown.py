@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from app_server.errands.thread_markdown import inert
+from app_server.cli.admin.thread_markdown import inert
 
 VIEWER = MarkdownIt("gfm-like", {"html": True, "linkify": False}).disable("linkify")
 vars(VIEWER)["validateLink"] = lambda url: True  # like a viewer that follows any link

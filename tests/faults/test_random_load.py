@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.demo.scripted_model import Author, Reply, ScriptedModel, reply, runs, says
+from app_server.cli.demo.scripted_model import Author, Reply, ScriptedModel, reply, runs, says
 from app_server_protocol.structs import Json
 from benchmarks.held_load import Shape, play
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item

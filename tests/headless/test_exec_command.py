@@ -15,13 +15,13 @@ from types import MappingProxyType
 import anyio
 import pytest
 
+from app_server.cli.exec.exec_options import ExecOptions, exec_options
+from app_server.cli.exec.exec_report import TextReport
+from app_server.cli.exec.exec_run import report_of, reported_status
+from app_server.cli.parser.command_parser import parse
 from app_server.client import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.turn_handle import TurnResult
-from app_server.commands.parsing import parse
-from app_server.headless.exec_options import ExecOptions, exec_options
-from app_server.headless.exec_report import TextReport
-from app_server.headless.exec_run import report_of, reported_status
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.items import AgentMessageThreadItem
 from app_server_protocol.v2.turn import TurnStatus

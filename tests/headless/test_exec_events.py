@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server import named_files
+from app_server.cli import named_files
 from app_server.client.command_line import InvalidCommandLine
 from app_server.engine.support import schema_match
 from app_server_protocol.structs import Json

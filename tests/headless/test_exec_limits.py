@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from app_server.cli.parser.command_parser import parse
 from app_server.client.command_line import InvalidCommandLine
-from app_server.commands.parsing import parse
 from tests.headless.test_exec_command import options_of, run
 from tests.support.scripted_model import ScriptedModel, calls, failure, reply, says, script
 

@@ -17,9 +17,9 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
 from app_server import in_process
-from app_server.headless import exec_run
-from app_server.headless.exec_report import TextReport
-from app_server.headless.exec_run import reported_status
+from app_server.cli.exec import exec_run
+from app_server.cli.exec.exec_report import TextReport
+from app_server.cli.exec.exec_run import reported_status
 from tests.headless.test_exec_command import options_of
 from tests.support.library import serving_model
 from tests.support.processes import alive, descendants

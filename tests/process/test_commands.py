@@ -13,7 +13,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from app_server import PROTOCOL_VERSION, __version__
-from app_server.demo.scripted_model import (
+from app_server.cli.demo.scripted_model import (
     LoopbackServer,
     ReceivedRequest,
     whole_response,

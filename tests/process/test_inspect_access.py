@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app_server.inspector.session_records import SessionHead
-from app_server.inspector.store import EntryStore
+from app_server.cli.inspect.line_store import EntryStore
+from app_server.cli.inspect.session_records import SessionHead
 from tests.support.browser import expect, line
 from tests.support.inspected import served
 from tests.unit.inspector.recorded_turn import TURN_WITH_APPROVAL, analysed

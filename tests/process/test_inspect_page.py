@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from app_server.inspector.session_records import SessionHead
-from app_server.inspector.store import EntryStore
+from app_server.cli.inspect.line_store import EntryStore
+from app_server.cli.inspect.session_records import SessionHead
 from app_server_protocol.structs import replace
 from tests.support.browser import capture, expect, line
 from tests.support.inspected import BROKEN, INITIALIZE, inspected, served

@@ -13,8 +13,8 @@ from typing import IO
 import httpx2
 import pytest
 
-from app_server.cli import main
-from app_server.inspector import inspect_command
+from app_server.cli.dispatch import main
+from app_server.cli.inspect import inspect_command
 from app_server_protocol.structs import Json
 from tests.support.inspected import BROKEN
 from tests.support.program import SCRIPT

@@ -10,9 +10,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from app_server.cli.inspect.analysis import Analyzer
+from app_server.cli.inspect.session_records import read_session
 from app_server.client import AppServer, shared_server
-from app_server.inspector.analysis import Analyzer
-from app_server.inspector.session_records import read_session
 from app_server_protocol.v2.items import ItemCompletedNotification
 from tests.support.inspected import INITIALIZE, Inspected
 from tests.support.program import SCRIPT

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from app_server.demo.scripted_model import ReceivedRequest
+from app_server.cli.demo.scripted_model import ReceivedRequest
 from app_server_protocol.structs import Json
 from tests.support import client, world
 from tests.support.scripted_model import ModelRequest, ScriptedModel

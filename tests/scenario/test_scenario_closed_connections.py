@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from anyio.abc import SocketStream
 
-from app_server.demo.scripted_model import EVENT_STREAM, LAST_CHUNK, ReceivedRequest, response_head
+from app_server.cli.demo.scripted_model import EVENT_STREAM, LAST_CHUNK, ReceivedRequest, response_head
 from app_server.engine.model import model_client
 from app_server_protocol.structs import Json
 from tests.support.scripted_model import Reply, ScriptedModel, chat_reply, failure

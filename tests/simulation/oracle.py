@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app_server.inspector.rules.order import Requests, WireMessage
+from app_server.cli.inspect.rules.order import Requests, WireMessage
 from app_server_protocol.structs import Json
 from tests.simulation.company_rules import company_rules, with_foreign_turns
 from tests.simulation.consent_rules import consent_rules

@@ -15,14 +15,14 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from app_server.batch import messages
-from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.coordinator import BUDGET, Coordinator, Stop
-from app_server.batch.local import Hear, Workers
-from app_server.batch.out_folder import RESULTS, BatchFile, OutFolder, Results, read_lines
-from app_server.batch.progress import Progress
-from app_server.batch.scheduler import Scheduler
-from app_server.batch.tasks import Task
+from app_server.cli.batch import worker_messages
+from app_server.cli.batch.batch_tasks import Task
+from app_server.cli.batch.budget import Ledger, SharedLimits
+from app_server.cli.batch.coordinator import BUDGET, Coordinator, Stop
+from app_server.cli.batch.local import Hear, Workers
+from app_server.cli.batch.out_folder import RESULTS, BatchFile, OutFolder, Results, read_lines
+from app_server.cli.batch.progress import Progress
+from app_server.cli.batch.scheduler import Scheduler
 from app_server.engine.config.config_values import CliOverrides
 from app_server_protocol.framing import Transport
 from tests.simulation.draws import Draws
@@ -65,8 +65,8 @@ class World:
             Task(id=f"t{n}", prompt="x", cwd=f"/c{n}" if n % 10 == 0 else None) for n in range(self.count)
         ]
 
-    def final(self) -> list[messages.Result]:
-        return [each for each, _ in read_lines(self.folder / RESULTS, messages.Result)]
+    def final(self) -> list[worker_messages.Result]:
+        return [each for each, _ in read_lines(self.folder / RESULTS, worker_messages.Result)]
 
 
 LONGEST = 24 * 3600.0
@@ -96,7 +96,7 @@ class SimWorkers(Workers):
         raise NotImplementedError
 
     @asynccontextmanager
-    async def open(self, setup: messages.Setup, hear: Hear) -> AsyncIterator[None]:
+    async def open(self, setup: worker_messages.Setup, hear: Hear) -> AsyncIterator[None]:
         self._hear = hear
         async with anyio.create_task_group() as group:
             for number in range(self.count):
@@ -104,12 +104,12 @@ class SimWorkers(Workers):
             yield
             group.cancel_scope.cancel()
 
-    def send(self, worker: int, message: messages.ToWorker) -> None:
+    def send(self, worker: int, message: worker_messages.ToWorker) -> None:
         match message:
-            case messages.Run(task=task):
+            case worker_messages.Run(task=task):
                 if worker in self._groups:
                     self._groups[worker].start_soon(self._attempt, worker, task)
-            case messages.Pass(id=id, never=never):
+            case worker_messages.Pass(id=id, never=never):
                 if (waiting := self._passes.get((worker, id))) is not None:
                     waiting.never = never
                     waiting.event.set()
@@ -122,7 +122,7 @@ class SimWorkers(Workers):
             dies = world.deaths * (0.1 + 2 * world.draws.below("death", 1000) / 1000) or 10**9
             with anyio.move_on_after(dies):
                 async with anyio.create_task_group() as self._groups[number]:
-                    self._hear(number, messages.Ready(f"n{number % 2}"))
+                    self._hear(number, worker_messages.Ready(f"n{number % 2}"))
                     await anyio.sleep_forever()
             del self._groups[number]
             self._hear(number, None)
@@ -142,7 +142,7 @@ class SimWorkers(Workers):
                 while not await self._request(worker, task, first=n == 0):
                     pass
         except OverBudget:
-            ended = messages.Ended(result=messages.Result(id=task.id, status="overBudget"))
+            ended = worker_messages.Ended(result=worker_messages.Result(id=task.id, status="overBudget"))
             self._hear(worker, ended)
             return
         finally:
@@ -150,16 +150,16 @@ class SimWorkers(Workers):
         fails = draws.chance("failure", 0.05)
         if fails:
             world.failed.add(task.id)
-        result = messages.Result(id=task.id, status="failed" if fails else "completed", node="n")
+        result = worker_messages.Result(id=task.id, status="failed" if fails else "completed", node="n")
         thread = f"sessions/{task.id}-{'failed' if fails else 'completed'}.jsonl", b"said\n"
-        ended = messages.Ended(result=result, ending="retry" if fails else "final", rollout=thread)
+        ended = worker_messages.Ended(result=result, ending="retry" if fails else "final", rollout=thread)
         self._hear(worker, ended)
 
     async def _request(self, worker: int, task: Task, *, first: bool) -> bool:
         """Send a request; return whether the provider accepted it."""
         world = self._world
         waiting = self._passes[worker, task.id] = Waiting()
-        self._hear(worker, messages.Ask(id=task.id, size=TOKENS, first=first))
+        self._hear(worker, worker_messages.Ask(id=task.id, size=TOKENS, first=first))
         await waiting.event.wait()
         if waiting.never:
             raise OverBudget
@@ -167,9 +167,9 @@ class SimWorkers(Workers):
         await anyio.sleep(world.draws.seconds("model", 1.0, 0.2, 5.0))
         begin, end = world.refused
         limited = begin <= anyio.current_time() < end
-        usage = messages.TaskUsage(input_tokens=0 if limited else TOKENS, requests=1)
+        usage = worker_messages.TaskUsage(input_tokens=0 if limited else TOKENS, requests=1)
         self._hear(
-            worker, messages.Over(id=task.id, model="m", usage=usage, limited=limited, retry_after=2.0)
+            worker, worker_messages.Over(id=task.id, model="m", usage=usage, limited=limited, retry_after=2.0)
         )
         if not limited:
             world.asked[task.id] += 1
@@ -184,7 +184,7 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
     """Run the batch until it ends, or is killed."""
     tasks = world.tasks()
     with OutFolder(world.folder, world.folder / "home") as out:
-        doing = messages.Doing(overrides=CliOverrides(), checkout="worktree")
+        doing = worker_messages.Doing(overrides=CliOverrides(), checkout="worktree")
         out.begin(BatchFile(digest="", folder="/", doing=doing), b"")
         results = Results(out.path, [task.id for task in tasks])
         left = [task for task in tasks if task.id not in results.final]
@@ -192,7 +192,7 @@ async def one_run(world: World, began: float, killed_at: float | None) -> Stop |
         ledger = Ledger(world.limits, anyio.current_time(), results.spent)
         progress = Progress(len(tasks), results, ledger, began, io.StringIO(), None)
         coordinator = Coordinator(out, results, scheduler, ledger, SimWorkers(world), progress)
-        setup = messages.Setup(
+        setup = worker_messages.Setup(
             folder="/",
             out="",
             shared=False,

@@ -17,12 +17,12 @@ from typing import Any
 import anyio
 import pytest
 
-from app_server.batch import batch_command
-from app_server.batch.batch_command import run_plan
-from app_server.batch.local import Workers
-from app_server.batch.worker import work
+from app_server.cli.batch import batch_command
+from app_server.cli.batch.batch_command import run_plan
+from app_server.cli.batch.local import Workers
+from app_server.cli.batch.worker import work
+from app_server.cli.parser.command_parser import parse
 from app_server.client.command_line import InvalidCommandLine
-from app_server.commands.parsing import parse
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.server.transport.memory import MemoryTransport, memory_pair
 from app_server_protocol.framing import Transport

@@ -19,10 +19,10 @@ from prompt_toolkit.application import get_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 
-from app_server.chat.conversation import NEW, ChatConversation, Opening, chat_session
-from app_server.chat.plain_chat import PlainChat, TypedLines
-from app_server.chat.terminal_chat import TerminalChat
-from app_server.chat.terminal_keys import RawInput
+from app_server.cli.chat.chat_conversation import NEW, ChatConversation, Opening, chat_session
+from app_server.cli.chat.plain_chat import PlainChat, TypedLines
+from app_server.cli.chat.terminal_chat import TerminalChat
+from app_server.cli.chat.terminal_keys import RawInput
 from app_server_protocol.structs import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model

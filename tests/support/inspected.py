@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from app_server.inspector.store import EntryStore
+from app_server.cli.inspect.line_store import EntryStore
 from app_server_protocol.structs import Json
 from tests.support.processes import children
 from tests.support.program import SCRIPT
@@ -88,7 +88,7 @@ def inspected(folder: Path, *server: str) -> Iterator[Inspected]:
 @contextmanager
 def served(store: EntryStore, url_file: Path) -> Iterator[str]:
     """Serve the page of a session in a thread of this process; yield its address."""
-    from app_server.inspector import page_api, page_server  # noqa: PLC0415  an extra
+    from app_server.cli.inspect import page_api, page_server  # noqa: PLC0415  an extra
 
     known, over = threading.Event(), threading.Event()
 

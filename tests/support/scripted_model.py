@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import SocketStream
 
-from app_server.demo.scripted_model import (
+from app_server.cli.demo.scripted_model import (
     EVENT_STREAM,
     LAST_CHUNK,
     LoopbackServer,

@@ -4,18 +4,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from app_server.engine.storage.rollout_names import conversation_of
-from app_server.engine.storage.turn_index import TurnIndexes
-from app_server.engine.storage.turn_pages import open_history
-from app_server.inspector.rules.order import (
+from app_server.cli.inspect.rules.order import (
     RPC_RULES_OF_THE_END,
     OrderChecker,
     Requests,
     rpc_01_an_answer_has_one_request,
     rpc_03_an_answer_is_a_result_or_an_error,
 )
-from app_server.inspector.rules.session_rules import SESSION_RULES
-from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
+from app_server.cli.inspect.rules.session_rules import SESSION_RULES
+from app_server.cli.inspect.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
+from app_server.engine.storage.rollout_names import conversation_of
+from app_server.engine.storage.turn_index import TurnIndexes
+from app_server.engine.storage.turn_pages import open_history
 from app_server.server.apis.v2.turn_shapes import shown_turn
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.turn import TurnItemsView

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from app_server.cli.named_files import NamedOutput, new_private_file, read_input
 from app_server.engine.support.rooted_fs import RefusedName, TooLarge
-from app_server.named_files import NamedOutput, new_private_file, read_input
 
 
 def mode(path: Path) -> int:

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft7Validator
 from pydantic import TypeAdapter, ValidationError
 
-from app_server import cli
+from app_server.cli import dispatch
 from app_server_protocol import jsonrpc, v2
 from app_server_protocol.export import main as export
 from app_server_protocol.export import schemas, typescript
@@ -333,8 +333,8 @@ print(sorted(built - {"WireUnion"}))  # which has no shape of its own
 
 
 def test_the_command_writes_what_is_experimental_when_asked(tmp_path: Path) -> None:
-    assert cli.main(["generate-json-schema", "--out", str(tmp_path / "a")]) == 0
-    assert cli.main(["generate-json-schema", "--out", str(tmp_path / "b"), "--experimental"]) == 0
+    assert dispatch.main(["generate-json-schema", "--out", str(tmp_path / "a")]) == 0
+    assert dispatch.main(["generate-json-schema", "--out", str(tmp_path / "b"), "--experimental"]) == 0
     assert not (tmp_path / "a" / "v2" / "ThreadSettingsUpdateParams.json").exists()
     assert (tmp_path / "b" / "v2" / "ThreadSettingsUpdateParams.json").exists()
     assert (tmp_path / "a" / "v2" / export.EXPERIMENTAL_BUNDLE).exists()

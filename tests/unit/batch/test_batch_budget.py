@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.messages import Ask, Over, TaskUsage
+from app_server.cli.batch.budget import Ledger, SharedLimits
+from app_server.cli.batch.worker_messages import Ask, Over, TaskUsage
 from app_server.client.prices import ModelPrice
 from app_server_protocol.structs import replace
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.batch.budget import Ledger, SharedLimits
-from app_server.batch.messages import Ask, Over, Result, TaskUsage
-from app_server.batch.out_folder import Results
-from app_server.batch.progress import Progress
-from app_server.batch.requirements import WORKER_BYTES, fitting
+from app_server.cli.batch.budget import Ledger, SharedLimits
+from app_server.cli.batch.out_folder import Results
+from app_server.cli.batch.progress import Progress
+from app_server.cli.batch.requirements import WORKER_BYTES, fitting
+from app_server.cli.batch.worker_messages import Ask, Over, Result, TaskUsage
 from app_server.client.prices import ModelPrice
 
 PRICES = {"m": ModelPrice(input=1000.0, output=1000.0)}

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.batch.messages import Ended, Ending, Result, Status
-from app_server.batch.scheduler import Scheduler
-from app_server.batch.tasks import Task
+from app_server.cli.batch.batch_tasks import Task
+from app_server.cli.batch.scheduler import Scheduler
+from app_server.cli.batch.worker_messages import Ended, Ending, Result, Status
 
 
 def task(id: str, cwd: str | None = None) -> Task:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.batch.tasks import file_name, is_url, listed, parse_tasks
+from app_server.cli.batch.batch_tasks import file_name, is_url, listed, parse_tasks
 from app_server_protocol.structs import Json
 
 LINE = {"id": "a", "prompt": "Do it."}

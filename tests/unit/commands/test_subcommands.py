@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from app_server.commands.options import Subcommand
-from app_server.commands.parsing import FAMILIES, GROUPS, MODULES, all_commands, parse
-from app_server.commands.startup_options import checked_status
+from app_server.cli.parser.arguments import Subcommand
+from app_server.cli.parser.command_parser import FAMILIES, GROUPS, MODULES, all_commands, parse
+from app_server.cli.parser.startup_options import checked_status
 
 COMMANDS = all_commands()
 NAMES = [command.name for command in COMMANDS]
 
 
 def names_in(module: str) -> list[str]:
-    return [command.name for command in import_module(f"app_server.commands.{module}").COMMANDS]
+    return [command.name for command in import_module(f"app_server.cli.parser.{module}").COMMANDS]
 
 
 def ended(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int | str | None, str, str]:

@@ -13,6 +13,7 @@ import pytest
 import tomli
 from msgspec.structs import fields
 
+from app_server.cli.settings_reference import main, page, schema
 from app_server.engine.config import config_values
 from app_server.engine.config.config_values import CliOverrides, RequestOverrides
 from app_server.engine.config.features import FEATURES
@@ -25,7 +26,6 @@ from app_server.engine.config.settings_table import NO_EFFECT, OF_OTHERS, SETTIN
 from app_server.engine.config.skill_switches import SkillSwitch, is_enabled, skill_switches, switched
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.support.engine_errors import ConfigError
-from app_server.settings_reference import main, page, schema
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
 from app_server_protocol.structs import replace
 from tests.unit.config.homes import load
@@ -53,7 +53,7 @@ def modules() -> Iterator[Path]:
 
 
 def test_the_reference_is_what_the_code_reads() -> None:
-    """`python -m app_server.settings_reference` writes the reference."""
+    """`python -m app_server.cli.settings_reference` writes the reference."""
     assert main(["--check", "--root", str(ROOT)]) == 0
 
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from app_server.demo.screen import Checks, Screen
+from app_server.cli.demo.screen import Checks, Screen
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.demo import script
-from app_server.demo.screen import Person, Screen
+from app_server.cli.demo import demo_script
+from app_server.cli.demo.screen import Person, Screen
 from app_server_protocol.structs import Json
 
 
@@ -87,6 +87,6 @@ def told(output: str) -> Json:
     ],
 )
 def test_the_model_reacts(scene: int, output: str, words: str, tmp_path: Path) -> None:
-    told_by = script.Script(outside=tmp_path, written=scene)
+    told_by = demo_script.Script(outside=tmp_path, written=scene)
     said = [event.get("delta", "") for event in told_by(told(output)).events]
     assert words in "".join(said)

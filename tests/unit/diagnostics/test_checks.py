@@ -11,10 +11,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.diagnostics import machine
-from app_server.core.diagnostics.machine import check_config, known_credentials, redacted
-from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
-from app_server.doctor import as_json, as_text, exit_status, summary
+from app_server.cli.doctor import machine_checks
+from app_server.cli.doctor.checks import Check, CheckStatus, broken, ok, warning
+from app_server.cli.doctor.doctor_command import as_json, as_text, exit_status, summary
+from app_server.cli.doctor.machine_checks import check_config, known_credentials, redacted
+from app_server.cli.doctor.provider_checks import check_mcp_servers, check_provider, checked_providers
 from app_server.engine.auth.credentials import AuthMethod, Credentials, StoredAuth, Tokens
 from app_server.engine.config.config_values import (
     McpServerConfig,
@@ -32,7 +33,6 @@ from app_server.engine.storage.disk import HISTORY, home_lock
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.engine.support.user_messages import Problem
-from app_server_protocol.checks import Check, CheckStatus, broken, ok, warning
 from tests.unit.config.homes import load
 
 OK, WARNING, BROKEN = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.BROKEN
@@ -228,7 +228,7 @@ HELD = "done"
 
 @pytest.mark.parametrize(("platform", "status"), [("linux", OK), ("darwin", OK), ("win32", BROKEN)])
 def test_other_systems_have_no_sandbox(platform: str, status: CheckStatus) -> None:
-    assert machine.check_system(platform, "1.0", "x86_64").status is status
+    assert machine_checks.check_system(platform, "1.0", "x86_64").status is status
 
 
 def test_all_layers_hold() -> None:
@@ -238,7 +238,7 @@ def test_all_layers_hold() -> None:
         ("Landlock (ABI 7)", None),
         ("seccomp", None),
     ]
-    check = machine.check_sandbox(SandboxState("full", landlock_abi=7), tried)
+    check = machine_checks.check_sandbox(SandboxState("full", landlock_abi=7), tried)
     assert check.status is OK
     assert "Landlock (ABI 7): holds" in check.found
 
@@ -259,7 +259,7 @@ def test_a_kernel_without_namespaces_or_landlock() -> None:
         "the kernel has none",
         "a test command did not run in it",
     ]
-    check = machine.check_sandbox(SandboxState("none", "no layer"), tried)
+    check = machine_checks.check_sandbox(SandboxState("none", "no layer"), tried)
     assert check.status is BROKEN
     assert "are refused: no layer" in check.found
     assert "Landlock" in check.advice
@@ -267,7 +267,7 @@ def test_a_kernel_without_namespaces_or_landlock() -> None:
 
 def test_a_weaker_sandbox_is_a_warning_with_its_gaps() -> None:
     state = SandboxState("degraded", "no namespaces", ("other processes are visible",), 5)
-    check = machine.check_sandbox(state, [SandboxLayer("namespaces", "refused")])
+    check = machine_checks.check_sandbox(state, [SandboxLayer("namespaces", "refused")])
     assert check.status is WARNING
     assert "other processes are visible" in check.found
     assert "namespaces: does not hold (refused)" in check.found
@@ -275,21 +275,21 @@ def test_a_weaker_sandbox_is_a_warning_with_its_gaps() -> None:
 
 
 def test_git_is_there_or_not() -> None:
-    assert machine.check_git("git version 2.39.5\n", "/bin").found == "git version 2.39.5"
-    assert machine.check_git(None, "/bin").status is WARNING
+    assert machine_checks.check_git("git version 2.39.5\n", "/bin").found == "git version 2.39.5"
+    assert machine_checks.check_git(None, "/bin").status is WARNING
 
 
 @pytest.mark.parametrize(
     ("space", "status"),
     [
-        (machine.FreeSpace(1 << 40, None), OK),
-        (machine.FreeSpace(1 << 40, 10), WARNING),
-        (machine.FreeSpace(500 << 20, 10**6), WARNING),
-        (machine.FreeSpace(1 << 20, 10**6), BROKEN),
+        (machine_checks.FreeSpace(1 << 40, None), OK),
+        (machine_checks.FreeSpace(1 << 40, 10), WARNING),
+        (machine_checks.FreeSpace(500 << 20, 10**6), WARNING),
+        (machine_checks.FreeSpace(1 << 20, 10**6), BROKEN),
     ],
 )
-def test_little_space_is_told(space: machine.FreeSpace, status: CheckStatus) -> None:
-    check = machine.check_disk("disk", "/somewhere", space)
+def test_little_space_is_told(space: machine_checks.FreeSpace, status: CheckStatus) -> None:
+    check = machine_checks.check_disk("disk", "/somewhere", space)
     assert check.status is status
     assert bool(check.advice) is (status is not OK)
 
@@ -297,12 +297,12 @@ def test_little_space_is_told(space: machine.FreeSpace, status: CheckStatus) -> 
 # --- the home
 def test_a_home_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
-    assert machine.check_home(tmp_path).status is OK
+    assert machine_checks.check_home(tmp_path).status is OK
     assert [each.name for each in tmp_path.iterdir()] == ["sessions"]
 
 
 def test_a_home_that_does_not_exist_yet_is_not_created(tmp_path: Path) -> None:
-    check = machine.check_home(tmp_path / "a" / "home")
+    check = machine_checks.check_home(tmp_path / "a" / "home")
     assert (check.status, "creates" in check.found) == (OK, True)
     assert list(tmp_path.iterdir()) == []
 
@@ -311,42 +311,42 @@ def test_a_home_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
     """The test puts a file in its place: permissions do not stop root, who may run this test."""
     (tmp_path / "home").write_text("")
     for home in (tmp_path / "home", tmp_path / "home" / "below"):
-        check = machine.check_home(home)
+        check = machine_checks.check_home(home)
         assert (check.status, check.advice) == (BROKEN, user_messages.home_unwritable("x", "y").advice)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "sessions").write_text("")
-    check = machine.check_home(tmp_path / "other")
+    check = machine_checks.check_home(tmp_path / "other")
     assert "sessions" in check.found
 
 
 def test_credentials_that_others_can_read_are_told(tmp_path: Path) -> None:
-    assert machine.check_credentials_file(tmp_path).found == "no login is stored"
+    assert machine_checks.check_credentials_file(tmp_path).found == "no login is stored"
     stored = tmp_path / "auth.json"
     stored.write_text("{}")
     stored.chmod(0o600)
-    assert machine.check_credentials_file(tmp_path).status is OK
+    assert machine_checks.check_credentials_file(tmp_path).status is OK
     stored.chmod(0o644)
-    check = machine.check_credentials_file(tmp_path)
+    check = machine_checks.check_credentials_file(tmp_path)
     assert (check.status, check.advice) == (WARNING, f"chmod 600 {stored}")
 
 
 def test_a_lock_that_nobody_gives_back_is_told(tmp_path: Path) -> None:
-    assert machine.check_locks(tmp_path, tmp_path).status is OK
+    assert machine_checks.check_locks(tmp_path, tmp_path).status is OK
     with home_lock(tmp_path, HISTORY, 1):
-        check = machine.check_locks(tmp_path, tmp_path, seconds=0)
+        check = machine_checks.check_locks(tmp_path, tmp_path, seconds=0)
     assert (check.status, "message history" in check.found) == (WARNING, True)
-    assert machine.check_locks(tmp_path / "missing", tmp_path).status is OK
+    assert machine_checks.check_locks(tmp_path / "missing", tmp_path).status is OK
 
 
 def test_a_lock_file_of_git_is_told(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "index.lock").touch()
-    check = machine.check_locks(tmp_path / "home", tmp_path)
+    check = machine_checks.check_locks(tmp_path / "home", tmp_path)
     assert (check.status, "index.lock" in check.found) == (WARNING, True)
 
 
 def test_free_space_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
-    assert machine.free_space(tmp_path / "not" / "there").free_bytes > 0
+    assert machine_checks.free_space(tmp_path / "not" / "there").free_bytes > 0
     assert os.listdir(tmp_path) == []
 
 
@@ -379,9 +379,9 @@ def test_errors_of_a_turn_say_the_same(tmp_path: Path) -> None:
 
 
 def test_warnings_of_a_conversation_say_the_same() -> None:
-    assert parts(machine.check_git(None, "/bin")) == user_messages.git_missing("/bin")
+    assert parts(machine_checks.check_git(None, "/bin")) == user_messages.git_missing("/bin")
     for state in (SandboxState("none", "why", ("gap",)), SandboxState("degraded", "why", ("gap",))):
-        check = machine.check_sandbox(state, ())
+        check = machine_checks.check_sandbox(state, ())
         assert state.warning is not None
         what, _, advice = state.warning.partition("; ")
         assert check.found.startswith(what)
@@ -423,6 +423,6 @@ def test_json_has_all_of_it() -> None:
     ],
 )
 def test_what_batches_need(git: str | None, ray: bool, status: str, said: str) -> None:
-    check = machine.check_batches(git, ray=ray)
+    check = machine_checks.check_batches(git, ray=ray)
     assert check.status == status
     assert said in check.found

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.diagnostics.providers import check_shared_server
+from app_server.cli.doctor.checks import Check, CheckStatus
+from app_server.cli.doctor.provider_checks import check_shared_server
 from app_server.engine.support.filelock import hold
 from app_server.engine.support.socket_paths import FOLDER, SocketPlace, place_of_home
 from app_server.server.daemon.binding import HeldPlace, hold_place
-from app_server_protocol.checks import Check, CheckStatus
 
 VERSION = "1.2.3"
 

@@ -9,8 +9,8 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from app_server.demo.scripted_model import LAST_CHUNK as END
-from app_server.demo.scripted_model import chunk
+from app_server.cli.demo.scripted_model import LAST_CHUNK as END
+from app_server.cli.demo.scripted_model import chunk
 from app_server.engine.http.http_client import HttpClient
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest
 from tests.support.loading import modules_loaded_by

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from app_server.inspector.analysis import Analyzer, SessionEntry
-from app_server.inspector.session_records import Record, SessionHead, Source, record_of, session_lines
+from app_server.cli.inspect.analysis import Analyzer, SessionEntry
+from app_server.cli.inspect.session_records import Record, SessionHead, Source, record_of, session_lines
 from app_server_protocol.structs import Json
 
 THREAD, TURN = "thread-1", "turn-1"

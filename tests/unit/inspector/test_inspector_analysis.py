@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.inspector import analysis
-from app_server.inspector.scenario import Names, Receive, Send, as_test, steps_of
-from app_server.inspector.session_records import Source, record_of
-from app_server.inspector.shapes import SCHEMA, UNKNOWN_METHOD
+from app_server.cli.inspect import analysis
+from app_server.cli.inspect.scenario import Names, Receive, Send, as_test, steps_of
+from app_server.cli.inspect.session_records import Source, record_of
+from app_server.cli.inspect.shapes import SCHEMA, UNKNOWN_METHOD
 from app_server_protocol.structs import Json
 from tests.unit.inspector.recorded_turn import (
     CLIENT,

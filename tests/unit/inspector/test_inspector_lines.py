@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.inspector.analysis import SessionEntry
-from app_server.inspector.lines import STEP, MessageFilter, MessageLines
-from app_server.inspector.overview import MOST_METHODS, MOST_OPEN, PARTS, Histogram, Overview
-from app_server.inspector.session_records import Source, record_of
-from app_server.inspector.store import EntryStore
+from app_server.cli.inspect.analysis import SessionEntry
+from app_server.cli.inspect.line_store import EntryStore
+from app_server.cli.inspect.overview import MOST_METHODS, MOST_OPEN, PARTS, Histogram, Overview
+from app_server.cli.inspect.recorded_lines import STEP, MessageFilter, MessageLines
+from app_server.cli.inspect.session_records import Source, record_of
 from app_server_protocol.structs import Json, replace
 from tests.unit.inspector.recorded_turn import (
     CLIENT,

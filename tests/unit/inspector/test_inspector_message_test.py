@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app_server.inspector.scenario import differences, opened, test_of
-from app_server.inspector.session_replay import play
+from app_server.cli.inspect.scenario import differences, opened, test_of
+from app_server.cli.inspect.session_replay import play
 from app_server_protocol.structs import Json
 from tests.unit.inspector.recorded_turn import CLIENT, HEAD, SERVER, TURN_WITH_APPROVAL, analysed, asked
 

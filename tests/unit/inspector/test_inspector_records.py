@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.engine.support.redaction import MASK, masked, masked_text
-from app_server.inspector.passthrough import Backlog, BoundedBacklog, FileBacklog, Tap
-from app_server.inspector.scenario import as_test
-from app_server.inspector.session_records import (
+from app_server.cli.inspect.line_store import StreamReader
+from app_server.cli.inspect.passthrough import Backlog, BoundedBacklog, FileBacklog, Tap
+from app_server.cli.inspect.scenario import as_test
+from app_server.cli.inspect.session_records import (
     Frame,
     FrameDecoder,
     NotASession,
@@ -28,7 +28,7 @@ from app_server.inspector.session_records import (
     session_lines,
     to_line,
 )
-from app_server.inspector.store import StreamReader
+from app_server.engine.support.redaction import MASK, masked, masked_text
 from app_server_protocol.structs import Json
 
 KEY = "sk-proj-0123456789abcdefghij"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.inspector.overview import Overview
-from app_server.inspector.turn_times import spent
+from app_server.cli.inspect.overview import Overview
+from app_server.cli.inspect.turn_times import spent
 from app_server_protocol.structs import Json
 from tests.unit.inspector.recorded_turn import (
     CLIENT,

@@ -9,14 +9,14 @@ import anyio
 import httpx2
 import pytest
 
-from app_server.inspector.session_records import SessionHead, read_session
-from app_server.inspector.store import EntryStore
+from app_server.cli.inspect.line_store import EntryStore
+from app_server.cli.inspect.session_records import SessionHead, read_session
 from app_server_protocol.structs import Json
 from tests.unit.inspector.recorded_turn import HEAD, TURN_WITH_APPROVAL, analysed, as_file
 
 pytest.importorskip("starlette")
-page_api = pytest.importorskip("app_server.inspector.page_api")
-page_server = pytest.importorskip("app_server.inspector.page_server")
+page_api = pytest.importorskip("app_server.cli.inspect.page_api")
+page_server = pytest.importorskip("app_server.cli.inspect.page_server")
 
 GUARD = page_server.Guard("the-token", 4711)
 PAGE = f"http://127.0.0.1:{GUARD.port}/{GUARD.token}/"

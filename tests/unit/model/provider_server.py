@@ -7,7 +7,7 @@ from enum import Enum
 import anyio
 from anyio.abc import SocketStream
 
-from app_server.demo.scripted_model import (
+from app_server.cli.demo.scripted_model import (
     EVENT_STREAM,
     LoopbackServer,
     ReceivedRequest,

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.demo.scripted_model import LAST_CHUNK as END
-from app_server.demo.scripted_model import chunk
+from app_server.cli.demo.scripted_model import LAST_CHUNK as END
+from app_server.cli.demo.scripted_model import chunk
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest
 from app_server.engine.http.lazy_http import LazyProviderHttp
 from app_server.engine.http.pool import MAX_IDLE_CONNECTIONS

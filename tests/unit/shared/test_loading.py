@@ -18,7 +18,9 @@ from tests.test_architecture import imports, inside, modules, reachable
 def test_everything_is_loaded_that_a_server_may_import_late() -> None:
     graph = {name: imports(name) & modules().keys() for name in modules()}
     graph |= {
-        name: frozenset() for name in graph if name in ("app_server.cli", "app_server.server.daemon.preload")
+        name: frozenset()
+        for name in graph
+        if name in ("app_server.cli.dispatch", "app_server.server.daemon.preload")
     }
     needed = reachable(graph, "app_server.server.daemon.daemon_process")
     needed |= {name for name in modules() if inside(name, "app_server.server.apis")}
@@ -31,8 +33,8 @@ def test_a_server_that_has_loaded_everything_has_no_front_end() -> None:
         "from app_server.server.daemon.preload import load_everything; load_everything()"
     )
     others = (
-        *("app_server.chat", "app_server.client", "app_server.commands", "app_server.demo"),
-        *("app_server.headless", "app_server.inspector", "app_server.errands", "app_server.batch"),
+        *("app_server.cli.chat", "app_server.client", "app_server.cli.parser", "app_server.cli.demo"),
+        *("app_server.cli.exec", "app_server.cli.inspect", "app_server.cli.admin", "app_server.cli.batch"),
     )
     assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
     assert {

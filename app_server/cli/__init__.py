@@ -1,0 +1,1 @@
+"""The command line, and what people use: one package a command."""

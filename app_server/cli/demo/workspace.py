@@ -1,0 +1,139 @@
+"""The temporary folder of the demo, with a git repository and a home for the server.
+
+It is in `tmp` of the user's home, where confined commands of other servers cannot change the settings of the demo, and
+is deleted at the end. The user's own settings, keys and git settings are neither read nor changed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from app_server.cli.demo.demo_script import FILES, DemoModel
+from app_server.cli.demo.scripted_model import ScriptedModel
+from app_server.client.failures import AppServerError
+from app_server.engine.support.home import home_folder
+from app_server.engine.support.private_folders import private_folder
+from app_server_protocol.structs import Discreet
+
+MODEL = "demo-model"
+CONFIG = """\
+model = "{model}"
+model_provider = "demo"
+approval_policy = "untrusted"
+sandbox_mode = "workspace-write"
+
+[sandbox_workspace_write]
+exclude_slash_tmp = true
+exclude_tmpdir_env_var = true
+
+[models."{model}*"]
+display_name = "Scripted model"
+
+[model_providers.demo]
+name = "Scripted model"
+base_url = "{url}"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+WITHHELD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
+"""Names of variables that are removed from the environment: the server runs without a key."""
+
+
+class DemoSetupError(AppServerError):
+    """The demo cannot be set up on this machine."""
+
+
+class DemoWorkspace(Discreet, frozen=True):
+    HIDDEN = ("environment",)
+    root: Path
+    environment: Mapping[str, str]
+
+    @property
+    def repository(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def outside(self) -> Path:
+        return self.root / "note.txt"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "server.log"
+
+    def configure(self, model_url: str) -> None:
+        (self.home / "config.toml").write_text(CONFIG.format(model=MODEL, url=model_url), encoding="utf-8")
+
+    def last_logged(self, lines: int = 15) -> list[str]:
+        if not self.log.exists():
+            return []
+        return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+
+
+@asynccontextmanager
+async def temporary_workspace(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
+    """Make the folder for the block. Raises DemoSetupError if git is missing, or if the user's home is not writable."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(private_folder(home_folder(environment), "demo"))
+        except OSError as error:
+            raise DemoSetupError(f"no folder can be made in the home: {error}") from None
+        workspace = _built(folder, environment)
+        await _git(workspace, "init", "-q")
+        await _git(workspace, "add", ".")
+        await _git(
+            workspace, "-c", "user.name=Demo", "-c", "user.email=demo@localhost", "commit", "-qm", "A script"
+        )
+        yield workspace
+
+
+def _built(folder: str, environment: Mapping[str, str]) -> DemoWorkspace:
+    root = Path(folder).resolve()
+    workspace = DemoWorkspace(root, _environment(environment, root))
+    for each in (workspace.repository, workspace.home):
+        each.mkdir()
+    for name, text in FILES.items():
+        (workspace.repository / name).write_text(text, encoding="utf-8")
+    return workspace
+
+
+def _environment(environment: Mapping[str, str], root: Path) -> Mapping[str, str]:
+    kept = {name: value for name, value in environment.items() if name not in WITHHELD}
+    git = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    return kept | git | {"CODEX_HOME": str(root / "home"), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+async def _git(workspace: DemoWorkspace, *arguments: str) -> None:
+    command = ("git", "-C", str(workspace.repository), "-c", "commit.gpgsign=false", *arguments)
+    try:
+        with anyio.fail_after(30):
+            done = await anyio.run_process(
+                command, check=False, env=workspace.environment, stdin=subprocess.DEVNULL
+            )
+    except FileNotFoundError:
+        raise DemoSetupError("git is not installed, or not on the PATH") from None
+    except TimeoutError:
+        raise DemoSetupError(f"git {arguments[0]} took too long") from None
+    if done.returncode:
+        raise DemoSetupError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+
+
+@asynccontextmanager
+async def demo_surroundings(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
+    """Make a temporary folder whose settings name the demo model, which is served until the block ends.
+
+    Raises DemoSetupError.
+    """
+    async with temporary_workspace(environment) as workspace, ScriptedModel(DemoModel()).serving() as url:
+        workspace.configure(url)
+        yield workspace

@@ -1,0 +1,140 @@
+"""The commands `app-server config …` and `app-server mcp …`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from importlib import import_module
+from typing import Final
+
+from app_server.cli.parser.arguments import JSON, SETTINGS, Subcommand, errand, flag, option, serving_itself
+from app_server.server.bootstrap.launch import server_home
+
+
+def _server_name(text: str) -> str:
+    if not text.isascii() or not text.replace("-", "").replace("_", "").isalnum():
+        raise argparse.ArgumentTypeError(f"expected letters, digits, hyphens and underscores, got {text!r}")
+    return text
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not name or not separator:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def _print_path(args: argparse.Namespace) -> int:
+    print(server_home(os.environ) / "config.toml")  # noqa: T201
+    return 0
+
+
+KEY: Final = option("key", metavar="KEY", help="a dotted key, as in profiles.fast.model")
+NAME: Final = option("name", metavar="NAME", help="its name in config.toml")
+
+COMMANDS: Final = (
+    Subcommand(
+        "mcp list",
+        "list the MCP servers that are configured",
+        [flag("--start", "start them, and list their tools"), JSON, SETTINGS],
+        errand("mcp_commands", "list_servers"),
+        "app-server mcp list",
+        "app-server mcp list --start   # start them, and list their tools",
+    ),
+    Subcommand(
+        "mcp add",
+        "add an MCP server",
+        [
+            option("name", type=_server_name, metavar="NAME", help="its name in config.toml"),
+            option("--url", metavar="URL", help="its address, for a server that is reached over HTTP"),
+            option(
+                "--bearer-token-env-var", metavar="VARIABLE", help="the variable with the token for --url"
+            ),
+            option(
+                "--env",
+                action="append",
+                type=_variable,
+                metavar="NAME=VALUE",
+                help="a variable for the command; the value stands in config.toml",
+            ),
+            option("server", nargs="*", metavar="-- COMMAND ARG", help="the command that starts it"),
+        ],
+        errand("mcp_commands", "add_server"),
+        "app-server mcp add docs --url https://example.org/mcp",
+        "app-server mcp add files --env ROOT=/srv -- sh serve-files.sh --stdio   # one that is started",
+        usage="NAME (--url URL | -- COMMAND [ARG...])",
+    ),
+    Subcommand(
+        "mcp remove",
+        "remove an MCP server",
+        [NAME],
+        errand("mcp_commands", "remove_server"),
+        "app-server mcp remove docs",
+        "app-server mcp remove 'my docs'",
+        usage="NAME",
+    ),
+    Subcommand(
+        "mcp login",
+        "log in at an MCP server, in the browser",
+        [
+            NAME,
+            option("--scopes", metavar="SCOPE,SCOPE", help="what to ask for"),
+            flag("--no-browser", "only print the address of the page"),
+            SETTINGS,
+        ],
+        errand("mcp_commands", "log_in"),
+        "app-server mcp login docs",
+        "app-server mcp login docs --scopes read,write --no-browser",
+        usage="NAME",
+    ),
+    Subcommand(
+        "config get",
+        "show a setting, or all that are set",
+        [
+            option("key", nargs="?", metavar="KEY", help="a dotted key; without one, all that is set"),
+            JSON,
+            SETTINGS,
+        ],
+        errand("config_commands", "show_setting"),
+        "app-server config get",
+        "app-server config get model",
+        usage="[KEY]",
+    ),
+    Subcommand(
+        "config set",
+        "write a setting into config.toml, after it was checked",
+        [
+            KEY,
+            option("value", metavar="VALUE", help="TOML, or a text without quotes"),
+        ],
+        errand("config_commands", "write_setting"),
+        "app-server config set model gpt-5",
+        "app-server config set profiles.fast.model_reasoning_effort low   # for a profile",
+        usage="KEY VALUE",
+    ),
+    Subcommand(
+        "config unset",
+        "remove a setting from config.toml",
+        [KEY],
+        errand("config_commands", "remove_setting"),
+        "app-server config unset model",
+        "app-server config unset profiles.fast   # a whole table",
+        usage="KEY",
+    ),
+    Subcommand(
+        "config edit",
+        "edit config.toml, and check it before it is saved",
+        [],
+        serving_itself(lambda: import_module("app_server.cli.admin.settings_draft").run_edit),
+        "app-server config edit",
+        "EDITOR=nano app-server config edit",
+    ),
+    Subcommand(
+        "config path",
+        "print where config.toml is",
+        [],
+        _print_path,
+        "app-server config path",
+        "CODEX_HOME=/srv/agent app-server config path   # of another home",
+    ),
+)
