@@ -57,14 +57,14 @@ simulate: $(INSTALLED_DEV) ## play simulated worlds until stopped (ARGS="--seed 
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation $(if $(MUTANT),--mutant $(MUTANT)) $(ARGS)
 
 faults: $(INSTALLED_DEV) ## run the fault suite at length
-	@FAULTS=long $(BIN)/python -m pytest -q -n auto tests/faults tests/fuzz tests/simulation $(ARGS)
+	@FAULTS=long $(BIN)/python -m pytest -q -n auto -m "faults or fuzz or simulation" $(ARGS)
 
 diagrams: $(INSTALLED_DEV) ## record the sequence diagrams of the documentation anew
-	@RECORD_DIAGRAMS=1 $(BIN)/python -m pytest -q tests/scenario/test_recorded_diagrams.py
+	@RECORD_DIAGRAMS=1 $(BIN)/python -m pytest -q tests/docs/test_recorded_diagrams.py
 	@$(BIN)/python -m app_server_protocol.export --docs
 
 captures: $(INSTALLED_DEV) ## take the pictures of the chat and the inspector in the documentation anew
-	@RECORD_CAPTURES=1 $(BIN)/python -m pytest -q tests/chat/test_chat_process.py tests/process/test_inspect_page.py tests/process/test_inspect_live.py
+	@RECORD_CAPTURES=1 $(BIN)/python -m pytest -q tests/cli/chat/test_chat_process.py tests/cli/inspect/test_inspect_page.py tests/cli/inspect/test_inspect_live.py
 
 mutants: $(INSTALLED_DEV) ## mutation tests (ARGS="'app_server.server.rpc.*'" to choose); docs/mutants.md has the results
 	$(BIN)/python -m pip install --quiet --group mutation

@@ -18,16 +18,13 @@ from tests.support.library import MakeLibraryWorld, library_worlds
 from tests.support.not_run import not_run
 from tests.support.world import MakeWorld, worlds_in
 
-pytest_plugins = ("tests.support.browser",)
+pytest_plugins = ("tests.support.browser", "tests.support.fault_reports")
 
 # No test may fail because the machine is slow or busy.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 # `make mutants` only needs to know that a test fails, so hypothesis does not shrink the example.
 settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate], database=None)
-
-PROCESSES = {"process", "faults", "surroundings"}
-"""Folders of tests that run the real server as a subprocess."""
 
 if sys.version_info < (3, 12, 3):
     # The garbage collector may run inside `ast.parse`. If a destructor fails then, its traceback is made with
@@ -47,12 +44,6 @@ def pytest_xdist_auto_num_workers() -> int:
     another worker can run.
     """
     return (os.cpu_count() or 1) + 1
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if PROCESSES & set(item.path.parts):
-            item.add_marker(pytest.mark.process)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -554,7 +554,7 @@ READS_FOR_THE_MODEL = {
     "confined",
 }
 """Modules of the engine that open files of a workspace for the model, and how the rules of a permission profile hold
-there. Tools that read run in the sandbox: `tests/scenario/test_scenario_profiles.py` lists these.
+there. Tools that read run in the sandbox: `tests/engine/sandbox/test_scenario_profiles.py` lists these.
 """
 
 READS_FOR_OTHERS = {

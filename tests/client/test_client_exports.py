@@ -4,11 +4,14 @@ import inspect
 import typing
 from collections.abc import Iterator
 
+import pytest
 from typing_extensions import TypeAliasType
 
 import app_server.client as library
 from app_server.client import server_events
 from app_server_protocol import v2
+
+pytestmark = pytest.mark.scenario
 
 OWN = ("app_server.client", "app_server_protocol.v2", "app_server_protocol.policy")
 PLAIN = {"AbsolutePathBuf", "LegacyAppPathString", "RequestId", "ReasoningEffort"}

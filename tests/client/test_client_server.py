@@ -32,6 +32,8 @@ from tests.support.program import SCRIPT
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
 from tests.support.world import make_folders
 
+pytestmark = pytest.mark.scenario
+
 
 async def test_threads_are_listed_by_pages_and_found_by_a_text(library: MakeLibraryWorld) -> None:
     async with library(*(reply(says("ok")) for _ in range(3))) as w:

@@ -25,6 +25,8 @@ from tests.support.library import WAYS, Way, connector_to, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, runs, says, word
 from tests.support.world import make_folders
 
+pytestmark = pytest.mark.scenario
+
 
 class Served:
     """Server with a synchronous interface for several tests; each has a model of its own. Requests for approval are

@@ -10,7 +10,7 @@ from tests.support.library import serving_model
 from tests.support.scripted_model import ScriptedModel, reply, says
 from tests.support.world import make_folders
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.scenario, pytest.mark.anyio]
 
 
 async def test_threads_that_are_stored_elsewhere_are_opened_by_their_ids_and_not_listed(

@@ -37,6 +37,8 @@ from tests.support.library import MakeLibraryWorld
 from tests.support.pictures import PNG
 from tests.support.scripted_model import Hold, begins_to_say, calls, failure, patches, reply, runs, says, word
 
+pytestmark = pytest.mark.scenario
+
 
 async def test_a_run_gives_the_final_message_the_items_and_the_usage_of_its_turn(
     library: MakeLibraryWorld,

@@ -199,14 +199,18 @@ def commands_of(page: Path) -> Iterator[tuple[Block, str, str]]:
             yield from ((block, line, config) for line in block.text.splitlines() if line.strip())
 
 
-FOLDERS = ("apis", "conversations", "rpc", "startup", "core")
+FOLDERS = (
+    *(f"app_server/server/{name}/**/*.py" for name in ("apis", "conversations", "rpc", "bootstrap")),
+    "app_server/engine/**/*.py",
+    "protocol/app_server_protocol/rpc_errors.py",
+)
 MADE_BY = {"invalid_request": "invalid_request", "internal_error": "internal"}
 """Functions that make an error, and its default kind."""
 
 
 def kinds() -> Iterator[str]:
     for folder in FOLDERS:
-        for path in sorted((ROOT / "app_server" / folder).rglob("*.py")):
+        for path in sorted(ROOT.glob(folder)):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 yield from kinds_of(node)
 

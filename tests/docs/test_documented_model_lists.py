@@ -30,8 +30,8 @@ from app_server.server.apis.v2.handlers import models
 from app_server_protocol.structs import Json
 from app_server_protocol.v2.models import MODEL_LIST
 from tests.docs.markdown_blocks import ROOT
+from tests.engine.model.scripted import IDENTITY, ScriptedAnswer, refused
 from tests.support.callers import some_caller
-from tests.unit.model.scripted import IDENTITY, ScriptedAnswer, refused
 
 PAGE: Final = ROOT / "docs" / "threads.md"
 

@@ -28,6 +28,8 @@ from app_server_protocol.framing import Transport
 from tests.simulation.draws import Draws
 from tests.simulation.loop import SimLoop, threads_in_the_loop
 
+pytestmark = pytest.mark.simulation
+
 LONG = os.environ.get("FAULTS") == "long"
 TOKENS = 100
 """Tokens of a request."""

@@ -6,6 +6,8 @@ import pytest
 
 from tests.simulation.planted_bugs import ROOT, apply, names, search, sentence
 
+pytestmark = pytest.mark.simulation
+
 SOON = ("error_after_the_end", "idle_before_the_end", "one_retry_too_many")
 """Bugs that the first worlds find. `make simulate ARGS=--mutants` searches for all."""
 

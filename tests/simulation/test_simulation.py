@@ -16,6 +16,8 @@ from tests.simulation.habits import draw_habits
 from tests.simulation.shrink import shrink
 from tests.simulation.world import Outcome, play
 
+pytestmark = pytest.mark.simulation
+
 FOUND = sorted(Path(__file__).with_name("found").glob("*.json"))
 LONG = os.environ.get("FAULTS") == "long"
 BLOCK = 25

@@ -9,6 +9,8 @@ from app_server_protocol.structs import Json
 from tests.simulation.followers import Follower, Heard
 from tests.simulation.text_rules import chunks_not_whole
 
+pytestmark = pytest.mark.simulation
+
 NEW = "new"
 LOAD = "load"
 WORDS = ("user_message_chunk", "u", "please")

@@ -8,6 +8,8 @@ from tests.simulation import watchdog
 from tests.simulation.people import Person
 from tests.simulation.world import play
 
+pytestmark = pytest.mark.simulation
+
 SHOWS = ["make simulate ARGS='--seed 4'", "make simulate ARGS='--seed 4 --shrink'"]
 
 

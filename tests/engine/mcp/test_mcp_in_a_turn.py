@@ -1,0 +1,232 @@
+"""Third-party MCP servers in a whole conversation, as the client and the model see them."""
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from app_server_protocol.structs import Json
+from tests.support.client import Turn
+from tests.support.npm import npm_packages
+from tests.support.scripted_model import calls, reply, says
+from tests.support.world import MakeWorld, World
+
+pytestmark = [pytest.mark.process, pytest.mark.integration]
+
+OFFERING = Path(__file__).parents[2] / "support" / "official_mcp_server.py"
+SLOW_START = "startup_timeout_sec = 40\n"
+UNASKED = 'default_tools_approval_mode = "approve"\n'
+HTTP = ("streams", "json", "stateless")
+"""Answer modes of the official server over HTTP, in the order of its ports."""
+
+
+def stdio(name: str, *arguments: str) -> str:
+    return (
+        f"[mcp_servers.{name}]\ncommand = {json.dumps(sys.executable)}\n"
+        f"args = {json.dumps(arguments)}\n{SLOW_START}{UNASKED}"
+    )
+
+
+@contextlib.asynccontextmanager
+async def reached(way: str) -> AsyncIterator[str]:
+    """Yield the table of the official package's server, over that transport."""
+    if way == "stdio":
+        yield stdio("official", str(OFFERING), "stdio")
+        return
+    async with await anyio.open_process((sys.executable, str(OFFERING), "http")) as process:
+        assert process.stdout is not None
+        try:
+            ports = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 100)
+            port = ports.split()[HTTP.index(way)]
+            yield f'[mcp_servers.official]\nurl = "http://127.0.0.1:{int(port)}/mcp"\n{SLOW_START}{UNASKED}'
+        finally:
+            process.kill()
+
+
+async def turn(w: World, *, decide: Json = None) -> Turn:
+    if decide is not None:
+        w.client.decide("elicitationRequest", decide)
+    return await w.client.turn(await w.open())
+
+
+def begun(turn: Turn) -> list[str]:
+    return [event["invocation"]["tool"] for event in turn.of("mcp_tool_call_begin")]
+
+
+async def test_the_time_server_tells_the_time(world: MakeWorld) -> None:
+    pytest.importorskip("mcp_server_time", reason="mcp-server-time is not installed")
+    tables = stdio("time", "-m", "mcp_server_time", "--local-timezone", "UTC")
+    replies = (
+        reply(
+            calls("mcp__time__get_current_time", {"timezone": "Europe/Warsaw"}, "good"),
+            calls("mcp__time__get_current_time", {"timezone": "Nowhere/Land"}, "bad"),
+        ),
+        reply(says("It is late")),
+    )
+    async with world(*replies, tables=tables) as w:
+        happened = await turn(w)
+        first, second = w.model.requests
+        assert {"mcp__time__get_current_time", "mcp__time__convert_time"} <= set(first.tools)
+        assert "Europe/Warsaw" in second.outputs()["good"]
+        assert "Nowhere/Land" in second.outputs()["bad"]
+        good, bad = (event["result"] for event in happened.of("mcp_tool_call_end"))
+        assert not good["Ok"].get("isError")
+        assert bad["Ok"]["isError"]
+
+
+@pytest.mark.parametrize("way", ["stdio", *HTTP])
+async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str) -> None:
+    asks = way in ("stdio", "streams")  # the others cannot ask while a call runs
+    replies = (
+        reply(
+            calls("mcp__official__add", {"a": 19, "b": 23}, "sum"),
+            calls("mcp__official__fail", {}, "fail"),
+            calls("mcp__official__picture", {}, "picture"),
+            calls("mcp__official__order", {}, "order"),
+            calls("list_mcp_resources", {}, "resources"),
+            calls("list_mcp_resource_templates", {"server": "official"}, "templates"),
+            calls("read_mcp_resource", {"server": "official", "uri": "note://one"}, "note"),
+            calls("read_mcp_resource", {"server": "official", "uri": "image://dot"}, "dot"),
+            calls("read_mcp_resource", {"server": "official", "uri": "greeting://you"}, "greeting"),
+        ),
+        reply(says("done")),
+    )
+    async with (
+        reached(way) as tables,
+        world(*replies, tables=tables, capabilities={"elicitation": True}) as w,
+    ):
+        happened = await turn(w, decide={"action": "accept", "content": {"n": 3}})
+        outputs = w.model.requests[1].outputs()
+        assert "42" in outputs["sum"]
+        assert ("ordered 3" in outputs["order"]) is asks
+        assert "note://one" in outputs["resources"]
+        assert "greeting://{name}" in outputs["templates"]
+        assert "a note" in outputs["note"]
+        assert "image/png" in outputs["dot"]
+        assert "Hello you" in outputs["greeting"]
+        (picture,) = (
+            i["output"] for i in w.model.requests[1].input if i.get("call_id") == "picture" and "output" in i
+        )
+        assert [part["type"] for part in picture] == ["input_image"]
+        assert picture[0]["image_url"].startswith("data:image/png;base64,")
+        assert set(begun(happened)) == {
+            "add", "fail", "picture", "order", "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource",
+        }  # fmt: skip
+        (failed,) = [e["result"] for e in happened.of("mcp_tool_call_end") if e["call_id"] == "fail"]
+        assert failed["Ok"]["isError"]
+        asked = [m["params"] for m in w.client.received() if m.get("method") == "elicitationRequest"]
+        assert len(asked) == asks
+        for question in asked:
+            assert (question["serverName"], question["message"]) == ("official", "How many?")
+            assert "n" in question["requestedSchema"]["properties"]
+
+
+async def test_an_open_question_ends_with_its_turn(world: MakeWorld) -> None:
+    replies = reply(calls("mcp__official__order", {})), reply(says("again"))
+    tables = stdio("official", str(OFFERING), "stdio")
+    async with world(*replies, tables=tables, capabilities={"elicitation": True}) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        await w.client.expect("elicitationRequest")
+        await w.client.interrupt(conversation)
+        again = await w.client.turn(conversation, "again")
+        assert again.last_message == "again"
+
+
+async def test_opening_does_not_wait_for_servers_and_the_first_request_does(world: MakeWorld) -> None:
+    tables = stdio("late", "-c", "import time; time.sleep(1000)").replace(
+        SLOW_START, "startup_timeout_sec = 1\n"
+    )
+    async with world(reply(says("on my own")), tables=tables) as w:
+        conversation = await w.open()
+        assert not w.client.events("error")
+        happened = await w.client.turn(conversation)
+        assert happened.last_message == "on my own"
+        (failed,) = w.client.events("error")
+        assert "MCP client for `late` timed out after 1 seconds" in failed["message"]
+
+
+PACKAGE = "@modelcontextprotocol/server-everything@2026.8.31"
+START_SECONDS = 30
+
+
+@pytest.fixture(scope="session")
+def program(pytestconfig: pytest.Config) -> tuple[str, ...]:
+    script = "@modelcontextprotocol/server-everything/dist/index.js"
+    node, (path,) = npm_packages(pytestconfig, "mcp-everything", [PACKAGE], [script])
+    return node, path
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@contextlib.asynccontextmanager
+async def everything_reached(program: tuple[str, ...], way: str) -> AsyncIterator[str]:
+    """Yield the server's table in the configuration."""
+    limit = f"startup_timeout_sec = {START_SECONDS}\n"
+    if way == "stdio":
+        node, script = program
+        arguments = json.dumps([script, "stdio"])
+        yield f"[mcp_servers.everything]\ncommand = {json.dumps(node)}\nargs = {arguments}\n{limit}{UNASKED}"
+        return
+    port = free_port()
+    environment = {"PATH": os.environ["PATH"], "PORT": str(port)}
+    async with await anyio.open_process([*program, "streamableHttp"], env=environment) as process:
+        try:
+            with anyio.fail_after(START_SECONDS):
+                assert process.stderr is not None
+                said = b""
+                while b"listening" not in said:
+                    said += await process.stderr.receive()
+            yield f'[mcp_servers.everything]\nurl = "http://127.0.0.1:{port}/mcp"\n{limit}{UNASKED}'
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("way", ["stdio", "http"])
+async def test_tools_pictures_and_resources(world: MakeWorld, program: tuple[str, ...], way: str) -> None:
+    replies = (
+        reply(
+            calls("mcp__everything__echo", {"message": "ping"}, "echo"),
+            calls("mcp__everything__get-sum", {"a": 19, "b": 23}, "sum"),
+            calls("mcp__everything__get-sum", {"a": "many"}, "wrong"),
+            calls("mcp__everything__get-tiny-image", {}, "picture"),
+            calls("list_mcp_resources", {"server": "everything"}, "resources"),
+            calls("list_mcp_resource_templates", {"server": "everything"}, "templates"),
+            calls(
+                "read_mcp_resource", {"server": "everything", "uri": "demo://resource/dynamic/text/7"}, "text"
+            ),
+            calls(
+                "read_mcp_resource", {"server": "everything", "uri": "demo://resource/dynamic/blob/7"}, "blob"
+            ),
+        ),
+        reply(says("done")),
+    )
+    async with everything_reached(program, way) as tables, world(*replies, tables=tables) as w:
+        turn = await w.client.turn(await w.open())
+        first, second = w.model.requests
+        outputs = second.outputs()
+    assert "mcp__everything__echo" in first.tools
+    assert "ping" in outputs["echo"]
+    assert "42" in outputs["sum"]
+    assert "number" in outputs["wrong"]
+    assert "demo://resource/" in outputs["resources"]
+    assert "demo://resource/dynamic/text/{resourceId}" in outputs["templates"]
+    assert "Resource 7" in outputs["text"]
+    assert "demo://resource/dynamic/blob/7" in outputs["blob"]
+    (picture,) = (
+        item["output"] for item in second.input if item.get("call_id") == "picture" and "output" in item
+    )
+    assert "input_image" in [part["type"] for part in picture]
+    results = {event["call_id"]: event["result"] for event in turn.of("mcp_tool_call_end")}
+    assert not results["sum"]["Ok"].get("isError")
+    assert len(results) == 8

@@ -1,0 +1,251 @@
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app_server.engine.http.sse import SseDecoder
+from app_server.engine.model import prompt
+from app_server.engine.model.chat_reader import LENGTH, ChatDecoder
+from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.responses import (
+    FunctionCall,
+    MessageItem,
+    OutputText,
+    ReasoningResponseItem,
+    ReasoningText,
+)
+from app_server_protocol.structs import Json
+from tests.engine.model.scripted import JSON, LETTERS, sse
+
+DONE = b"data: [DONE]\n\n"
+
+
+def piece(finish: str | None = None, **delta: Json) -> bytes:
+    return sse({"id": "chat-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+
+def call_piece(index: int | None, arguments: str = "", **fields: Json) -> Json:
+    name = fields.pop("name", None)
+    function = {"arguments": arguments, **({"name": name} if name else {})}
+    return {**({} if index is None else {"index": index}), "function": function, **fields}
+
+
+def read(*frames: bytes, live: bool = False, end: bool = True) -> list[prompt.ModelEvent]:
+    decoder, events = ChatDecoder(live=live), list[prompt.ModelEvent]()
+    for frame in SseDecoder().feed(b"".join(frames)):
+        decoder.decode(frame, events)
+    if end:
+        decoder.end(events)
+    return events
+
+
+def message(text: str) -> prompt.OutputItemDone:
+    return prompt.OutputItemDone(MessageItem(role="assistant", content=(OutputText(text=text),)))
+
+
+def thought(text: str) -> prompt.OutputItemDone:
+    return prompt.OutputItemDone(ReasoningResponseItem(content=(ReasoningText(text=text),)))
+
+
+BEGUN = prompt.OutputItemAdded(MessageItem(role="assistant", content=()))
+THINKING = prompt.OutputItemAdded(ReasoningResponseItem())
+
+
+def test_text_comes_as_one_item() -> None:
+    events = read(piece(role="assistant", content="Hel"), piece(content="lo"), piece("stop"), DONE)
+    assert events == [BEGUN, message("Hello"), prompt.Completed(None)]
+
+
+def test_live_text_comes_in_deltas_with_token_counts() -> None:
+    usage = {
+        "prompt_tokens": 7,
+        "completion_tokens": 2,
+        "total_tokens": 9,
+        "prompt_tokens_details": {"cached_tokens": 3},
+        "completion_tokens_details": {"reasoning_tokens": 1},
+    }
+    frames = [piece(content="Hel"), piece(content="lo"), piece("stop"), sse({"choices": [], "usage": usage})]
+    counted = TokenUsage(
+        input_tokens=7, cached_input_tokens=3, output_tokens=2, reasoning_output_tokens=1, total_tokens=9
+    )
+    assert read(*frames, DONE, live=True) == [
+        BEGUN,
+        prompt.OutputTextDelta("Hel"),
+        prompt.OutputTextDelta("lo"),
+        message("Hello"),
+        prompt.Completed(counted),
+    ]
+
+
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize(
+    "wrap", [lambda text: text, lambda text: {"text": text}, lambda text: {"content": text}]
+)
+def test_reasoning_ends_where_the_text_begins(key: str, wrap: object) -> None:
+    assert callable(wrap)
+    frames = [piece(**{key: wrap("th")}), piece(**{key: wrap("ink")}), piece(content="said"), piece("stop")]
+    assert read(*frames, DONE, live=True) == [
+        THINKING,
+        prompt.ReasoningContentDelta("th", 0),
+        prompt.ReasoningContentDelta("ink", 0),
+        thought("think"),
+        BEGUN,
+        prompt.OutputTextDelta("said"),
+        message("said"),
+        prompt.Completed(None),
+    ]
+
+
+def test_reasoning_after_the_text_follows_it() -> None:
+    frames = [piece(content="a", reasoning="1"), piece(reasoning="2"), piece(content="b"), DONE]
+    assert read(*frames) == [
+        THINKING,
+        thought("1"),
+        BEGUN,
+        message("ab"),
+        thought("2"),
+        prompt.Completed(None),
+    ]
+
+
+def test_interleaved_calls_are_put_together_by_index() -> None:
+    events = read(
+        piece(content="Let me", tool_calls=[call_piece(0, '{"a"', id="c1", name="one")]),
+        piece(tool_calls=[call_piece(1, "{", id="c2", name="two"), call_piece(0, ":1}")]),
+        piece(tool_calls=[call_piece(1, "}")]),
+        piece("tool_calls"),
+        DONE,
+    )
+    assert events == [
+        BEGUN,
+        message("Let me"),
+        prompt.OutputItemDone(FunctionCall(name="one", arguments='{"a":1}', call_id="c1")),
+        prompt.OutputItemDone(FunctionCall(name="two", arguments="{}", call_id="c2")),
+        prompt.Completed(None),
+    ]
+
+
+def test_calls_come_in_the_order_of_their_index() -> None:
+    frames = [piece(tool_calls=[call_piece(n, "{}", id=f"c{n}", name="x")]) for n in (2, 0, 1)]
+    items = [event.item for event in read(*frames, DONE) if isinstance(event, prompt.OutputItemDone)]
+    assert [item.call_id for item in items if isinstance(item, FunctionCall)] == ["c0", "c1", "c2"]
+
+
+def test_calls_without_index_or_id_are_distinguished() -> None:
+    events = read(
+        piece(tool_calls=[call_piece(None, "{}", id="c1", name="one")]),
+        piece(tool_calls=[call_piece(None, "{", id="c2", name="two")]),
+        piece(tool_calls=[call_piece(None, "}")]),
+        piece("tool_calls"),
+        DONE,
+    )
+    assert [event.item for event in events if isinstance(event, prompt.OutputItemDone)] == [
+        FunctionCall(name="one", arguments="{}", call_id="c1"),
+        FunctionCall(name="two", arguments="{}", call_id="c2"),
+    ]
+    events = read(
+        piece(tool_calls=[call_piece(0, "{}", name="a"), call_piece(1, "{}", name="b")]), piece("stop"), DONE
+    )
+    ids = [
+        item.call_id
+        for e in events
+        if isinstance(e, prompt.OutputItemDone) and isinstance(item := e.item, FunctionCall)
+    ]
+    assert all(ids)
+    assert len(set(ids)) == 2
+
+
+def test_a_whole_message_in_place_of_deltas() -> None:
+    whole = sse({"choices": [{"message": {"content": "all at once"}, "finish_reason": "stop"}]})
+    assert read(whole) == [BEGUN, message("all at once"), prompt.Completed(None)]
+
+
+def test_a_reason_to_finish_makes_the_closing_mark_unnecessary() -> None:
+    assert read(piece(content="x"), piece("stop"))[-1] == prompt.Completed(None)
+
+
+def test_a_cut_stream_is_not_complete() -> None:
+    with pytest.raises(StreamDisconnected, match="stream closed before"):
+        read(piece(content="x"))
+
+
+def test_nothing_counts_after_the_closing_mark() -> None:
+    assert read(piece(content="x"), DONE, piece(content="late"), DONE) == [
+        BEGUN,
+        message("x"),
+        prompt.Completed(None),
+    ]
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter"])
+def test_an_answer_that_was_cut_short_gives_its_words_and_fails(reason: str) -> None:
+    decoder, events = ChatDecoder(live=False), list[prompt.ModelEvent]()
+    calls: dict[str, Json] = (
+        {} if reason in LENGTH else {"tool_calls": [call_piece(0, '{"a"', id="c", name="shell")]}
+    )
+    cut = piece(content="so far", **calls)
+    frames = SseDecoder().feed(cut + piece(reason) + DONE)
+    for frame in frames[:-1]:
+        decoder.decode(frame, events)
+    with pytest.raises(ModelError, match=reason) as caught:
+        decoder.decode(frames[-1], events)
+    assert not caught.value.retryable
+    assert events[1:] == [message("so far")]
+
+
+@pytest.mark.parametrize("arguments", ['{"a"', '{"a": 1}'])
+def test_a_limit_that_cuts_a_call_says_which_one(arguments: str) -> None:
+    """The call before it is complete. The last one may be valid JSON without being complete."""
+    whole, last = (
+        call_piece(0, '{"b": 2}', id="b", name="shell"),
+        call_piece(1, arguments, id="a", name="shell"),
+    )
+    events = read(piece(tool_calls=[whole, last]), piece("length"), DONE)
+    done = [each for each in events if isinstance(each, prompt.OutputItemDone)]
+    assert [each.is_cut for each in done] == [False, True]
+    assert events[-1] == prompt.Completed(None, cut_by="length")
+
+
+def test_an_error_chunk_fails_the_answer() -> None:
+    with pytest.raises(StreamDisconnected, match="boo") as caught:
+        read(sse({"error": {"message": "boo", "code": 500}}))
+    assert caught.value.retryable
+    with pytest.raises(ContextWindowExceeded):
+        read(sse({"error": {"message": "long", "code": "context_length_exceeded"}}))
+    with pytest.raises(StreamDisconnected, match="plain words"):
+        read(sse({"error": "plain words"}))
+
+
+DELTA = st.dictionaries(st.sampled_from(["content", "reasoning", "reasoning_content", "tool_calls"]), JSON)
+ODD_CALLS = st.lists(
+    st.dictionaries(st.sampled_from(["index", "id", "function", "type"]), JSON), max_size=3
+).map(lambda calls: {"tool_calls": calls})
+CHUNK = st.one_of(
+    st.dictionaries(st.sampled_from(["choices", "usage", "id", "error"]), JSON),
+    (DELTA | ODD_CALLS).map(lambda delta: {"choices": [{"delta": delta}]}),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(CHUNK, max_size=4), st.booleans())
+def test_no_chunk_raises_anything_but_model_errors(chunks: list[Json], live: bool) -> None:
+    with suppress(ModelError):
+        events = read(*map(sse, chunks), DONE, live=live)
+        assert [type(event) for event in events].count(prompt.Completed) == 1
+        assert isinstance(events[-1], prompt.Completed)
+
+
+@settings(deadline=None)
+@given(st.data(), st.lists(st.text(LETTERS, min_size=1, max_size=12), min_size=1, max_size=4))
+def test_any_interleaving_of_pieces_gives_the_same_calls(data: st.DataObject, texts: list[str]) -> None:
+    """Each call's arguments are cut into characters; the calls alternate in any order."""
+    left = {index: list(text) for index, text in enumerate(texts)}
+    frames = [piece(tool_calls=[call_piece(n, id=f"c{n}", name=f"t{n}") for n in left])]
+    while any(left.values()):
+        index = data.draw(st.sampled_from([n for n, rest in left.items() if rest]))
+        frames.append(piece(tool_calls=[call_piece(index, left[index].pop(0))]))
+    events = read(*frames, piece("tool_calls"), DONE)
+    calls = [event.item for event in events if isinstance(event, prompt.OutputItemDone)]
+    assert calls == [FunctionCall(name=f"t{n}", arguments=t, call_id=f"c{n}") for n, t in enumerate(texts)]
