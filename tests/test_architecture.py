@@ -784,10 +784,10 @@ def test_the_protocol_knows_nobody() -> None:
 @pytest.mark.parametrize(
     ("package", "users"),
     [
-        ("app_server_protocol.export", {"app_server.cli.parser.inspect_args"}),
+        ("app_server_protocol.export", {"app_server.cli.parser.generate_args"}),
         ("app_server.cli.settings_reference", set()),
         ("app_server.server.providers_reference", set()),
-        ("app_server.cli.doctor.doctor_command", {"app_server.cli.parser.login_args"}),
+        ("app_server.cli.doctor.doctor_command", {"app_server.cli.parser.doctor_args"}),
     ],
 )
 def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None:

@@ -275,3 +275,9 @@ SERVER_OPTIONS: Final = (
     ),
 )
 """All options of a server."""
+
+
+CD: Final = option("-C", "--cd", metavar="DIR", help="the working directory")
+
+
+DEMO: Final = flag("--demo", "with a scripted model, in a temporary folder")
