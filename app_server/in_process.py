@@ -19,7 +19,7 @@ from msgspec import Struct
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.sandbox.plan import KeptFolders
 from app_server.engine.support.client_info import EarlyInitialize, limits_of
-from app_server.engine.system_ports import Machine
+from app_server.engine.system_ports import SystemPorts
 from app_server.server.bootstrap.handshake import initialize_responder, message_in
 from app_server.server.bootstrap.launch import server_home, working_directory
 from app_server.server.composition import ServerSettings, serve
@@ -78,7 +78,7 @@ class InProcessConnector(Struct, frozen=True, kw_only=True):
             cli=self.overrides,
             threads=self.threads,
             kept=self.kept,
-            machine=Machine(gate=self.gate),
+            machine=SystemPorts(gate=self.gate),
             takes_codex_key=self.takes_codex_key,
             limits=limits_of(environment),
         )

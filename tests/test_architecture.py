@@ -463,10 +463,10 @@ LARGE = {
     "ModelSettings": "every setting of the model and its requests",
     "ModelRow": "every key of a row of the catalogue",
     "Quirks": "every quirk of a provider",
-    "Launch": "all that the command line and the environment say",
+    "ProcessOptions": "all that the command line and the environment say",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
-    "ToolTurn": "every part of a turn that some tool uses",
+    "ToolContext": "every part of a turn that some tool uses",
     "Result": "every field of a line of a batch's results",
 }
 
@@ -484,10 +484,11 @@ LONGEST_CLASS = 200
 """Maximum number of lines of a class. A class that needs more does more than one thing."""
 
 LONG_CLASSES = {
-    "Beneath": "each name of a path is opened by the one before, so that none of its steps is of use alone",
+    "RootDir": "each name of a path is opened by the one before, so that none of its steps is of use alone",
 }
 
 FACES = {
+    "app_server.engine.system_ports",
     "app_server.engine.auth.accounts",
     "app_server.engine.config.settings_service",
     "app_server.engine.client_services",
@@ -582,7 +583,6 @@ SAME_NAME = {
     "RateLimitWindow": "of an account",
     "Resource": "of an MCP server",
     "ResourceTemplate": "of an MCP server",
-    "Turn": "what a client is shown of a turn, and what the engine needs to run one",
     "TurnError": "why a turn failed",
     "TurnStatus": "how a turn ended",
 }
@@ -669,7 +669,7 @@ def constructors(module: str) -> Iterator[tuple[str, int]]:
         if not isinstance(node, ast.ClassDef):
             continue
         fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and not is_made_inside(each)]
-        struct = any(ast.unparse(base) in ("Struct", "Discreet") for base in node.bases)
+        struct = any(ast.unparse(base) in ("Struct", "Redacted") for base in node.bases)
         if struct or any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             yield node.name, len(fields)
         for each in node.body:

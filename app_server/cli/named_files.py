@@ -15,7 +15,7 @@ import stat
 import time
 from pathlib import Path
 
-from app_server.engine.support.rooted_fs import Beneath, RefusedName, TooLarge, read_named, read_up_to
+from app_server.engine.support.rooted_fs import RefusedName, RootDir, TooLarge, read_named, read_up_to
 
 DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 """Folders whose files are used directly: `/dev/stdout`, or the files that a shell makes for `>(command)` and
@@ -50,7 +50,7 @@ class NamedOutput:
             os.set_blocking(self._device, True)
             os.write(self._device, b"")  # reports a device that refuses it
             return
-        self._folder = Beneath.named_by_user(path.parent)
+        self._folder = RootDir.named_by_user(path.parent)
         try:
             present = self._folder.stat(path.name).st_mode
         except FileNotFoundError:
@@ -80,7 +80,7 @@ def new_private_file(path: str, content: bytes = b"") -> int:
     if os.path.exists(path) and not os.path.isfile(path):  # a device or pipe, or a link to one
         raise RefusedName(errno.EINVAL, "it is not a regular file", path)
     folder, name = os.path.split(path)
-    with Beneath.named_by_user(folder or ".") as beneath, beneath.staged(name, PRIVATE) as file:
+    with RootDir.named_by_user(folder or ".") as beneath, beneath.staged(name, PRIVATE) as file:
         file.write(content)
         return os.dup(file.fileno())
 

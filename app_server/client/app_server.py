@@ -23,7 +23,7 @@ from app_server_protocol.base import WireModel
 from app_server_protocol.jsonrpc import INITIALIZE, INITIALIZED
 from app_server_protocol.method_table import ClientRequest
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json, Written
+from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.v2 import server as wire
 from app_server_protocol.v2 import thread_open
 from app_server_protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams
@@ -31,7 +31,7 @@ from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.thread_store import THREAD_LIST, ThreadListParams
 
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=Written)
+R = TypeVar("R", bound=JsonSerializable)
 
 
 class ConnectOptions(TypedDict, total=False):

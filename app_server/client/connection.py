@@ -18,20 +18,20 @@ from pydantic import ValidationError
 
 from app_server.client.failures import AppServerError, RequestRefused, ServerEnded, UnexpectedAnswer
 from app_server.client.link import ServerLink
-from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol import jsonrpc
 from app_server_protocol.base import WireModel
 from app_server_protocol.framing import Oversized, TransportClosed
 from app_server_protocol.method_table import ClientRequest
 from app_server_protocol.parse import read
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json, Written
+from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.wire_fields import describe_validation_error
 
 log = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=Written)
+R = TypeVar("R", bound=JsonSerializable)
 
 UNSENT_BYTES = 1 << 20
 """Maximum size of unsent data, in bytes. Above it, requests wait before they are sent."""
@@ -66,7 +66,7 @@ class ServerConnection:
 
     def __init__(self, link: ServerLink, receiver: Receiver) -> None:
         self._link, self._receiver = link, receiver
-        self._outgoing = Outgoing(link.write, UNSENT_BYTES)
+        self._outgoing = OutboundQueue(link.write, UNSENT_BYTES)
         self._next_id = 0
         self._sent: dict[jsonrpc.RequestId, SentRequest] = {}
         self._error: ServerEnded | None = None
@@ -143,7 +143,7 @@ class ServerConnection:
     def notify(self, method: str) -> None:
         self._outgoing.send(jsonrpc.dump_notification(method))
 
-    def respond(self, id: jsonrpc.RequestId, result: Written) -> None:
+    def respond(self, id: jsonrpc.RequestId, result: JsonSerializable) -> None:
         self._outgoing.respond(id, result.to_json())
 
     def refuse(self, id: jsonrpc.RequestId, error: RpcError) -> None:

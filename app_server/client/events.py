@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from app_server_protocol.method_table import AnyServerNotification, ServerNotification
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json, Struct, Written
+from app_server_protocol.structs import Json, JsonSerializable, Struct
 from app_server_protocol.v2 import items, server, settings, table, thread, turn
 from app_server_protocol.v2.turn import (
     TurnCompletedNotification,
@@ -81,7 +81,7 @@ ThreadEvent: TypeAlias = (
 )
 """Events of a stream of a thread or of a turn."""
 
-ServerEvent: TypeAlias = Written | RawNotification | DeltasDropped
+ServerEvent: TypeAlias = JsonSerializable | RawNotification | DeltasDropped
 """Notification that concerns no single thread: warnings, the account, skills, watched files, searches."""
 
 
@@ -127,7 +127,7 @@ def parse_event(method: str, params: Json) -> ServerEvent:
     if row is None:
         return RawNotification(method, params)
     try:
-        event: Written = read(row.params, params)
+        event: JsonSerializable = read(row.params, params)
     except ValidationError:
         return RawNotification(method, params)
     return event

@@ -28,7 +28,7 @@ from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnHandle
 from app_server_protocol.base import WireModel
 from app_server_protocol.method_table import ClientRequest
-from app_server_protocol.structs import Written
+from app_server_protocol.structs import JsonSerializable
 from app_server_protocol.v2.server import InitializeResponse
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.thread_open import OpenedThread
@@ -40,7 +40,7 @@ F = TypeVar("F")
 M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=WireModel)
 Q = ParamSpec("Q")
-R = TypeVar("R", bound=Written)
+R = TypeVar("R", bound=JsonSerializable)
 T = TypeVar("T")
 
 

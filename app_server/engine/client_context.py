@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from app_server_protocol.structs import Discreet
+from app_server_protocol.structs import Redacted
 
 OPENAI_API_KEY = "OPENAI_API_KEY"
 CODEX_API_KEY = "CODEX_API_KEY"
@@ -21,7 +21,7 @@ class ClientIdentity(Struct, frozen=True):
     user_agent: str
 
 
-class Caller(Discreet, frozen=True, eq=False, kw_only=True):
+class ClientContext(Redacted, frozen=True, eq=False, kw_only=True):
     """The environment and identity of one client."""
 
     HIDDEN = ("environment",)
@@ -38,17 +38,17 @@ class Caller(Discreet, frozen=True, eq=False, kw_only=True):
     """Variable with an API key that takes precedence over a stored login; None if there is none."""
 
 
-class CurrentCaller:
+class ActiveClient:
     """The client that a session works for: the one that opened it, then the one that began its last turn. A client
     without an environment works in that of the client before, or at first in that of the server.
     """
 
-    def __init__(self, opener: Caller, environment: Mapping[str, str]) -> None:
+    def __init__(self, opener: ClientContext, environment: Mapping[str, str]) -> None:
         """`environment`: the environment of the server."""
         self.caller, self.environment = opener, environment
         self.use(opener)
 
-    def use(self, caller: Caller | None) -> None:
+    def use(self, caller: ClientContext | None) -> None:
         """Work for this client from now on. None, if no particular client asked, changes nothing."""
         if caller is not None:
             self.caller = caller
@@ -66,7 +66,7 @@ class CurrentCaller:
         return first_api_keys(self.environment, self.caller)
 
 
-def first_api_keys(environment: Mapping[str, str], caller: Caller) -> Mapping[str, str]:
+def first_api_keys(environment: Mapping[str, str], caller: ClientContext) -> Mapping[str, str]:
     """Return the key in an environment that takes precedence over a stored login, by its variable; empty if there is
     none.
     """

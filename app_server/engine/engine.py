@@ -23,8 +23,8 @@ from msgspec import Struct
 
 from app_server.engine.approvals.broker import ApprovalBroker
 from app_server.engine.approvals.consent import ApprovalMemory
-from app_server.engine.approvals.exec_policy import RuleBook
-from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.approvals.exec_policy import ExecPolicy
+from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.tolerance import joined
 from app_server.engine.context.history import (
@@ -41,12 +41,12 @@ from app_server.engine.session.model_notices import other_model_notice, window_n
 from app_server.engine.session.session import PERFORM, Session
 from app_server.engine.session.session_servers import Elicitations
 from app_server.engine.session.session_services import (
-    CallersModel,
     ConversationSetup,
     HomeFiles,
     Instructions,
+    ModelClientProvider,
     Reports,
-    Services,
+    SessionServices,
     SessionState,
     TurnCompleted,
 )
@@ -54,19 +54,19 @@ from app_server.engine.session.windows import documents_notice, first_bounds
 from app_server.engine.storage.history_file import MessageHistory, SharedMessages
 from app_server.engine.storage.record import revert_line
 from app_server.engine.storage.rollout_names import new_rollout_path
-from app_server.engine.storage.writer import NoRollout, RolloutWriter
+from app_server.engine.storage.writer import NullRolloutWriter, RolloutWriter
 from app_server.engine.support import user_messages
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.telemetry.telemetry_events import ConversationTelemetry
 from app_server.engine.thread_origin import (
     Fork,
-    GivenHistory,
     NewConversation,
-    Opened,
+    OpenedConversation,
     Origin,
     ProcessEnvironment,
     StoredRollout,
+    SuppliedHistory,
 )
 from app_server.engine.tools.client_tool import checked_tools
 from app_server.engine.tools.registry import RESERVED_NAMES
@@ -103,15 +103,15 @@ class EngineServices(Struct, frozen=True, kw_only=True):
     runner: CommandRunner
     snapshots: Snapshots
     skills: Lazy[SkillCatalog]
-    model: Callable[[Config, ConversationTelemetry, CurrentCaller], ModelClient]
+    model: Callable[[Config, ConversationTelemetry, ActiveClient], ModelClient]
     known_models: KnownModels
-    mcp: Callable[[Config, Caller, Elicitations, Callable[[McpServerStateChanged], None]], McpManager]
-    telemetry: Callable[[Config, Caller, ConversationId], Awaitable[ConversationTelemetry]]
-    turn_completed: Callable[[Config, Caller, ConversationId], TurnCompleted | None]
+    mcp: Callable[[Config, ClientContext, Elicitations, Callable[[McpServerStateChanged], None]], McpManager]
+    telemetry: Callable[[Config, ClientContext, ConversationId], Awaitable[ConversationTelemetry]]
+    turn_completed: Callable[[Config, ClientContext, ConversationId], TurnCompleted | None]
 
 
 @contextmanager
-def _closed_on_failure(writer: RolloutWriter | NoRollout) -> Iterator[None]:
+def _closed_on_failure(writer: RolloutWriter | NullRolloutWriter) -> Iterator[None]:
     """Close the rollout file if opening the conversation fails, or its client has given up."""
     try:
         yield
@@ -126,7 +126,7 @@ class Engine:
     def __init__(self, services: EngineServices) -> None:
         self._services, self._process = services, services.process
 
-    async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
+    async def open(self, config: Config, origin: Origin, caller: ClientContext) -> OpenedConversation:
         """Open a conversation for a client. Raises ConversationError if the stored one cannot be read, or if another
         process writes it.
         """
@@ -144,14 +144,14 @@ class Engine:
                     paginated=paginated,
                     skill_folders=origin.skill_folders,
                 )
-            case GivenHistory(paginated=paginated):
+            case SuppliedHistory(paginated=paginated):
                 session = await self._begin(config, caller, origin.items, paginated=paginated)
             case Fork():
                 session, stored = await self._fork(config, caller, origin)
             case StoredRollout():
                 session, stored = await self._resume(config, caller, origin)
         forked_from = stored.meta.id if stored is not None and isinstance(origin, Fork) else None
-        return Opened(SessionHandle(session), forked_from, stored)
+        return OpenedConversation(SessionHandle(session), forked_from, stored)
 
     def load_turns(self) -> None:
         """Load the modules that opening does not need, before the first turn. Slow: use a thread."""
@@ -161,7 +161,7 @@ class Engine:
     async def _begin(
         self,
         config: Config,
-        caller: Caller,
+        caller: ClientContext,
         given: Sequence[ResponseItem] | None,
         client_tools: tuple[ClientTool, ...] = (),
         *,
@@ -179,7 +179,9 @@ class Engine:
             session.begin_with(OPENING_ID, items)
         return session
 
-    async def _fork(self, config: Config, caller: Caller, origin: Fork) -> tuple[Session, StoredConversation]:
+    async def _fork(
+        self, config: Config, caller: ClientContext, origin: Fork
+    ) -> tuple[Session, StoredConversation]:
         """Copy every line of the old file but for its goal: the new file is listed and resumed like any other."""
         reading = _READING.get()
         stored = await run_in_thread(reading.read_rollout, origin.path, origin.keeps)
@@ -203,7 +205,7 @@ class Engine:
         return session, stored
 
     async def _resume(
-        self, config: Config, caller: Caller, origin: StoredRollout
+        self, config: Config, caller: ClientContext, origin: StoredRollout
     ) -> tuple[Session, StoredConversation]:
         reading, revert = _READING.get(), origin.revert
         line = None if revert is None else revert_line(revert.keeps, revert.turns)
@@ -229,29 +231,29 @@ class Engine:
                 facts = partial(
                     self._services.known_models.facts,
                     config,
-                    CurrentCaller(caller, self._process.environment),
+                    ActiveClient(caller, self._process.environment),
                 )
                 provider = stored.meta.model_provider
                 session.warn(OPENING_ID, other_model_notice(stored.last_model, provider, config, facts))
         return session, stored
 
     # --- parts of a session
-    async def _session(self, setup: ConversationSetup, writer: RolloutWriter | NoRollout) -> Session:
+    async def _session(self, setup: ConversationSetup, writer: RolloutWriter | NullRolloutWriter) -> Session:
         telemetry = await self._services.telemetry(setup.config, setup.caller, ConversationId(setup.id))
         return assemble_session(self._services, setup, writer, telemetry)
 
     def _new_rollout(
         self,
         config: Config,
-        caller: Caller,
+        caller: ClientContext,
         client_tools: tuple[ClientTool, ...],
         *,
         ephemeral: bool = False,
         paginated: bool = False,
         forked_from: SessionMetaLine | None = None,
-    ) -> tuple[ConversationSetup, RolloutWriter | NoRollout]:
+    ) -> tuple[ConversationSetup, RolloutWriter | NullRolloutWriter]:
         instructions, id = self._instructions(config), self._process.new_conversation_id()
-        writer: RolloutWriter | NoRollout = NoRollout()
+        writer: RolloutWriter | NullRolloutWriter = NullRolloutWriter()
         if not ephemeral:
             path = new_rollout_path(self._process.threads, self._process.now(), id)
             meta = SessionMetaLine(
@@ -301,20 +303,22 @@ class Engine:
 def assemble_session(
     engine: EngineServices,
     conversation: ConversationSetup,
-    writer: RolloutWriter | NoRollout,
+    writer: RolloutWriter | NullRolloutWriter,
     telemetry: ConversationTelemetry,
 ) -> Session:
     """Create the session of a conversation, and emit notices about its settings for the user."""
     config, caller, home = conversation.config, conversation.caller, conversation.config.home
-    outbox, rules = Outbox(writer), RuleBook(home)
+    outbox, rules = Outbox(writer), ExecPolicy(home)
     state = SessionState(first_settings(config), Transcript(ConversationHistory(), outbox))
     elicitations = _elicitations(outbox, state, may_ask=caller.elicitation())
-    current = CurrentCaller(caller, engine.process.environment)
-    services = Services(
+    current = ActiveClient(caller, engine.process.environment)
+    services = SessionServices(
         conversation=conversation,
         state=state,
         outbox=outbox,
-        model=CallersModel(current, partial(engine.model, config, telemetry), engine.known_models, config),
+        model=ModelClientProvider(
+            current, partial(engine.model, config, telemetry), engine.known_models, config
+        ),
         commands=_commands(engine, state.settings, current),
         approvals=ApprovalServices(ApprovalBroker(), ApprovalMemory(), outbox.flush, rules),
         mcp=engine.mcp(config, caller, elicitations, lambda change: outbox.emit("", change)),
@@ -363,7 +367,7 @@ def first_settings(config: Config) -> Settings:
     )
 
 
-def _commands(engine: EngineServices, settings: Settings, caller: CurrentCaller) -> CommandServices:
+def _commands(engine: EngineServices, settings: Settings, caller: ActiveClient) -> CommandServices:
     roots = engine.runner.roots.open()
     roots.learn(settings.sandbox_policy, settings.cwd, caller.environment.get("TMPDIR"))
     return CommandServices(engine.runner, roots, Terminals(), engine.process.shell_path, caller)

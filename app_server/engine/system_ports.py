@@ -39,7 +39,7 @@ class ModelHttp(Http, Protocol):
     async def aclose(self) -> None: ...
 
 
-class Machine(Struct, frozen=True, kw_only=True):
+class SystemPorts(Struct, frozen=True, kw_only=True):
     """The machine that this process runs on."""
 
     time_ns: Callable[[], int] = time.time_ns

@@ -16,7 +16,7 @@ from app_server.engine.storage.disk import DiskCalls
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import Discreet
+from app_server_protocol.structs import Redacted
 
 if TYPE_CHECKING:
     from app_server.engine.model.model_client import RequestGate
@@ -60,7 +60,7 @@ class StoredRollout(Struct, frozen=True):
     """Whether the token usage so far counts; otherwise counting starts at zero."""
 
 
-class GivenHistory(Struct, frozen=True):
+class SuppliedHistory(Struct, frozen=True):
     """A conversation that starts with items which the client supplies."""
 
     items: tuple[ResponseItem, ...]
@@ -77,10 +77,10 @@ class Fork(Struct, frozen=True):
     ephemeral: bool = False
 
 
-Origin = NewConversation | StoredRollout | GivenHistory | Fork
+Origin = NewConversation | StoredRollout | SuppliedHistory | Fork
 
 
-class Opened(Struct, frozen=True):
+class OpenedConversation(Struct, frozen=True):
     """An open conversation, and its origin."""
 
     session: SessionHandle
@@ -89,7 +89,7 @@ class Opened(Struct, frozen=True):
     """The stored conversation that it continues or copies; None for a new one."""
 
 
-class ProcessEnvironment(Discreet, frozen=True, kw_only=True):
+class ProcessEnvironment(Redacted, frozen=True, kw_only=True):
     """Facts and services of the process. The composition root passes them in; no other module reads them by itself."""
 
     HIDDEN = ("environment",)

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.engine.support.client_info import Limits
-from app_server.server.rpc.outgoing import Outgoing, Patience
+from app_server.server.rpc.outgoing import OutboundQueue, SlowClientLimit
 from app_server_protocol.framing import Transport, TransportClosed
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.structs import json_bytes
@@ -49,12 +49,12 @@ class ServedClient:
         for itself, so it may read slowly.
         """
         self._acp, self._clock = acp, clock
-        self.outgoing = Outgoing(
+        self.outgoing = OutboundQueue(
             transport.write,
             limits.unread_bytes,
             jsonrpc=acp,
             after_large_batch=after_large_batch,
-            patience=Patience(limits.behind_bytes, self._too_much, clock) if shared else None,
+            patience=SlowClientLimit(limits.behind_bytes, self._too_much, clock) if shared else None,
         )
         self.scope = anyio.CancelScope()
         """Cancel scope of serving the client; cancelled when it is disconnected."""

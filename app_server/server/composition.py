@@ -25,13 +25,13 @@ from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.client_context import (
     CODEX_API_KEY,
     OPENAI_API_KEY,
-    Caller,
+    ClientContext,
     ClientIdentity,
     env_api_keys,
     first_api_keys,
 )
 from app_server.engine.client_services import Host
-from app_server.engine.config.config_values import SettingsPlace, SharingSettings
+from app_server.engine.config.config_values import SettingsSource, SharingSettings
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.plan import KeptFolders
@@ -39,20 +39,20 @@ from app_server.engine.storage.socket_folders import known_folders
 from app_server.engine.support.client_info import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.process_memory import FreeMemoryReturn
-from app_server.engine.system_ports import Machine
+from app_server.engine.system_ports import SystemPorts
 from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
 from app_server.server.apis.api_services import Handshake, ServerServices, Shared
 from app_server.server.apis.router import FindRoute, MethodRouter
 from app_server.server.client_connection import ServedClient
-from app_server.server.conversations.idle import IdleUnloader, Unattended
+from app_server.server.conversations.idle import IdleReaper, UnattendedReaper
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
 from app_server.server.engine_loader import LazyEngine
 from app_server.server.rpc.lanes import ServerLanes
-from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import OutboundQueue
 from app_server.server.rpc.rpc_connection import Connection, Router
-from app_server.server.served_connection import Served
+from app_server.server.served_connection import ServedConnection
 from app_server_protocol.framing import Transport
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ GRACE_SECONDS = 1.5
 """Time for conversations to shut down; clients wait two seconds before they kill the process."""
 
 
-class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
+class ClientSettings(SettingsSource, frozen=True, kw_only=True):
     """Surroundings of one client: its directory, environment and overrides, and the API that it uses."""
 
     acp: bool = False
@@ -82,15 +82,15 @@ class ClientPlace(SettingsPlace, frozen=True, kw_only=True):
     """Whether the environment is the client's own; if not, it is the server's."""
     takes_codex_key: bool = False
     """Whether `CODEX_API_KEY` of the client's environment takes precedence over every login."""
-    has_folder: bool = True
+    has_cwd: bool = True
     """Whether a person chose the directory; if not, the client's requests name one."""
-    hears_all: bool = True
+    receives_all_threads: bool = True
     """Whether the client is notified of conversations that others opened."""
     shared: bool = False
     """Whether the client is connected to a server that others use, too; if not, the server is its own."""
 
 
-class ServerSettings(ClientPlace, frozen=True, kw_only=True):
+class ServerSettings(ClientSettings, frozen=True, kw_only=True):
     """The settings from the command line and the environment."""
 
     limits: Limits = Limits()
@@ -101,7 +101,7 @@ class ServerSettings(ClientPlace, frozen=True, kw_only=True):
     threads: Path | None = None
     """Home in which new conversations are stored; that of the settings if it is None."""
     kept: KeptFolders = KeptFolders()
-    machine: Machine = Machine()
+    machine: SystemPorts = SystemPorts()
 
 
 async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
@@ -131,7 +131,7 @@ async def open_server(settings: ServerSettings) -> AsyncIterator[Server]:
         process.cancel_scope.cancel()
 
 
-class Work(Struct, frozen=True):
+class ServerLoad(Struct, frozen=True):
     """Number of activities in a server."""
 
     conversations: int
@@ -195,7 +195,7 @@ class Server:
         )
         if (sharing := settings.sharing) is not None:
             self.conversations.outlasts_clients = True
-            unattended = Unattended(
+            unattended = UnattendedReaper(
                 self.conversations,
                 machine.monotonic,
                 turn_seconds=sharing.unwatched_minutes * 60,
@@ -205,14 +205,14 @@ class Server:
             background.start_soon(self._unloader.run, anyio.sleep, name="idle conversations")
 
     @property
-    def _unloader(self) -> IdleUnloader:
+    def _unloader(self) -> IdleReaper:
         clock = self._settings.machine.monotonic
-        return self._shared.get(IdleUnloader, lambda: IdleUnloader(self.conversations, clock))
+        return self._shared.get(IdleReaper, lambda: IdleReaper(self.conversations, clock))
 
     @property
-    def work(self) -> Work:
+    def work(self) -> ServerLoad:
         live = self.conversations.all()
-        return Work(
+        return ServerLoad(
             conversations=len(live),
             turns=sum(each.busy for each in live),
             questions=sum(len(each.questions.open) for each in live),
@@ -237,10 +237,10 @@ class Server:
     async def serve(
         self,
         transport: Transport,
-        place: ClientPlace,
+        place: ClientSettings,
         early: EarlyInitialize | None = None,
         *,
-        joined: Callable[[Served], None] | None = None,
+        joined: Callable[[ServedConnection], None] | None = None,
     ) -> str | None:
         """Serve one client until it closes the connection; running work of its conversations goes on. Return the reason
         if it was disconnected, else None. `joined` is called before the first request.
@@ -268,10 +268,10 @@ class Server:
     async def _serve(
         self,
         transport: Transport,
-        outgoing: Outgoing,
-        place: ClientPlace,
+        outgoing: OutboundQueue,
+        place: ClientSettings,
         early: EarlyInitialize | None,
-        joined: Callable[[Served], None] | None,
+        joined: Callable[[ServedConnection], None] | None,
     ) -> None:
         async with anyio.create_task_group() as background:
             services = self._services(outgoing, place, background)
@@ -281,13 +281,15 @@ class Server:
                 most = self._settings.limits.requests_of(shared=place.shared)
                 connection = Connection(transport.lines(), outgoing, router, most, self._lanes)
                 if joined is not None:
-                    joined(Served(services, connection))
+                    joined(ServedConnection(services, connection))
                 await connection.serve()
             finally:
                 self.conversations.leave(services.client)
                 background.cancel_scope.cancel()
 
-    def _services(self, outgoing: Outgoing, place: ClientPlace, background: TaskGroup) -> ServerServices:
+    def _services(
+        self, outgoing: OutboundQueue, place: ClientSettings, background: TaskGroup
+    ) -> ServerServices:
         """Make the services of the handlers of one connection."""
         machine = self._settings.machine
         profile, user_agent = ClientProfile(), own_user_agent(place.environment)
@@ -298,7 +300,7 @@ class Server:
             own_folder=place.own_folder,
             environment=place.environment,
         )
-        caller = Caller(
+        caller = ClientContext(
             environment=place.environment if place.brings_environment else None,
             identity=lambda: ClientIdentity(user_agent.originator, user_agent.text()),
             elicitation=lambda: profile.elicitation,
@@ -308,7 +310,7 @@ class Server:
         return ServerServices(
             config=config,
             conversations=self.conversations,
-            client=Client(outgoing, profile, caller, place.hears_all, place.has_folder),
+            client=Client(outgoing, profile, caller, place.receives_all_threads, place.has_cwd),
             handshake=Handshake(profile, user_agent),
             accounts=Accounts(
                 self._auth.with_keys(
@@ -359,12 +361,12 @@ def auth_manager(settings: ServerSettings) -> AuthManager:
     )
 
 
-def key_variables(place: ClientPlace) -> tuple[str, ...]:
+def key_variables(place: ClientSettings) -> tuple[str, ...]:
     """Return the variables with an API key; hosts of the Agent Client Protocol have one of their own."""
     return (CODEX_API_KEY, OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
 
 
-def _router(services: ServerServices, place: ClientPlace, early: EarlyInitialize | None) -> Router:
+def _router(services: ServerServices, place: ClientSettings, early: EarlyInitialize | None) -> Router:
     if place.acp:
         from app_server.server.apis.acp.acp_routes import open_router  # noqa: PLC0415 - only for its own command
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from app_server import PROTOCOL_VERSION
 from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.auth.credentials import AuthMethod
-from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import OPENAI, Config, OtelExporter
 from app_server.engine.engine import Engine, EngineServices
 from app_server.engine.http.address import network_settings
@@ -70,7 +70,7 @@ class Models(Struct, frozen=True):
     """Facts learnt from refused requests; one object for all conversations."""
     gate: RequestGate | None = None
 
-    def of(self, config: Config, telemetry: ConversationTelemetry, caller: CurrentCaller) -> ModelClient:
+    def of(self, config: Config, telemetry: ConversationTelemetry, caller: ActiveClient) -> ModelClient:
         client = ModelClient(
             config.provider,
             self.networks.of(caller.environment),
@@ -90,7 +90,7 @@ class ConversationsProvider(Struct, frozen=True):
 
     models: Models
     config: Config
-    caller: CurrentCaller
+    caller: ActiveClient
 
     async def offer(self, model: str) -> str:
         return await self.models.known.offer(self.config, self.caller, model)
@@ -117,7 +117,7 @@ class ModelQuestions(Struct, frozen=True):
     networks: Networks
     auth: AuthManager
 
-    async def ask(self, config: Config, caller: CurrentCaller) -> ServedModels | ModelsUnknown:
+    async def ask(self, config: Config, caller: ActiveClient) -> ServedModels | ModelsUnknown:
         """Request the models from the provider of a configuration. Raises AuthError."""
         environment, provider = caller.environment, config.provider
         discovery = _DISCOVERY.get()(
@@ -130,12 +130,12 @@ class ModelQuestions(Struct, frozen=True):
         answer: ServedModels | ModelsUnknown = await discovery.ask(config.model.name)
         return answer
 
-    def account(self, config: Config, caller: CurrentCaller) -> str:
+    def account(self, config: Config, caller: ActiveClient) -> str:
         """Return the account with which a provider is asked; empty without a login."""
         found = self._logins(config, caller).stored_credentials()
         return "" if found is None else f"{found.method.value} {found.account_id or ''}".strip()
 
-    def _logins(self, config: Config, caller: CurrentCaller) -> AuthManager:
+    def _logins(self, config: Config, caller: ActiveClient) -> AuthManager:
         return self.auth.with_keys(caller.api_keys, caller.first_api_keys).under(config.login)
 
 
@@ -188,7 +188,7 @@ class EngineAdapters:
     def mcp(
         self,
         config: Config,
-        caller: Caller,
+        caller: ClientContext,
         elicitations: Elicitations,
         on_state: Callable[[McpServerStateChanged], None],
     ) -> McpManager:
@@ -198,11 +198,11 @@ class EngineAdapters:
 
         return McpManager(config.mcp_servers, runtime, lambda: BUILTIN_NAMES)
 
-    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
+    def mcp_alone(self, config: Config, caller: ClientContext) -> AbstractAsyncContextManager[McpRequests]:
         """Run MCP servers that belong to no conversation, until the block ends: their elicitations reach no client."""
         return McpManager(config.mcp_servers, lambda: self._mcp_runtime(config, caller)).running()
 
-    def _mcp_runtime(self, config: Config, caller: Caller) -> McpRuntime:
+    def _mcp_runtime(self, config: Config, caller: ClientContext) -> McpRuntime:
         return McpRuntime(
             environment=self._environment_of(caller),
             home=str(config.home),
@@ -212,11 +212,11 @@ class EngineAdapters:
             tokens=self._mcp_tokens.get,
         )
 
-    def _environment_of(self, caller: Caller) -> Mapping[str, str]:
+    def _environment_of(self, caller: ClientContext) -> Mapping[str, str]:
         return self._process.environment if caller.environment is None else caller.environment
 
     async def telemetry(
-        self, config: Config, caller: Caller, conversation_id: ConversationId
+        self, config: Config, caller: ClientContext, conversation_id: ConversationId
     ) -> ConversationTelemetry:
         """Return the telemetry of a conversation. The process has one export, with the configuration of the first
         conversation that enables it.
@@ -246,7 +246,7 @@ class EngineAdapters:
         return ConversationTelemetry(self._export, facts)
 
     def turn_completed(
-        self, config: Config, caller: Caller, conversation_id: ConversationId
+        self, config: Config, caller: ClientContext, conversation_id: ConversationId
     ) -> TurnCompleted | None:
         if not config.notify:
             return None

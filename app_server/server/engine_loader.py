@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import Config
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.engine.thread_origin import Opened, Origin
+from app_server.engine.thread_origin import OpenedConversation, Origin
 
 if TYPE_CHECKING:
     from app_server.engine.mcp.mcp_requests import McpRequests
@@ -50,7 +50,7 @@ class LazyEngine:
         self._assembled: Assembled | None = None
         self._opened = False
 
-    async def open(self, config: Config, origin: Origin, caller: Caller) -> Opened:
+    async def open(self, config: Config, origin: Origin, caller: ClientContext) -> OpenedConversation:
         """Open a conversation as `Engine.open` does. The first one is usually followed by a turn, so prepare for it."""
         config = await self.with_model(config, caller)
         opened = await self._ready().engine.open(config, origin, caller)
@@ -59,21 +59,21 @@ class LazyEngine:
             self._background.start_soon(self._prepare, caller, name="turns, launcher and sandbox probe")
         return opened
 
-    async def with_model(self, config: Config, caller: Caller) -> Config:
+    async def with_model(self, config: Config, caller: ClientContext) -> Config:
         """Return a configuration with its model chosen. Raises ConfigError if no model can be."""
-        return await self._ready().models.known.with_model(config, CurrentCaller(caller, self._environment))
+        return await self._ready().models.known.with_model(config, ActiveClient(caller, self._environment))
 
-    def known_models(self, config: Config, caller: Caller) -> ModelFacts:
+    def known_models(self, config: Config, caller: ClientContext) -> ModelFacts:
         """Return the facts known about the models of a configuration, without a request to the provider. Raises
         ConfigError.
         """
-        return self._ready().models.known.facts(config, CurrentCaller(caller, self._environment))
+        return self._ready().models.known.facts(config, ActiveClient(caller, self._environment))
 
-    async def models(self, config: Config, caller: Caller) -> ModelFacts:
+    async def models(self, config: Config, caller: ClientContext) -> ModelFacts:
         """Return the facts about the models of a configuration. Raises ConfigError."""
-        return await self._ready().models.known.listed(config, CurrentCaller(caller, self._environment))
+        return await self._ready().models.known.listed(config, ActiveClient(caller, self._environment))
 
-    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
+    def mcp_alone(self, config: Config, caller: ClientContext) -> AbstractAsyncContextManager[McpRequests]:
         """Run MCP servers that belong to no conversation, until the block ends."""
         return self._ready().adapters.mcp_alone(config, caller)
 
@@ -90,13 +90,13 @@ class LazyEngine:
             await self._assembled.models.networks.aclose()
             await self._assembled.adapters.close()
 
-    async def _prepare(self, caller: Caller) -> None:
+    async def _prepare(self, caller: ClientContext) -> None:
         """Load turns, start the launcher and probe the sandbox. An error of commands occurs again, and is reported, at
         the first one.
         """
         await anyio.sleep(PREPARED_AFTER)
         await run_in_thread(self._ready().engine.load_turns)
-        network = CurrentCaller(caller, self._environment).environment
+        network = ActiveClient(caller, self._environment).environment
         await self._ready().models.networks.of(network).warm_up()
         await self._probe_sandbox()
 

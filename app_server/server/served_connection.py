@@ -9,7 +9,7 @@ from app_server.server.conversations.subscriptions import Client
 from app_server.server.rpc.rpc_connection import Connection
 
 
-class Served(Struct, frozen=True):
+class ServedConnection(Struct, frozen=True):
     """A connection that is served."""
 
     shared: ServerServices

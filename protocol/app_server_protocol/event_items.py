@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.ids import PathText
-from app_server_protocol.structs import EngineStruct, Json, shown
+from app_server_protocol.structs import EngineStruct, Json, always_written
 
 
 class Tagged:
@@ -63,7 +63,7 @@ def _only_value(wrapped: dict[str, Any]) -> Any:
 
 
 class TextInput(EngineStruct, omit_defaults=True):
-    type: Literal["text"] = shown("text")
+    type: Literal["text"] = always_written("text")
     text: str
     text_elements: SkipJsonSchema[tuple[Json, ...]] = ()
     """The client's own: ranges that it shows in another way than as plain text. The model does not see them."""

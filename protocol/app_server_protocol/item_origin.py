@@ -9,7 +9,7 @@ import msgspec
 from pydantic import PlainSerializer, PlainValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from app_server_protocol.structs import EngineStruct, Json, shown
+from app_server_protocol.structs import EngineStruct, Json, always_written
 
 FAILED: Final = "failed"
 """Key of `kept` in the origin of an output: whether the tool has failed. Only outputs of calls over the Messages API
@@ -28,7 +28,7 @@ class ItemOrigin(EngineStruct, omit_defaults=True):
     model: str
     wire: str
     """Name of the API: `chat` or `messages`."""
-    kept: dict[str, Json] = shown({})
+    kept: dict[str, Json] = always_written({})
     """Values that the provider wants back and no item holds, such as signatures."""
 
 

@@ -13,7 +13,7 @@ from typing import Generic, ParamSpec, Protocol, TypeVar, cast
 from msgspec import Struct
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.structs import Json, WireStruct, Written
+from app_server_protocol.structs import Json, JsonSerializable, WireStruct
 
 
 class Api(Enum):
@@ -40,9 +40,9 @@ class NoResult(WireStruct):
 
 
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=Written)
-S = TypeVar("S", bound=Written)
-A = TypeVar("A", bound=Written)
+R = TypeVar("R", bound=JsonSerializable)
+S = TypeVar("S", bound=JsonSerializable)
+A = TypeVar("A", bound=JsonSerializable)
 Fields = ParamSpec("Fields")
 
 

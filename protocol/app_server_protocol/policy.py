@@ -10,7 +10,7 @@ from posixpath import join, normpath
 from typing import Final, Literal, Self
 
 from app_server_protocol.ids import AbsolutePath
-from app_server_protocol.structs import EngineStruct, replace, shown
+from app_server_protocol.structs import EngineStruct, always_written, replace
 
 
 class _Spelled(StrEnum):
@@ -152,11 +152,11 @@ class ReadOnly(EngineStruct):
 class WorkspaceWrite(EngineStruct, omit_defaults=True):
     """Like read-only, but the working directory, the given roots and the temporary folders may be written."""
 
-    mode: Literal["workspace-write"] = shown("workspace-write")
+    mode: Literal["workspace-write"] = always_written("workspace-write")
     writable_roots: tuple[AbsolutePath, ...] = ()
-    network_access: bool = shown(False)
-    exclude_tmpdir_env_var: bool = shown(False)
-    exclude_slash_tmp: bool = shown(False)
+    network_access: bool = always_written(False)
+    exclude_tmpdir_env_var: bool = always_written(False)
+    exclude_slash_tmp: bool = always_written(False)
 
 
 class Access(StrEnum):

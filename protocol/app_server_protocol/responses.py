@@ -23,7 +23,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, omit_none, tag_of
 from app_server_protocol.item_origin import Origin
-from app_server_protocol.structs import EngineStruct, Json, shown
+from app_server_protocol.structs import EngineStruct, Json, always_written
 
 
 class InputText(EngineModel):
@@ -255,9 +255,9 @@ class SnapshotOfTurn(EngineStruct, omit_defaults=True):
     """The folder of the turn, relative to it: nothing outside of that was looked at. Ends with a slash, or is empty."""
     after: str | None = None
     """The commit of what the turn left; absent until it has ended. What differs from it is the user's."""
-    private_files: tuple[str, ...] = shown(())
+    private_files: tuple[str, ...] = always_written(())
     """Files that only their owner could read."""
-    nested_repositories: tuple[str, ...] = shown(())
+    nested_repositories: tuple[str, ...] = always_written(())
     """Repositories in the folder, whose files are not part of the snapshot."""
 
 
@@ -265,9 +265,9 @@ class GhostCommit(EngineStruct, omit_defaults=True):
     """A commit outside of every branch that holds the working tree, with what was untracked before it."""
 
     id: str
-    parent: str | None = shown(None)
-    preexisting_untracked_files: tuple[str, ...] = shown(())
-    preexisting_untracked_dirs: tuple[str, ...] = shown(())
+    parent: str | None = always_written(None)
+    preexisting_untracked_files: tuple[str, ...] = always_written(())
+    preexisting_untracked_dirs: tuple[str, ...] = always_written(())
     turn: SnapshotOfTurn | None = None
 
 

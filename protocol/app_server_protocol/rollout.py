@@ -18,7 +18,7 @@ from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, TurnMode
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import EngineStruct, Json, shown
+from app_server_protocol.structs import EngineStruct, Json, always_written
 from app_server_protocol.wire_fields import StoredSandboxPolicy
 
 
@@ -57,9 +57,9 @@ class SessionMeta(EngineStruct, omit_defaults=True):
     cwd: str
     originator: str
     cli_version: str
-    instructions: str | None = shown(None)
-    source: SessionSource = shown(SessionOrigin.VSCODE)
-    model_provider: str | None = shown(None)
+    instructions: str | None = always_written(None)
+    source: SessionSource = always_written(SessionOrigin.VSCODE)
+    model_provider: str | None = always_written(None)
     client_tools: tuple[ClientTool, ...] | None = None
     """Tools that the client brought, for the model of this conversation."""
 
@@ -119,7 +119,7 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
     effort: str | None = None
     further_effort: SkipJsonSchema[str | None] = None
     """The effort in the client's word, where codex 0.58 has none for it."""
-    summary: ReasoningSummary = shown(ReasoningSummary.AUTO)
+    summary: ReasoningSummary = always_written(ReasoningSummary.AUTO)
     mode: TurnMode | None = None
     mode_instructions: str | None = None
     """The client's own for the mode."""

@@ -2,8 +2,8 @@
 
 Two spellings exist, as for models (`app_server_protocol.base`): `WireStruct` is camelCase, `EngineStruct` is
 snake_case. An optional field is written as null; a class with `omit_defaults=True` leaves out a field that has its
-default, except `shown` fields. The exporter of schemas passes a struct to pydantic like any type: there it is replaced
-by a model with the same fields; `app_server_protocol.parse` reads it.
+default, except `always_written` fields. The exporter of schemas passes a struct to pydantic like any type: there it
+is replaced by a model with the same fields; `app_server_protocol.parse` reads it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DEEPEST: Final = 200
 
 
 @runtime_checkable
-class Written(Protocol):
+class JsonSerializable(Protocol):
     """A value that is sent as JSON, either a struct or a model."""
 
     def to_json(self) -> bytes:
@@ -109,7 +109,7 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
         )
 
 
-class Discreet(msgspec.Struct, frozen=True):
+class Redacted(msgspec.Struct, frozen=True):
     """A value of the engine that keeps some fields out of its `repr`: secrets, and long content."""
 
     HIDDEN: ClassVar[tuple[str, ...]] = ()
@@ -136,7 +136,7 @@ class EngineStruct(Struct):
     """A shape in the engine's own spelling that only goes out: snake_case on the wire as in Python."""
 
 
-def shown(default: T) -> T:
+def always_written(default: T) -> T:
     """Declare a field with a default that is written even if its class omits defaults."""
     value: T = msgspec.field(default_factory=lambda: default)
     return value
@@ -147,7 +147,7 @@ def struct_of(kind: type[T], model: BaseModel) -> T:
     return kind(**{name: getattr(model, name) for name in model.model_fields_set})
 
 
-def alike(kind: type[T], value: object, **others: Json) -> T:
+def struct_from(kind: type[T], value: object, **others: Json) -> T:
     """Make a struct from the fields of a value, which has all of them under the same names except `others`."""
     names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
     return kind(**{name: getattr(value, name) for name in names if name not in others}, **others)
@@ -212,13 +212,14 @@ def _plain(value: Json, depth: int = 0) -> Json:
 
 
 def _raw(value: Json) -> Json:
-    # This function is called with many values, and checking whether one is `Written` takes longer than writing it.
+    # This function is called with many values, and checking whether one is `JsonSerializable` takes longer than
+    # writing it.
     to_json = getattr(value, "to_json", None)
     return str(value) if to_json is None else msgspec.Raw(to_json())
 
 
 def _builtin(value: Json) -> Json:
-    return value.to_value() if isinstance(value, Written) else str(value)
+    return value.to_value() if isinstance(value, JsonSerializable) else str(value)
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)

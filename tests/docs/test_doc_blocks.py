@@ -22,7 +22,7 @@ from app_server.cli.demo.scripted_model import (
     response_head,
     whole_response,
 )
-from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server_protocol import v1, v2
 from app_server_protocol.structs import Json
@@ -101,7 +101,7 @@ def test_what_another_test_runs_is_named_there() -> None:
 @pytest.mark.parametrize("block", of("toml"), ids=str)
 def test_a_configuration_can_be_used_as_it_stands(block: Block, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(block.text, encoding="utf-8")
-    place = SettingsPlace(home=tmp_path, cwd=tmp_path, environment={"HOME": str(tmp_path)})
+    place = SettingsSource(home=tmp_path, cwd=tmp_path, environment={"HOME": str(tmp_path)})
     config = load_config(place)
     assert [str(each) for each in config.notices.warnings] == []
     assert config.notices.old_names == ()

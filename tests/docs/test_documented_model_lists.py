@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from app_server.engine.auth.credentials import AuthMethod, Credentials
-from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.http.interface import HttpRequest
@@ -79,7 +79,7 @@ def documented() -> list[Documented]:
 async def known(provider: Documented, home: Path) -> AsyncIterator[KnownModels]:
     login = LOGINS.get(provider.name)
 
-    async def ask(config: Config, caller: CurrentCaller) -> ServedModels | ModelsUnknown:
+    async def ask(config: Config, caller: ActiveClient) -> ServedModels | ModelsUnknown:
         return await Discovery(config.provider, provider, env=KEYS, identity=IDENTITY, login=login).ask(
             config.model.name
         )
@@ -97,8 +97,8 @@ async def listed(provider: Documented, home: Path) -> Json:
     """Return the answer of `model/list` to a client of a server with this provider."""
     async with known(provider, home) as lists:
 
-        async def served(config: Config, caller: Caller) -> ModelFacts:
-            return await lists.listed(config, CurrentCaller(caller, {}))
+        async def served(config: Config, caller: ClientContext) -> ModelFacts:
+            return await lists.listed(config, ActiveClient(caller, {}))
 
         services = SimpleNamespace(
             config=source(provider, home),
@@ -126,7 +126,7 @@ async def test_who_names_no_model_gets_one_that_exists_or_is_told_which_there_ar
     config = source(provider, tmp_path).load()
     shown = provider.shown["data"]
     async with known(provider, tmp_path) as lists:
-        caller = CurrentCaller(some_caller(), {})
+        caller = ActiveClient(some_caller(), {})
         await lists.asked(config, caller, 1.0)
         if provider.name in FRESH_USERS:
             chosen = (await lists.with_model(config, caller)).model.name

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app_server.cli.parser.command_parser import FAMILIES, all_commands
-from app_server.engine.config.config_values import Config, SettingsPlace
+from app_server.engine.config.config_values import Config, SettingsSource
 from app_server.engine.config.settings_service import load_config
 from tests.docs.markdown_blocks import ROOT
 
@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "moving-from-codex.md").read_text(encoding="utf-8")
 
 def loaded(folder: Path, text: str) -> Config:
     (folder / "config.toml").write_text(text, encoding="utf-8")
-    return load_config(SettingsPlace(home=folder, cwd=folder))
+    return load_config(SettingsSource(home=folder, cwd=folder))
 
 
 @pytest.mark.parametrize(

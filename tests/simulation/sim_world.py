@@ -17,8 +17,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.engine.config.config_values import SharingSettings
-from app_server.engine.system_ports import Machine
-from app_server.server.composition import ClientPlace, Server, ServerSettings, open_server, serve
+from app_server.engine.system_ports import SystemPorts
+from app_server.server.composition import ClientSettings, Server, ServerSettings, open_server, serve
 from app_server.server.transport.memory import MemoryTransport, memory_pair
 from tests.simulation.company import come_back
 from tests.simulation.conversation_person import ConversationPerson
@@ -171,7 +171,9 @@ class SimWorld:
         assert self.tasks is not None
         async with anyio.create_task_group() as tasks:
             server_end, client_end = memory_pair(buffered=self.draws.pick("unread lines", (math.inf, 1)))
-            place = ClientPlace(**_surroundings(self, api, self.home), shared=True, hears_all=False)
+            place = ClientSettings(
+                **_surroundings(self, api, self.home), shared=True, receives_all_threads=False
+            )
             self.tasks.start_soon(_serve_one, self.shared, server_end, place, name="a connection")
             person = PEOPLE[api](self, MemoryWire(client_end), tasks, self.home)
             person.server = self.people[0].name
@@ -243,7 +245,7 @@ def _surroundings(world: SimWorld, api: str, home: Path) -> "Surroundings":
     return {"home": home, "cwd": Path(world.workspace), "environment": environment, "acp": api == "acp"}
 
 
-async def _serve_one(server: Server, end: MemoryTransport, place: ClientPlace) -> None:
+async def _serve_one(server: Server, end: MemoryTransport, place: ClientSettings) -> None:
     await server.serve(end, place)
     end.close()
 
@@ -267,10 +269,10 @@ def kill(world: SimWorld) -> None:
     note_what_streams(world)
 
 
-def _machine(world: SimWorld, home: Path) -> Machine:
+def _machine(world: SimWorld, home: Path) -> SystemPorts:
     loop = asyncio.get_running_loop()
     ids = random.Random(len(world.people))
-    return Machine(
+    return SystemPorts(
         time_ns=lambda: int(world.now() * 1e9),
         monotonic=loop.time,
         random=ids.randbytes,

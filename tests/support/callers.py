@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app_server.engine.client_context import Caller, ClientIdentity
+from app_server.engine.client_context import ClientContext, ClientIdentity
 
 
-def some_caller(environment: Mapping[str, str] | None = None, originator: str = "test") -> Caller:
+def some_caller(environment: Mapping[str, str] | None = None, originator: str = "test") -> ClientContext:
     """Return a client that answers questions of MCP servers."""
     identity = ClientIdentity(originator, f"{originator}/1")
-    return Caller(environment=environment, identity=lambda: identity, elicitation=lambda: True)
+    return ClientContext(environment=environment, identity=lambda: identity, elicitation=lambda: True)

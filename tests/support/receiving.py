@@ -11,20 +11,20 @@ import anyio
 
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.support.lazy import Lazy
-from app_server.engine.support.socket_paths import SocketPlace, named_place
-from app_server.server.composition import ClientPlace, Server, Work
-from app_server.server.daemon.acceptor import Reception
-from app_server.server.daemon.binding import HeldPlace, hold_place
-from app_server.server.daemon.client_connections import Arrival
-from app_server.server.daemon.listeners import Door
+from app_server.engine.support.socket_paths import SocketPaths, named_place
+from app_server.server.composition import ClientSettings, Server, ServerLoad
+from app_server.server.daemon.acceptor import Acceptor
+from app_server.server.daemon.binding import BoundSocket, hold_place
+from app_server.server.daemon.client_connections import SocketConnection
+from app_server.server.daemon.listeners import Listener
 from app_server.server.daemon.preface import Question, yes
-from app_server.server.daemon.shutdown import Lifetime
-from app_server.server.daemon.websocket_listener import HttpDoor
-from app_server.server.served_connection import Served
+from app_server.server.daemon.shutdown import Shutdown
+from app_server.server.daemon.websocket_listener import WebSocketListener
+from app_server.server.served_connection import ServedConnection
 from app_server_protocol.framing import Transport, TransportClosed
 
 LINE_LIMIT = 1 << 20
-NOTHING = Work(conversations=0, turns=0, questions=0, commands=0)
+NOTHING = ServerLoad(conversations=0, turns=0, questions=0, commands=0)
 
 
 class Echo:
@@ -33,10 +33,10 @@ class Echo:
     work = NOTHING
 
     def __init__(self) -> None:
-        self.places: list[ClientPlace] = []
+        self.places: list[ClientSettings] = []
 
     async def serve(
-        self, transport: Transport, place: ClientPlace, *, joined: Callable[[Served], None]
+        self, transport: Transport, place: ClientSettings, *, joined: Callable[[ServedConnection], None]
     ) -> None:
         self.places.append(place)
         async for lines in transport.lines():
@@ -57,32 +57,34 @@ class Echo:
         pass
 
 
-async def answer(question: Question, arrival: Arrival) -> None:
+async def answer(question: Question, arrival: SocketConnection) -> None:
     await arrival.dismiss(yes(ask=question.ask))
 
 
 def reception_in(
     folder: Path, server: Echo, most: int = 256, line_limit: int = LINE_LIMIT
-) -> tuple[Reception, SocketPlace, HeldPlace]:
+) -> tuple[Acceptor, SocketPaths, BoundSocket]:
     """Return a reception in the folder, before it listens and runs."""
     place = named_place(str(folder / "s"))
     held = hold_place(place)
-    client = ClientPlace(home=folder, cwd=folder, brings_environment=False, shared=True)
-    reception = Reception(
+    client = ClientSettings(home=folder, cwd=folder, brings_environment=False, shared=True)
+    reception = Acceptor(
         cast(Server, server), client, most=most, line_limit=line_limit, wall_clock=lambda: 0.0, answer=answer
     )
 
-    def http() -> HttpDoor:
-        return HttpDoor(port=None, token_sha256=None, line_limit=LINE_LIMIT, unavailable=reception.why_full)
+    def http() -> WebSocketListener:
+        return WebSocketListener(
+            port=None, token_sha256=None, line_limit=LINE_LIMIT, unavailable=reception.why_full
+        )
 
-    reception.doors = [Door(held.listen({}), f"unix://{place.socket}", Lazy(http), held)]
+    reception.doors = [Listener(held.listen({}), f"unix://{place.socket}", Lazy(http), held)]
     return reception, place, held
 
 
 @asynccontextmanager
 async def receiving(
     folder: Path, most: int = 256, line_limit: int = LINE_LIMIT, server: Echo | None = None
-) -> AsyncIterator[tuple[Reception, SocketPlace]]:
+) -> AsyncIterator[tuple[Acceptor, SocketPaths]]:
     """Run a reception that listens in the folder; its connections are closed when the block ends."""
     reception, place, held = reception_in(folder, server or Echo(), most, line_limit)
     async with anyio.create_task_group() as group:
@@ -98,15 +100,15 @@ async def receiving(
 
 def lifetime_of(
     folder: Path, settings: SharingSettings, server: Echo | None = None
-) -> tuple[Lifetime, Reception, SocketPlace]:
+) -> tuple[Shutdown, Acceptor, SocketPaths]:
     """Return a server that is to listen in the folder, before it runs."""
     server = server or Echo()
     reception, place, _ = reception_in(folder, server)
-    lifetime = Lifetime(cast(Server, server), reception, settings, os.environ)
+    lifetime = Shutdown(cast(Server, server), reception, settings, os.environ)
     return lifetime, reception, place
 
 
-def dialled(place: SocketPlace) -> socket.socket:
+def dialled(place: SocketPaths) -> socket.socket:
     """Connect to the place; return a socket that blocks for a bounded time."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(30)

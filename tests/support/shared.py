@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from app_server.engine.support.socket_paths import SocketPlace, place_of_home
+from app_server.engine.support.socket_paths import SocketPaths, place_of_home
 from app_server_protocol.structs import Json
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.places import Place, nothing_left
@@ -63,7 +63,7 @@ class SharedHome:
         self.environment = plain_environment(self.home, HOME=str(root), **{MARK: str(root)})
 
     @property
-    def place(self) -> SocketPlace:
+    def place(self) -> SocketPaths:
         return place_of_home(str(self.home))
 
     @property

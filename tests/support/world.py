@@ -23,7 +23,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from app_server.engine.support.client_info import limits_of
-from app_server.server.composition import ClientPlace, Server, ServerSettings, open_server
+from app_server.server.composition import ClientSettings, Server, ServerSettings, open_server
 from app_server.server.transport.memory import memory_pair
 from app_server_protocol.structs import Json
 from tests.support.client import Client, MemoryWire, ProcessWire
@@ -89,8 +89,8 @@ class World:
         cwd: Path | None = None,
         acp: bool = False,
         brings_environment: bool = True,
-        has_folder: bool = True,
-        hears_all: bool = False,
+        has_cwd: bool = True,
+        receives_all_threads: bool = False,
         buffered: float = math.inf,
         initialize: bool = True,
         name: str = "tests",
@@ -103,14 +103,14 @@ class World:
         server_end, client_end = memory_pair(buffered=buffered)
         client = Client(MemoryWire(client_end))
         self.others.append(client)
-        place = ClientPlace(
+        place = ClientSettings(
             home=self.home,
             cwd=cwd or self.workspace,
             environment={**self.environment, **(environment or {})},
             acp=acp,
             brings_environment=brings_environment,
-            has_folder=has_folder,
-            hears_all=hears_all,
+            has_cwd=has_cwd,
+            receives_all_threads=receives_all_threads,
             shared=True,
         )
         served = anyio.Event()

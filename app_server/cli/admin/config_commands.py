@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 
-from app_server.cli.admin.one_shot import NotDone, say, settings_place, show, show_json
+from app_server.cli.admin.one_shot import CommandFailed, eprint, settings_place, show, show_json
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.engine.config.config_values import CliOverrides
@@ -25,7 +25,7 @@ async def show_setting(server: AppServer, args: argparse.Namespace) -> None:
     settings: Json = read.config.to_value()
     shown = settings if args.key is None else value_at(settings, split_key(args.key))
     if shown is None:
-        raise NotDone(f"nothing sets {args.key!r}", "`app-server config get` shows what is set")
+        raise CommandFailed(f"nothing sets {args.key!r}", "`app-server config get` shows what is set")
     if args.json:
         show_json(shown)
     elif not isinstance(shown, Mapping):
@@ -47,11 +47,11 @@ async def write_setting(server: AppServer, args: argparse.Namespace) -> None:
     try:
         warnings = load_config(place).notices.warnings
     except ConfigError as error:
-        raise NotDone(str(error)) from None
+        raise CommandFailed(str(error)) from None
     for warning in warnings:
         if warning.place is None:
             what = warning.text.replace(" is ignored", "")
-            raise NotDone(what, "`app-server config get` shows what is set")
+            raise CommandFailed(what, "`app-server config get` shows what is set")
     await _write(server, args.key, value)
 
 
@@ -62,9 +62,9 @@ async def remove_setting(server: AppServer, args: argparse.Namespace) -> None:
 async def _write(server: AppServer, key: str, value: Json) -> None:
     params = wire.ConfigValueWriteParams(key_path=key, value=value, merge_strategy="replace")
     written = await server.request(wire.CONFIG_VALUE_WRITE, params)
-    say(f"{'removed' if value is None else 'wrote'} {key} in {written.file_path}")
+    eprint(f"{'removed' if value is None else 'wrote'} {key} in {written.file_path}")
     if written.overridden_metadata is not None:
-        say(f"warning: {written.overridden_metadata.message}")
+        eprint(f"warning: {written.overridden_metadata.message}")
 
 
 def _plain(value: Json) -> str:

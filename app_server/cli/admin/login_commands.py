@@ -12,7 +12,7 @@ import webbrowser
 from collections.abc import AsyncIterator
 from typing import Final
 
-from app_server.cli.admin.one_shot import NotDone, misused, run_errand, say
+from app_server.cli.admin.one_shot import CommandFailed, eprint, misused, run_one_shot
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.events import ServerEvent
@@ -39,7 +39,7 @@ def run_login(args: argparse.Namespace) -> int:
     async def log_in(server: AppServer, args: argparse.Namespace) -> None:
         if not (await server.request(wire.ACCOUNT_READ, wire.GetAccountParams())).requires_openai_auth:
             name, variable = await _own_provider(server)
-            raise NotDone(
+            raise CommandFailed(
                 f"the provider `{name}` needs no login",
                 f"its key is in {variable}: set that where the server is started"
                 if variable
@@ -51,37 +51,37 @@ def run_login(args: argparse.Namespace) -> int:
                 open_page(begun.auth_url, args)
             elif isinstance(begun, wire.ChatgptDeviceCodeLoginAccountResponse):
                 place = f"{begun.verification_url}\n  {begun.user_code}"
-                say(f"Open this page in any browser, and type the code there:\n\n  {place}\n")
+                eprint(f"Open this page in any browser, and type the code there:\n\n  {place}\n")
             await login_ended(events, wire.AccountLoginCompletedNotification, "Logged in")
 
-    return run_errand(args, log_in)
+    return run_one_shot(args, log_in)
 
 
 async def log_out(server: AppServer, args: argparse.Namespace) -> None:
     await server.request(wire.ACCOUNT_LOGOUT, NoParams())
-    say("Logged out")
+    eprint("Logged out")
 
 
 async def login_status(server: AppServer, args: argparse.Namespace) -> None:
-    """Print whether there is a login, or a key that replaces one. Raises NotDone if there is none: launchers use the
-    exit status before they start a server.
+    """Print whether there is a login, or a key that replaces one. Raises CommandFailed if there is none: launchers
+    use the exit status before they start a server.
     """
     answer = await server.request(wire.ACCOUNT_READ, wire.GetAccountParams())
     if isinstance(answer.account, wire.ApiKeyAccount):
-        say("Logged in using an API key")
+        eprint("Logged in using an API key")
     elif answer.account is not None:
-        say("Logged in using ChatGPT")
+        eprint("Logged in using ChatGPT")
     elif answer.requires_openai_auth:
-        raise NotDone("Not logged in", "`app-server login`, or set OPENAI_API_KEY")
+        raise CommandFailed("Not logged in", "`app-server login`, or set OPENAI_API_KEY")
     else:
         name, variable = await _own_provider(server)
         if variable is not None and not os.environ.get(variable):
-            raise NotDone(
+            raise CommandFailed(
                 f"Not logged in: the key of the provider `{name}` is missing",
                 f"set {variable} to it where the server is started",
             )
         source = f"its key is in {variable}" if variable else "it has no `env_key`"
-        say(f"The provider `{name}` needs no login; {source}")
+        eprint(f"The provider `{name}` needs no login; {source}")
 
 
 async def _own_provider(server: AppServer) -> tuple[str, str | None]:
@@ -119,17 +119,17 @@ def _key() -> str:
 
 def open_page(url: str, args: argparse.Namespace) -> None:
     """Ask the user to log in on a page. Open the page unless the user does not want that."""
-    say(f"Open this page to log in, in a browser of this machine:\n\n  {url}\n")
+    eprint(f"Open this page to log in, in a browser of this machine:\n\n  {url}\n")
     if not args.no_browser:
         webbrowser.open(url)
 
 
 async def login_ended(events: AsyncIterator[ServerEvent], kind: type[Completed], said: str) -> None:
-    """Wait for the end of a login, and report it. Raises NotDone."""
+    """Wait for the end of a login, and report it. Raises CommandFailed."""
     async for event in events:
         if isinstance(event, kind):
             if not event.success:
-                raise NotDone(event.error or "the login failed")
-            say(said)
+                raise CommandFailed(event.error or "the login failed")
+            eprint(said)
             return
-    raise NotDone("the server ended before the login did")
+    raise CommandFailed("the server ended before the login did")

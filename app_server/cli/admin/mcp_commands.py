@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 
 from app_server.cli.admin.login_commands import login_ended, open_page
-from app_server.cli.admin.one_shot import NotDone, say, show, show_json
+from app_server.cli.admin.one_shot import CommandFailed, eprint, show, show_json
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server_protocol.structs import Json
@@ -35,25 +35,25 @@ async def list_servers(server: AppServer, args: argparse.Namespace) -> None:
         if name in offered:
             show(f"{'':<16} {_offer(offered[name])}")
     if not configured:
-        say("no MCP server is configured")
+        eprint("no MCP server is configured")
 
 
 async def add_server(server: AppServer, args: argparse.Namespace) -> None:
     settings = _settings(args)
     if args.name in await _configured(server):
-        raise NotDone(
+        raise CommandFailed(
             f"there is an MCP server {args.name!r} already",
             f"remove it first: `app-server mcp remove {args.name}`",
         )
     await _write(server, args.name, settings)
-    say(f"added {args.name}; threads that begin from now on have it")
+    eprint(f"added {args.name}; threads that begin from now on have it")
 
 
 async def remove_server(server: AppServer, args: argparse.Namespace) -> None:
     if args.name not in await _configured(server):
-        raise NotDone(f"there is no MCP server {args.name!r}", SEE_LIST)
+        raise CommandFailed(f"there is no MCP server {args.name!r}", SEE_LIST)
     await _write(server, args.name, None)
-    say(f"removed {args.name}")
+    eprint(f"removed {args.name}")
 
 
 async def log_in(server: AppServer, args: argparse.Namespace) -> None:

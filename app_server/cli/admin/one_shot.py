@@ -16,7 +16,7 @@ from app_server.client import command_line
 from app_server.client.app_server import AppServer
 from app_server.client.failures import AppServerError
 from app_server.client.feeds import OnWarning
-from app_server.engine.config.config_values import CliOverrides, SettingsPlace
+from app_server.engine.config.config_values import CliOverrides, SettingsSource
 from app_server.in_process import InProcessConnector
 from app_server.server.bootstrap.launch import parse_launch, server_home, working_directory
 from app_server.server.bootstrap.overrides import cli_overrides
@@ -28,7 +28,7 @@ Errand = Callable[[AppServer, argparse.Namespace], Awaitable[None]]
 """Operation of a command. Raises AppServerError, InvalidCommandLine."""
 
 
-class NotDone(AppServerError):
+class CommandFailed(AppServerError):
     """The command could not be carried out. The text says why, and `advice` what to do."""
 
     def __init__(self, what: str, advice: str = "") -> None:
@@ -36,7 +36,7 @@ class NotDone(AppServerError):
         self.advice = advice
 
 
-def run_errand(args: argparse.Namespace, errand: Errand) -> int:
+def run_one_shot(args: argparse.Namespace, command: Errand) -> int:
     """Run a command on a server with the settings of its command line. Return the exit status."""
     check_stdout()
     try:
@@ -44,15 +44,15 @@ def run_errand(args: argparse.Namespace, errand: Errand) -> int:
     except ValueError as error:  # an invalid limit in the environment
         complain(name_of(args), str(error))
         return command_line.USAGE
-    status = anyio.run(command_line.until_signal, lambda: _done(args, overrides, errand))
+    status = anyio.run(command_line.until_signal, lambda: _done(args, overrides, command))
     return command_line.INTERRUPTED if status is None else status
 
 
-async def _done(args: argparse.Namespace, overrides: CliOverrides, errand: Errand) -> int:
-    warnings = command_line.EarlyWarnings(lambda text: say(f"warning: {text}"))
+async def _done(args: argparse.Namespace, overrides: CliOverrides, command: Errand) -> int:
+    warnings = command_line.EarlyWarnings(lambda text: eprint(f"warning: {text}"))
     try:
         async with one_server(overrides, lambda text, event: warnings.add(text)) as server:
-            await errand(server, args)
+            await command(server, args)
         warnings.release()
         return 0
     except command_line.InvalidCommandLine as error:
@@ -61,7 +61,7 @@ async def _done(args: argparse.Namespace, overrides: CliOverrides, errand: Erran
     except AppServerError as error:
         why = command_line.reason(error)
         warnings.release(why)
-        complain(name_of(args), why, error.advice if isinstance(error, NotDone) else "")
+        complain(name_of(args), why, error.advice if isinstance(error, CommandFailed) else "")
         return command_line.FAILED
 
 
@@ -76,10 +76,10 @@ async def one_server(
         yield server
 
 
-def settings_place(overrides: CliOverrides) -> SettingsPlace:
+def settings_place(overrides: CliOverrides) -> SettingsSource:
     """Return the settings of this process, in which these override the user's file."""
     home, cwd = server_home(os.environ), working_directory()
-    return SettingsPlace(home=home, cwd=cwd, cli=overrides, environment=os.environ)
+    return SettingsSource(home=home, cwd=cwd, cli=overrides, environment=os.environ)
 
 
 def misused(args: argparse.Namespace, error: command_line.InvalidCommandLine) -> int:
@@ -92,7 +92,7 @@ def name_of(args: argparse.Namespace) -> str:
     return f"app-server {args.command}"
 
 
-def say(text: str) -> None:
+def eprint(text: str) -> None:
     """Print a message that is not part of the result."""
     print(command_line.printable(text), file=sys.stderr)  # noqa: T201
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app_server.cli.admin.one_shot import agreed, name_of, say, settings_place
+from app_server.cli.admin.one_shot import agreed, eprint, name_of, settings_place
 from app_server.client.command_line import FAILED
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.config.safe_file import UnreadableFileError, read_regular_file
@@ -24,7 +24,7 @@ from app_server.engine.config.settings_service import load_config
 from app_server.engine.config.toml_file import CONFIG_FILE, MAX_BYTES
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.engine.support.private_folders import private_folder, temporary_folder
-from app_server.engine.support.rooted_fs import Beneath
+from app_server.engine.support.rooted_fs import RootDir
 from app_server.server.bootstrap.launch import server_home
 from app_server.server.bootstrap.standard_streams import complain
 
@@ -51,19 +51,19 @@ def run_edit(args: argparse.Namespace) -> int:
                 complain(name_of(args), problem, f"nothing was changed; the draft is {_kept(home, after)}")
                 return FAILED
         if after == before:
-            say("nothing was changed")
+            eprint("nothing was changed")
             return 0
         _replace(file, after)
     except OSError as error:
         complain(name_of(args), f"{error.filename or file}: {error.strerror}", "nothing was changed")
         return FAILED
-    say(f"wrote {file}")
+    eprint(f"wrote {file}")
     return 0
 
 
 def _replace(file: Path, content: bytes) -> None:
     mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else NEW_FILE_MODE
-    with Beneath.named_by_user(file.parent) as place:
+    with RootDir.named_by_user(file.parent) as place:
         place.replace(file.name, content, mode)
 
 
@@ -92,7 +92,7 @@ def _edited(draft: Path) -> tuple[bytes, str | None]:
     except ConfigError as error:
         return content, str(error)
     for warning in notices.warnings:
-        say(f"warning: {warning}")
+        eprint(f"warning: {warning}")
     return content, None
 
 

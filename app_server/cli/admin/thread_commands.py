@@ -12,7 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from app_server.cli.admin.one_shot import NotDone, agreed, misused, run_errand, say, show, show_json
+from app_server.cli.admin.one_shot import (
+    CommandFailed,
+    agreed,
+    eprint,
+    misused,
+    run_one_shot,
+    show,
+    show_json,
+)
 from app_server.cli.admin.thread_markdown import as_markdown
 from app_server.cli.named_files import NamedOutput
 from app_server.client.app_server import AppServer
@@ -37,7 +45,7 @@ async def list_threads(server: AppServer, args: argparse.Namespace) -> None:
     for thread in found if not args.json else ():
         show(_row(thread))
     if not found:
-        say("no stored threads" + (" of this folder" if args.here else ""))
+        eprint("no stored threads" + (" of this folder" if args.here else ""))
 
 
 async def show_thread(server: AppServer, args: argparse.Namespace) -> None:
@@ -59,7 +67,7 @@ async def export_thread(server: AppServer, args: argparse.Namespace) -> None:
         else:
             out.write(f"{text}\n")
     except OSError as error:
-        raise NotDone(
+        raise CommandFailed(
             f"{args.out}: {error.strerror or error}", "name a file in a folder that you can write to"
         ) from None
 
@@ -83,11 +91,11 @@ def run_delete(args: argparse.Namespace) -> int:
     """Delete threads, after a question that is asked before a server is started."""
     try:
         if not args.yes and not agreed(f"Delete {', '.join(args.threads)} for ever?"):
-            say("nothing was deleted")
+            eprint("nothing was deleted")
             return FAILED
     except InvalidCommandLine as error:
         return misused(args, error)
-    return run_errand(args, _delete_threads)
+    return run_one_shot(args, _delete_threads)
 
 
 async def _delete_threads(server: AppServer, args: argparse.Namespace) -> None:
@@ -96,7 +104,7 @@ async def _delete_threads(server: AppServer, args: argparse.Namespace) -> None:
 
 
 async def _ids(server: AppServer, names: Sequence[str], *, archived: bool = False) -> list[str]:
-    """Return the ids of threads: all of them, before the first one is changed. Raises NotDone."""
+    """Return the ids of threads: all of them, before the first one is changed. Raises CommandFailed."""
     return [await _id(server, named, archived=archived) for named in names]
 
 
@@ -118,7 +126,7 @@ async def _read(server: AppServer, named: str, *, turns: bool) -> Thread:
 
 
 async def _id(server: AppServer, named: str, *, archived: bool = False) -> str:
-    """Return the id of the thread with this id or name. Raises NotDone."""
+    """Return the id of the thread with this id or name. Raises CommandFailed."""
     if ID.fullmatch(named):
         return named
     found = server.threads(model_providers=[], page_size=PAGE, search=named, archived=archived)
@@ -126,8 +134,12 @@ async def _id(server: AppServer, named: str, *, archived: bool = False) -> str:
     if len(ids) == 1:
         return ids[0]
     if ids:
-        raise NotDone(f"{len(ids)} threads have the name {named!r}", f"name one by its id: {', '.join(ids)}")
-    raise NotDone(f"there is no thread {named!r}", "`app-server threads list` shows their ids and names")
+        raise CommandFailed(
+            f"{len(ids)} threads have the name {named!r}", f"name one by its id: {', '.join(ids)}"
+        )
+    raise CommandFailed(
+        f"there is no thread {named!r}", "`app-server threads list` shows their ids and names"
+    )
 
 
 def _row(thread: Thread) -> str:

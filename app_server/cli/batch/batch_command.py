@@ -45,7 +45,7 @@ from app_server.cli.exec.output_file import read_prices
 from app_server.cli.named_files import read_input
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable, single_errors
 from app_server.client.failures import ServerEnded
-from app_server.engine.config.config_values import CliOverrides, SettingsPlace
+from app_server.engine.config.config_values import CliOverrides, SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.engine.support.lazy import Lazy
@@ -212,7 +212,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         prices=read_prices(args.prices, home),
     )
     base, environment = Path(plan.batch.folder), plan.environment
-    config = load_config(SettingsPlace(home=home, cwd=base, cli=doing.overrides, environment=environment))
+    config = load_config(SettingsSource(home=home, cwd=base, cli=doing.overrides, environment=environment))
     read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, environment))
     require_prices(limits, config, [task for _, task in read])
     policy = config.permissions.sandbox_policy

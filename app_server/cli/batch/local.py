@@ -25,7 +25,7 @@ from app_server.client.link import SubprocessConnector
 from app_server.engine.support.filelock import LockHeld, hold
 from app_server.engine.support.private_folder import make_private_folder
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.framing import Transport, TransportClosed
 
 COMMAND: Final = (sys.executable, "-P", "-m", "app_server.cli.batch.worker")
@@ -153,7 +153,7 @@ async def heard(transport: Transport, decode: Callable[[bytes], T]) -> AsyncIter
 
 def sender(transport: Transport, group: TaskGroup) -> Callable[[ToWorker | FromWorker], None]:
     """Return a function that sends messages to the other side. When the other side ends, its own messages end, too."""
-    outgoing = Outgoing(transport.write, LONGEST_LINE)
+    outgoing = OutboundQueue(transport.write, LONGEST_LINE)
 
     async def write() -> None:
         with suppress(TransportClosed):

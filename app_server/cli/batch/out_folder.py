@@ -33,7 +33,7 @@ from app_server.engine.config.safe_file import STAGED, sync_folder, write_file_a
 from app_server.engine.storage import batch_folders, disk
 from app_server.engine.storage.rollout_names import OTHER_HOMES
 from app_server.engine.support.filelock import LockHeld, hold
-from app_server.engine.support.rooted_fs import Beneath, RefusedName
+from app_server.engine.support.rooted_fs import RefusedName, RootDir
 from app_server_protocol.structs import replace
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
@@ -118,7 +118,7 @@ def is_known(out: Path, home: Path) -> bool:
 
 def read_file(out: Path, name: str) -> bytes:
     """Return the content of a regular file of this folder, or of another batch's, whoever wrote it. Raises OSError."""
-    with Beneath.named_by_user(out) as folder:
+    with RootDir.named_by_user(out) as folder:
         return folder.read(name, LARGEST_FILE)
 
 
@@ -196,7 +196,7 @@ class OutFolder:
         """Write a file that is valid only once there is a final line of its task. Missing folders are made, and no link
         is followed.
         """
-        with Beneath(self.path) as folder, folder.staged(name, 0o600) as file:
+        with RootDir(self.path) as folder, folder.staged(name, 0o600) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -250,7 +250,7 @@ class OutFolder:
         names = [f"{PATCHES}/{file_name(id)}.diff" for id in ids] + [
             f"{EVENTS}/{file_name(id)}.jsonl" for id in ids
         ]
-        with Beneath.named_by_user(shard) as source:
+        with RootDir.named_by_user(shard) as source:
             threads = list(_files_in(source, HOMES, left_out))
             for name in (*names, *threads):
                 try:
@@ -262,7 +262,7 @@ class OutFolder:
         return left_out
 
 
-def _files_in(folder: Beneath, name: str, left_out: list[str]) -> Iterator[str]:
+def _files_in(folder: RootDir, name: str, left_out: list[str]) -> Iterator[str]:
     """Yield the names of regular files in a folder and its subfolders."""
     waiting = [name]
     while waiting:
@@ -356,7 +356,7 @@ def read_lines(path: Path, kind: type[T]) -> Iterator[tuple[T, bytes]]:
     decoder = msgspec.json.Decoder(kind)
     with contextlib.ExitStack() as stack:
         try:
-            folder = stack.enter_context(Beneath.named_by_user(path.parent))
+            folder = stack.enter_context(RootDir.named_by_user(path.parent))
             file, _ = stack.enter_context(folder.opened(path.name))
         except FileNotFoundError:
             return

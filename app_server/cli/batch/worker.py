@@ -26,7 +26,7 @@ from app_server.cli.batch.local import LONGEST_LINE, heard, scratch_folder, send
 from app_server.cli.batch.secrets import held_credentials, known_secrets
 from app_server.cli.exec.output_schema import OutputSchema
 from app_server.client.app_server import AppServer
-from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.sandbox.plan import KeptFolders
 from app_server.engine.support.private_folders import FOLDER, own_folder
@@ -113,7 +113,7 @@ async def _parts(
 ) -> AsyncIterator[WorkerParts]:
     """Start the objects that attempts need: a server, and a folder for checkouts."""
     home, base, overrides = server_home(environment), Path(setup.folder), setup.doing.overrides
-    config = load_config(SettingsPlace(home=home, cwd=base, cli=overrides, environment=environment))
+    config = load_config(SettingsSource(home=home, cwd=base, cli=overrides, environment=environment))
     withheld = config.credential_variables()
     fetching = {name: value for name, value in environment.items() if name not in withheld}
     # The folder must be one in which no command of this machine may write: not a folder for temporary files.

@@ -18,7 +18,7 @@ from app_server.cli.demo.scripted_model import ScriptedModel
 from app_server.client.failures import AppServerError
 from app_server.engine.support.home import home_folder
 from app_server.engine.support.private_folders import private_folder
-from app_server_protocol.structs import Discreet
+from app_server_protocol.structs import Redacted
 
 MODEL = "demo-model"
 CONFIG = """\
@@ -50,7 +50,7 @@ class DemoSetupError(AppServerError):
     """The demo cannot be set up on this machine."""
 
 
-class DemoWorkspace(Discreet, frozen=True):
+class DemoWorkspace(Redacted, frozen=True):
     HIDDEN = ("environment",)
     root: Path
     environment: Mapping[str, str]

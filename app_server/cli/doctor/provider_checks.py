@@ -22,9 +22,9 @@ from app_server.engine.model.model_facts import ModelFacts, catalogue_date
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ModelError
-from app_server.engine.support.socket_paths import SocketPlace
+from app_server.engine.support.socket_paths import SocketPaths
 from app_server.engine.support.user_messages import Problem
-from app_server.server.proxy.probe_socket import Found, look
+from app_server.server.proxy.probe_socket import DaemonState, look
 
 REFUSED = (401, 403)
 NO_LIST = (404, 405, 501)
@@ -182,7 +182,7 @@ def _check(manager: McpManager, name: str) -> Check:
 SHARED_SERVER = "shared server"
 
 
-def check_shared_server(place: SocketPlace, version: str) -> Check:
+def check_shared_server(place: SocketPaths, version: str) -> Check:
     """Check the shared server at its place. `version` is the version of this program."""
     found = look(place)
     if found.obstacle is not None:
@@ -200,7 +200,7 @@ def check_shared_server(place: SocketPlace, version: str) -> Check:
     return ok(SHARED_SERVER, f"none runs{left}{_otherwise(found)}")
 
 
-def _running(place: SocketPlace, found: Found, version: str) -> Check:
+def _running(place: SocketPaths, found: DaemonState, version: str) -> Check:
     who = f"pid {found.said.get('pid', 'unknown')}"
     if not found.is_answered:
         if found.is_starting:
@@ -215,5 +215,5 @@ def _running(place: SocketPlace, found: Found, version: str) -> Check:
     return ok(SHARED_SERVER, f"version {runs} runs ({who}) on {where}{_otherwise(found)}")
 
 
-def _otherwise(found: Found) -> str:
+def _otherwise(found: DaemonState) -> str:
     return "; clients of codex find a server of codex" if found.is_known_otherwise else ""

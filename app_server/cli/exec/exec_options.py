@@ -22,7 +22,7 @@ from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, Tu
 from app_server.client.prices import ModelPrice
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.workspace.git.repository import find_repository
-from app_server.server.bootstrap.launch import Launch, parse_launch
+from app_server.server.bootstrap.launch import ProcessOptions, parse_launch
 from app_server_protocol.v2.item_parts import UserInput
 from app_server_protocol.v2.turn import (
     BaseBranchReviewTarget,
@@ -78,7 +78,7 @@ class ExecOptions(Struct, frozen=True, kw_only=True):
     prompt: tuple[str | UserInput, ...]
     """Content of the prompt. Empty for a review, or if a thread is only copied."""
     cwd: Path
-    launch: Launch
+    launch: ProcessOptions
     """Settings of the command line for the server."""
     format: ReportFormat = ReportFormat.TEXT
     last_message: NamedOutput | None = None

@@ -16,7 +16,7 @@ from app_server_protocol import acp, v1, v2
 from app_server_protocol.events.msg import EVENTS
 from app_server_protocol.method_table import Table
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json, Written
+from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.v1.conversation import EVENT_PREFIX
 from app_server_protocol.wire_fields import PREFIX, describe_validation_error
 
@@ -82,7 +82,7 @@ class _Methods:
         self.server_notifications = merged("server_notifications")
         self.without_model = {*merged("client_notifications"), *WITHOUT_MODEL}
 
-    def params(self, wire: WireMessage) -> type[Written] | None:
+    def params(self, wire: WireMessage) -> type[JsonSerializable] | None:
         is_request = "id" in wire.message
         if wire.sent:
             row = self.client_requests.get(wire.method) if is_request else None
@@ -90,7 +90,7 @@ class _Methods:
             row = (self.server_requests if is_request else self.server_notifications).get(wire.method)
         return None if row is None else row.params
 
-    def result(self, wire: WireMessage) -> type[Written] | None:
+    def result(self, wire: WireMessage) -> type[JsonSerializable] | None:
         row = (self.server_requests if wire.sent else self.client_requests).get(wire.answers)
         return None if row is None else row.result
 
@@ -115,7 +115,7 @@ def _error(error: Json) -> Iterator[Violation]:
             yield SCHEMA, "error: expected an object with an integer `code` and a string `message`"
 
 
-def _departures(model: type[Written], value: Json, place: str) -> Iterator[Violation]:
+def _departures(model: type[JsonSerializable], value: Json, place: str) -> Iterator[Violation]:
     try:
         read(model, {} if value is None else value)
     except ValidationError as error:

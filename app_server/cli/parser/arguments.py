@@ -58,12 +58,12 @@ def serving_itself(load: Callable[[], Run]) -> Run:
     return run
 
 
-def errand(module: str, name: str) -> Run:
+def one_shot(module: str, name: str) -> Run:
     """Return a function that runs a coroutine function of `errands`, with a server in this process."""
 
     def load() -> Run:
         function = getattr(import_module(f"app_server.cli.admin.{module}"), name)
-        run_errand = import_module("app_server.cli.admin.one_shot").run_errand
+        run_errand = import_module("app_server.cli.admin.one_shot").run_one_shot
         return lambda args: run_errand(args, function)
 
     return serving_itself(load)

@@ -7,7 +7,7 @@ import os
 from importlib import import_module
 from typing import Final
 
-from app_server.cli.parser.arguments import JSON, SETTINGS, Subcommand, errand, flag, option, serving_itself
+from app_server.cli.parser.arguments import JSON, SETTINGS, Subcommand, flag, one_shot, option, serving_itself
 from app_server.server.bootstrap.launch import server_home
 
 
@@ -37,7 +37,7 @@ COMMANDS: Final = (
         "mcp list",
         "list the MCP servers that are configured",
         [flag("--start", "start them, and list their tools"), JSON, SETTINGS],
-        errand("mcp_commands", "list_servers"),
+        one_shot("mcp_commands", "list_servers"),
         "app-server mcp list",
         "app-server mcp list --start   # start them, and list their tools",
     ),
@@ -59,7 +59,7 @@ COMMANDS: Final = (
             ),
             option("server", nargs="*", metavar="-- COMMAND ARG", help="the command that starts it"),
         ],
-        errand("mcp_commands", "add_server"),
+        one_shot("mcp_commands", "add_server"),
         "app-server mcp add docs --url https://example.org/mcp",
         "app-server mcp add files --env ROOT=/srv -- sh serve-files.sh --stdio   # one that is started",
         usage="NAME (--url URL | -- COMMAND [ARG...])",
@@ -68,7 +68,7 @@ COMMANDS: Final = (
         "mcp remove",
         "remove an MCP server",
         [NAME],
-        errand("mcp_commands", "remove_server"),
+        one_shot("mcp_commands", "remove_server"),
         "app-server mcp remove docs",
         "app-server mcp remove 'my docs'",
         usage="NAME",
@@ -82,7 +82,7 @@ COMMANDS: Final = (
             flag("--no-browser", "only print the address of the page"),
             SETTINGS,
         ],
-        errand("mcp_commands", "log_in"),
+        one_shot("mcp_commands", "log_in"),
         "app-server mcp login docs",
         "app-server mcp login docs --scopes read,write --no-browser",
         usage="NAME",
@@ -95,7 +95,7 @@ COMMANDS: Final = (
             JSON,
             SETTINGS,
         ],
-        errand("config_commands", "show_setting"),
+        one_shot("config_commands", "show_setting"),
         "app-server config get",
         "app-server config get model",
         usage="[KEY]",
@@ -107,7 +107,7 @@ COMMANDS: Final = (
             KEY,
             option("value", metavar="VALUE", help="TOML, or a text without quotes"),
         ],
-        errand("config_commands", "write_setting"),
+        one_shot("config_commands", "write_setting"),
         "app-server config set model gpt-5",
         "app-server config set profiles.fast.model_reasoning_effort low   # for a profile",
         usage="KEY VALUE",
@@ -116,7 +116,7 @@ COMMANDS: Final = (
         "config unset",
         "remove a setting from config.toml",
         [KEY],
-        errand("config_commands", "remove_setting"),
+        one_shot("config_commands", "remove_setting"),
         "app-server config unset model",
         "app-server config unset profiles.fast   # a whole table",
         usage="KEY",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from app_server.cli.parser.arguments import SETTINGS, Subcommand, at_most_one, errand, flag, serving_itself
+from app_server.cli.parser.arguments import SETTINGS, Subcommand, at_most_one, flag, one_shot, serving_itself
 
 COMMANDS: Final = (
     Subcommand(
@@ -28,7 +28,7 @@ COMMANDS: Final = (
         "logout",
         "forget the login",
         [SETTINGS],
-        errand("login_commands", "log_out"),
+        one_shot("login_commands", "log_out"),
         "app-server logout",
         "CODEX_HOME=/srv/agent app-server logout   # in another home",
     ),
@@ -36,7 +36,7 @@ COMMANDS: Final = (
         "login status",
         "say whether there is a login",
         [SETTINGS],
-        errand("login_commands", "login_status"),
+        one_shot("login_commands", "login_status"),
         "app-server login status   # exit status 1 where there is none",
         "CODEX_HOME=/srv/agent app-server login status   # in another home",
     ),

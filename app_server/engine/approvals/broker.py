@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import anyio
 from msgspec import Struct
 
-from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.engine.questions import FileGrant, RuleAmendment
 from app_server_protocol.policy import ReviewDecision
 
 
@@ -20,7 +20,7 @@ class ApprovalAnswer(Struct, frozen=True):
     """The user's decision, and what it allows in addition to the request."""
 
     decision: ReviewDecision
-    also: KeepRule | AllowFiles | None = None
+    also: RuleAmendment | FileGrant | None = None
 
 
 DENIAL = ApprovalAnswer(ReviewDecision.DENIED)
@@ -90,7 +90,7 @@ class ApprovalBroker:
         return self._request_of(id) is not None
 
     def resolve(
-        self, id: str, decision: ReviewDecision, *, also: KeepRule | AllowFiles | None = None
+        self, id: str, decision: ReviewDecision, *, also: RuleAmendment | FileGrant | None = None
     ) -> bool:
         """Decide the request with this call id, or the only open request of the turn with this id. The first decision
         counts. Return whether it took effect.

@@ -191,7 +191,7 @@ _RULES: Lazy[type[PrefixRules]] = Lazy(
 """The class reads commands as shells do. Its module is loaded with the first command that a rule may concern."""
 
 
-class RuleBook:
+class ExecPolicy:
     """The rules, and the storage of new ones. Without a home, new rules last as long as the conversation."""
 
     def __init__(self, home: Path | None = None) -> None:

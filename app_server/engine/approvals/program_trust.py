@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.real_path import real_path, within
-from app_server.engine.support.rooted_fs import Beneath
+from app_server.engine.support.rooted_fs import RootDir
 
 IsPlain = Callable[[Callable[[str], bytes | None]], bool]
 
@@ -134,7 +134,7 @@ def git_is_plain(cwd: str) -> bool:
                 return False
             git = root / ".git"
             if os.path.lexists(git):
-                with Beneath(git) as opened:
+                with RootDir(git) as opened:
                     return _IS_PLAIN.get()(partial(_read, opened))
     except (
         OSError
@@ -143,7 +143,7 @@ def git_is_plain(cwd: str) -> bool:
     return False
 
 
-def _read(git: Beneath, name: str) -> bytes | None:
+def _read(git: RootDir, name: str) -> bytes | None:
     try:
         return git.read(name, MAX_GIT_FILE_BYTES)
     except FileNotFoundError:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from msgspec import Struct
 
-from app_server_protocol.structs import Discreet
+from app_server_protocol.structs import Redacted
 
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 DEFAULT_ISSUER = "https://auth.openai.com"
@@ -45,7 +45,7 @@ def is_safe_url(url: str) -> bool:
     return bool(host) and plain and safe and user is None and not parts.fragment
 
 
-class LoginSecrets(Discreet, frozen=True):
+class LoginSecrets(Redacted, frozen=True):
     """Secrets of one login. Only this process knows them, until it sends the verifier to the issuer."""
 
     HIDDEN = ("verifier", "state")
@@ -104,7 +104,7 @@ their host.
 """
 
 
-class Granted(Discreet, frozen=True):
+class Granted(Redacted, frozen=True):
     """The callback of a user who agreed. The code can be exchanged once."""
 
     HIDDEN = ("code",)

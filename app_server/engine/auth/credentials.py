@@ -29,13 +29,13 @@ from app_server.engine.config.safe_file import (
 )
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import AuthError, describe
-from app_server_protocol.structs import Discreet, Json, replace
+from app_server_protocol.structs import Json, Redacted, replace
 
 API_KEY = "OPENAI_API_KEY"
 """The field that a stored login always has."""
 
 
-class Tokens(Discreet, frozen=True, kw_only=True):
+class Tokens(Redacted, frozen=True, kw_only=True):
     """The tokens of a ChatGPT login."""
 
     HIDDEN = ("id_token", "access_token", "refresh_token")
@@ -45,7 +45,7 @@ class Tokens(Discreet, frozen=True, kw_only=True):
     account_id: str | None = None
 
 
-class StoredAuth(Discreet, frozen=True, kw_only=True, rename={"api_key": API_KEY}):
+class StoredAuth(Redacted, frozen=True, kw_only=True, rename={"api_key": API_KEY}):
     """The content of auth.json."""
 
     HIDDEN = ("api_key",)
@@ -129,7 +129,7 @@ class LoginOutcome(Struct, frozen=True):
     error: str | None = None
 
 
-class Credentials(Discreet, frozen=True):
+class Credentials(Redacted, frozen=True):
     """The credentials of a request to the model provider."""
 
     HIDDEN = ("bearer",)

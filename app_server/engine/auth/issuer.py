@@ -11,7 +11,7 @@ from app_server.engine.auth.browser import CLIENT_ID, DEFAULT_ISSUER, ISSUER_VAR
 from app_server.engine.auth.credentials import Tokens
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Discreet, Json
+from app_server_protocol.structs import Json, Redacted
 
 WHOM = "the login server"
 
@@ -31,7 +31,7 @@ class LoginExpiredError(AuthError):
     """The issuer no longer accepts the refresh token: the user has to log in again."""
 
 
-class DeviceCode(Discreet, frozen=True):
+class DeviceCode(Redacted, frozen=True):
     """A code that the user types, and the id by which the issuer knows this login."""
 
     HIDDEN = ("id", "user_code")
@@ -41,7 +41,7 @@ class DeviceCode(Discreet, frozen=True):
     """Interval between two requests that check whether the user has agreed, in seconds."""
 
 
-class DeviceGrant(Discreet, frozen=True):
+class DeviceGrant(Redacted, frozen=True):
     """A code that the issuer sends after the user agreed, and that can be exchanged once. The issuer made the PKCE
     secrets itself.
     """

@@ -26,7 +26,7 @@ from app_server.engine.auth.browser import is_safe_url
 from app_server.engine.auth.credentials import filled, read_credentials_file, write_credentials_file
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Discreet, Json, replace
+from app_server_protocol.structs import Json, Redacted, replace
 
 CREDENTIALS_FILE = ".credentials.json"
 
@@ -40,7 +40,7 @@ OURS = ("token_endpoint", "resource", "client_secret")
 """Fields that codex does not have. They are left out if they are not known."""
 
 
-class McpTokens(Discreet, frozen=True, kw_only=True, rename=NAMES):
+class McpTokens(Redacted, frozen=True, kw_only=True, rename=NAMES):
     """A login at one MCP server."""
 
     HIDDEN = ("access_token", "refresh_token", "client_secret")

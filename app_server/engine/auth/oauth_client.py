@@ -18,7 +18,7 @@ from app_server.engine.auth.browser import is_safe_url
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.engine.http.address import origin
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Discreet, Json
+from app_server_protocol.structs import Json, Redacted
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVERS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
@@ -143,7 +143,7 @@ class McpLoginOver(AuthError):
     """The authorization server no longer accepts the refresh token: the user has to log in again."""
 
 
-class OAuthClient(Discreet, frozen=True):
+class OAuthClient(Redacted, frozen=True):
     """The registration of this program at an authorization server."""
 
     HIDDEN = ("secret",)

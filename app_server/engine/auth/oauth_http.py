@@ -17,7 +17,7 @@ from app_server.engine.http.address import origin
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest, HttpResponse
 from app_server.engine.http.lazy_http import LazyHttp
 from app_server.engine.support.engine_errors import AuthError, IssuerUnreachable
-from app_server_protocol.structs import Discreet, Json
+from app_server_protocol.structs import Json, Redacted
 
 REQUEST_SECONDS = 30.0
 """Timeout of a request, in seconds. Issuers respond in well under a second."""
@@ -28,7 +28,7 @@ MAX_BODY_BYTES = 1024 * 1024
 """Maximum size of a response, in bytes. Three tokens have a few kilobytes."""
 
 
-class OAuthAnswer(Discreet, frozen=True):
+class OAuthAnswer(Redacted, frozen=True):
     """The response of an OAuth server."""
 
     HIDDEN = ("fields",)

@@ -25,7 +25,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     TurnMode,
 )
-from app_server_protocol.structs import Discreet, Json
+from app_server_protocol.structs import Json, Redacted
 
 OPENAI = "openai"
 ANTHROPIC = "anthropic"
@@ -41,7 +41,7 @@ class WireApi(StrEnum):
     MESSAGES = "messages"
 
 
-class ProviderConfig(Discreet, frozen=True, kw_only=True):
+class ProviderConfig(Redacted, frozen=True, kw_only=True):
     """The address of a model provider, and the headers and parameters of its requests."""
 
     HIDDEN = ("query_params", "http_headers", "experimental_bearer_token")
@@ -73,7 +73,7 @@ WORKSPACE: Final = "workspace"
 """Value of an MCP server's `cwd` that stands for the folder of the conversation."""
 
 
-class McpStdioTransport(Discreet, frozen=True, kw_only=True):
+class McpStdioTransport(Redacted, frozen=True, kw_only=True):
     """An MCP server that is a child process."""
 
     HIDDEN = ("args", "env")
@@ -85,7 +85,7 @@ class McpStdioTransport(Discreet, frozen=True, kw_only=True):
     """Working directory of the process: an absolute path, or `workspace`; None for a folder of the server's own."""
 
 
-class McpHttpTransport(Discreet, frozen=True, kw_only=True):
+class McpHttpTransport(Redacted, frozen=True, kw_only=True):
     """An MCP server that is reached over streamable HTTP."""
 
     HIDDEN = ("http_headers",)
@@ -137,7 +137,7 @@ class EnvInherit(StrEnum):
     NONE = "none"
 
 
-class ShellEnvironmentPolicy(Discreet, frozen=True, kw_only=True):
+class ShellEnvironmentPolicy(Redacted, frozen=True, kw_only=True):
     """Policy by which the environment of a command is derived from the server's."""
 
     HIDDEN = ("set",)
@@ -171,7 +171,7 @@ class OtelProtocol(StrEnum):
     JSON = "json"
 
 
-class OtelConfig(Discreet, frozen=True, kw_only=True):
+class OtelConfig(Redacted, frozen=True, kw_only=True):
     """Destination of telemetry; none by default."""
 
     HIDDEN = ("headers",)
@@ -279,7 +279,7 @@ class SettingsNotices(Struct, frozen=True, kw_only=True):
     """Old names of switches that the settings use, each with the current one, sorted."""
 
 
-class Config(Discreet, frozen=True, kw_only=True):
+class Config(Redacted, frozen=True, kw_only=True):
     """All settings of a conversation, resolved once when it begins. They are grouped by the parts of the engine that
     read them.
     """
@@ -387,7 +387,7 @@ class RequestOverrides(Struct, frozen=True, kw_only=True):
     include_apply_patch_tool: bool | None = None
 
 
-class SettingsPlace(Discreet, frozen=True, kw_only=True):
+class SettingsSource(Redacted, frozen=True, kw_only=True):
     """The owner of settings: the home with the user's file, and what overrides or completes the file."""
 
     HIDDEN = ("environment",)

@@ -24,7 +24,7 @@ from app_server.engine.config.layers import (
 )
 from app_server.engine.support.engine_errors import InvalidSettings
 from app_server.engine.support.redaction import MASK, is_secret_name, masked, masked_text
-from app_server_protocol.structs import Discreet, Json, replace
+from app_server_protocol.structs import Json, Redacted, replace
 
 
 class LayerKind(StrEnum):
@@ -43,7 +43,7 @@ class SettingsLayer(Struct, frozen=True):
     profile: str | None = None
 
 
-class Overridden(Discreet, frozen=True):
+class Overridden(Redacted, frozen=True):
     """A setting that was written but that another layer overrides, with the effective value, without credentials."""
 
     HIDDEN = ("value",)

@@ -50,7 +50,7 @@ from app_server_protocol.structs import replace
 
 
 def read_models(
-    settings: SettingsTable, place: config_values.SettingsPlace, policy: SandboxPolicy
+    settings: SettingsTable, place: config_values.SettingsSource, policy: SandboxPolicy
 ) -> ModelTables:
     """Return the user's tables about models, and the content of the user's catalogue. Raises SettingError."""
     own = settings.table("models").tables
@@ -166,7 +166,7 @@ MAX_WARNINGS = 20
 
 
 def resolve(
-    layered: Layered, place: config_values.SettingsPlace, base_instructions: str | None = None
+    layered: Layered, place: config_values.SettingsSource, base_instructions: str | None = None
 ) -> config_values.Config:
     """Check and convert merged settings for a conversation in the folder of `place`. Raises ConfigError, `error
     deriving config: …`, for the first invalid setting.
@@ -236,7 +236,7 @@ def _provider(
 
 
 def _sandbox(
-    settings: SettingsTable, place: config_values.SettingsPlace, trusted: bool | None
+    settings: SettingsTable, place: config_values.SettingsSource, trusted: bool | None
 ) -> tuple[SandboxPolicy, str | None, ProfileSettings]:
     """Return the sandbox, the name of its profile (None if `sandbox_mode` decided), and the profiles that can be chosen
     by name. By default, the workspace is writable if the user trusts it, and read-only otherwise.
@@ -266,14 +266,14 @@ def _sandbox(
     return policy_named(profiles, name), name, profiles
 
 
-def _workspace(table: SettingsTable, place: config_values.SettingsPlace) -> WorkspaceWrite:
+def _workspace(table: SettingsTable, place: config_values.SettingsSource) -> WorkspaceWrite:
     workspace = table.build(WorkspaceWrite)
     roots = (*workspace.writable_roots, *place.cli.writable_folders)
     return replace(workspace, writable_roots=_folders(table, "writable_roots", roots, place))
 
 
 def _folders(
-    table: SettingsTable, key: str, names: Iterable[str], place: config_values.SettingsPlace
+    table: SettingsTable, key: str, names: Iterable[str], place: config_values.SettingsSource
 ) -> tuple[str, ...]:
     """Return folders as normalised absolute paths. Raises SettingError for the setting that has them."""
     names = tuple(names)
@@ -307,7 +307,7 @@ def _trust_levels(
 
 
 def _base_instructions(
-    settings: SettingsTable, place: config_values.SettingsPlace, policy: SandboxPolicy
+    settings: SettingsTable, place: config_values.SettingsSource, policy: SandboxPolicy
 ) -> str | None:
     """Return the content of the file that the settings name; None if they name none."""
     older = settings.get("experimental_instructions_file")
@@ -316,7 +316,7 @@ def _base_instructions(
 
 
 def _compact_prompt(
-    settings: SettingsTable, place: config_values.SettingsPlace, policy: SandboxPolicy
+    settings: SettingsTable, place: config_values.SettingsSource, policy: SandboxPolicy
 ) -> str | None:
     name = settings.get("experimental_compact_prompt_file")
     prompt = (settings.get("compact_prompt") or "").strip()
@@ -324,7 +324,7 @@ def _compact_prompt(
 
 
 def _instructions_file(
-    name: str | None, place: config_values.SettingsPlace, policy: SandboxPolicy
+    name: str | None, place: config_values.SettingsSource, policy: SandboxPolicy
 ) -> str | None:
     """Return the text of a user's file; None without a name. A relative name is relative to the home: a workspace must
     not supply the file.

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from app_server.engine.config import effective
 from app_server.engine.config.client_limits import OPEN, is_fenced
-from app_server.engine.config.config_values import CliOverrides, RequestOverrides, SettingsPlace
+from app_server.engine.config.config_values import CliOverrides, RequestOverrides, SettingsSource
 from app_server.engine.config.effective import SettingEdit, UnsafeEdit, edited, same_settings
 from app_server.engine.config.layers import Layered, combine, key_in_file, value_at
 from app_server.engine.config.resolve import read_approval_policy, resolve
@@ -64,7 +64,7 @@ MOST_EDITS = 1000
 class SettingsFile(Struct, frozen=True):
     """Shows and writes the settings of one home."""
 
-    place: SettingsPlace
+    place: SettingsSource
     writes: anyio.Lock
     """Lock that keeps the order of this server's writes. A lock on the home excludes other servers."""
 
@@ -301,7 +301,7 @@ def _cannot_change(path: Path, reason: str) -> ConfigError:
 
 
 def write_settings(
-    place: SettingsPlace, edits: Sequence[SettingEdit], expected_version: str | None = None
+    place: SettingsSource, edits: Sequence[SettingEdit], expected_version: str | None = None
 ) -> effective.WriteOutcome:
     """Make all edits or none. Raises VersionConflict, InvalidSettings or ConfigError."""
 
@@ -319,7 +319,7 @@ def write_settings(
 
 
 def _check(
-    place: SettingsPlace,
+    place: SettingsSource,
     before: Mapping[str, Json],
     after: Mapping[str, Json],
     edits: Sequence[SettingEdit],
@@ -348,7 +348,7 @@ def _check(
             raise InvalidSettings(f"Invalid configuration: {problem}")
 
 
-def _problems(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrides) -> dict[str, bool]:
+def _problems(place: SettingsSource, settings: Mapping[str, Json], cli: CliOverrides) -> dict[str, bool]:
     """Return the errors in settings. The value says whether the error stops conversations from beginning."""
     asked = RequestOverrides()
     try:

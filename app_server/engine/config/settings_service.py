@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from app_server.engine.config import client_limits
-from app_server.engine.config.config_values import Config, RequestOverrides, SettingsPlace, SettingsWarning
+from app_server.engine.config.config_values import Config, RequestOverrides, SettingsSource, SettingsWarning
 from app_server.engine.config.layers import Layered, combine, key_in_file
 from app_server.engine.config.resolve import resolve
 from app_server.engine.config.settings_reader import SettingError, derive_error
@@ -36,7 +36,7 @@ NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})
 
 
 def load_config(
-    user: SettingsPlace,
+    user: SettingsSource,
     request: RequestOverrides = NOTHING_ASKED,
     switches: Mapping[str, bool] = NO_SWITCHES,
     content: bytes | None = None,
@@ -66,7 +66,7 @@ def load_config(
 
 
 def _load(
-    user: SettingsPlace,
+    user: SettingsSource,
     file: Mapping[str, Json],
     switches: Mapping[str, bool],
     request: RequestOverrides,
@@ -112,7 +112,7 @@ def _load(
 
 
 def _placed(
-    user: SettingsPlace,
+    user: SettingsSource,
     warnings: Sequence[SettingsWarning],
     file: Mapping[str, Json],
     request: RequestOverrides,
@@ -144,7 +144,7 @@ _FILE: Lazy[type[SettingsFile]] = Lazy(
 )
 
 
-class UserSettings(SettingsPlace, frozen=True, kw_only=True):
+class UserSettings(SettingsSource, frozen=True, kw_only=True):
     """Loads the settings of one home, and gives access to the user's file."""
 
     switches: dict[str, bool] = msgspec.field(default_factory=dict)

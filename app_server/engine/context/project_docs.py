@@ -19,7 +19,7 @@ from msgspec import Struct
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.file_rules import MayRead, reads_all, rules_of
 from app_server.engine.support.real_path import real_path
-from app_server.engine.support.rooted_fs import Beneath, RefusedName
+from app_server.engine.support.rooted_fs import RefusedName, RootDir
 from app_server.engine.support.text_of_bytes import text_of_bytes
 from app_server.engine.workspace.git.repository import OnRefusal, belongs_to_another, project_of
 from app_server.engine.workspace.git.safe_directories import is_safe_directory
@@ -74,7 +74,7 @@ def find_instructions(
     only those are read that commands may read, by their real paths.
     """
     found = [] if sources is None else sources
-    with Beneath("/", home, changeable) as disk:
+    with RootDir("/", home, changeable) as disk:
         own = _first(disk, home, NAMES, HOME_MAX_BYTES)
     if own is not None and own.text.strip():
         found.append(str(own.path))
@@ -131,7 +131,7 @@ def _project_docs(
         cwd, "instructions", on_refusal, lambda folder: is_safe_directory(folder, environment)
     )
     try:
-        with Beneath(project.folders[0], home) as repository:
+        with RootDir(project.folders[0], home) as repository:
             for folder in project.folders:
                 owners = _Owners(project.owner, on_refusal)
                 found = _first(repository, folder, names.in_folder(folder), left, owners)
@@ -146,7 +146,7 @@ def _project_docs(
 
 
 def _first(
-    root: Beneath, folder: Path, names: Sequence[str], max_bytes: int, owners: _Owners | None = None
+    root: RootDir, folder: Path, names: Sequence[str], max_bytes: int, owners: _Owners | None = None
 ) -> _Document | None:
     for path in (folder / name for name in names):
         text = _read(root, path, max_bytes, owners)
@@ -155,7 +155,7 @@ def _first(
     return None
 
 
-def _read(root: Beneath, path: Path, max_bytes: int, owners: _Owners | None) -> str | None:
+def _read(root: RootDir, path: Path, max_bytes: int, owners: _Owners | None) -> str | None:
     """Return the text of a file; None if it may not or cannot be read. With `owners`, read only files of these
     owners.
     """

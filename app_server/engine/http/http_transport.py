@@ -21,7 +21,7 @@ import httpcore2
 from app_server.engine.http.address import Address, address
 from app_server.engine.http.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest, TrustUnavailable
-from app_server.engine.http.pool import CONNECTED, RouteTable
+from app_server.engine.http.pool import CONNECTED, PoolManager
 from app_server.engine.support.worker_threads import YieldBudget
 
 CONNECT_SECONDS = 15.0
@@ -84,7 +84,7 @@ class HttpTransport:
     def __init__(self, env: Mapping[str, str]) -> None:
         # httpcore2 logs whole requests, whose headers contain keys.
         logging.getLogger("httpcore2").setLevel(logging.WARNING)
-        self._routes = RouteTable(env)
+        self._routes = PoolManager(env)
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpcoreResponse]:

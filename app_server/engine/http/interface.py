@@ -7,10 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
 
-from app_server_protocol.structs import Discreet
+from app_server_protocol.structs import Redacted
 
 
-class HttpRequest(Discreet, frozen=True, kw_only=True):
+class HttpRequest(Redacted, frozen=True, kw_only=True):
     HIDDEN = ("url", "headers", "body")
     method: str
     url: str

@@ -30,7 +30,7 @@ PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
-class GatheringStream(httpcore2.AsyncNetworkStream):
+class BufferedWriteStream(httpcore2.AsyncNetworkStream):
     """Buffers writes until the buffer is large or the client reads."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
@@ -56,7 +56,7 @@ class GatheringStream(httpcore2.AsyncNetworkStream):
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.AsyncNetworkStream:
         await self._flush(timeout)
-        return GatheringStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        return BufferedWriteStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -103,7 +103,7 @@ class GatheringNetwork(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         CONNECTED.set(True)
-        return GatheringStream(
+        return BufferedWriteStream(
             await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
         )
 
@@ -124,7 +124,7 @@ a few of these.
 """
 
 
-class RouteTable:
+class PoolManager:
     """One connection pool for each route."""
 
     def __init__(self, env: Mapping[str, str]) -> None:

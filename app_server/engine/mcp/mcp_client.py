@@ -40,7 +40,7 @@ PROTOCOL_VERSION = "2025-06-18"
 OnMessage = Callable[[Incoming], None]
 
 
-class McpLink(ABC):
+class McpTransport(ABC):
     """One open connection to one server over any transport. The link handles bytes and HTTP, the client the methods.
 
     If the outgoing queue is full, `send` waits, and `send_soon` drops the message.
@@ -94,7 +94,7 @@ class McpClient:
     def __init__(
         self,
         server: str,
-        link: McpLink,
+        link: McpTransport,
         version: str,
         elicit: Elicit | None = None,
         roots: tuple[str, ...] = (),

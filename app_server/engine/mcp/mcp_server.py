@@ -19,7 +19,7 @@ import anyio
 
 from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.mcp import mcp_errors
-from app_server.engine.mcp.mcp_client import McpClient, McpLink, McpRequestFailed, McpSessionLost
+from app_server.engine.mcp.mcp_client import McpClient, McpRequestFailed, McpSessionLost, McpTransport
 from app_server.engine.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.mcp.stdio_transport import open_stdio
@@ -207,12 +207,12 @@ async def _list_tools(client: McpClient) -> list[Json]:
         raise
 
 
-OpenHttp = Callable[[str, McpHttpTransport, McpRuntime], AbstractAsyncContextManager[McpLink]]
+OpenHttp = Callable[[str, McpHttpTransport, McpRuntime], AbstractAsyncContextManager[McpTransport]]
 
 _OPEN_HTTP: Lazy[OpenHttp] = Lazy(lambda: import_module("app_server.engine.mcp.streamable_http").open_http)
 
 
-def _open(config: McpServerConfig, runtime: McpRuntime) -> AbstractAsyncContextManager[McpLink]:
+def _open(config: McpServerConfig, runtime: McpRuntime) -> AbstractAsyncContextManager[McpTransport]:
     if not SERVER_NAME.fullmatch(config.name):
         raise mcp_errors.McpFailure(
             f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}"

@@ -15,10 +15,10 @@ from pydantic_core import from_json, to_json
 
 from app_server.engine.mcp.mcp_errors import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
 from app_server_protocol.json_limits import MAX_DEPTH, MAX_VALUES, too_many_values
-from app_server_protocol.structs import Discreet, Json
+from app_server_protocol.structs import Json, Redacted
 
 
-class McpReply(Discreet, frozen=True):
+class McpReply(Redacted, frozen=True):
     """The result of one of our requests."""
 
     HIDDEN = ("result",)
@@ -38,7 +38,7 @@ class McpError(Struct, frozen=True):
     """Whether the server has forgotten the session, and has not processed the request."""
 
 
-class McpServerRequest(Discreet, frozen=True):
+class McpServerRequest(Redacted, frozen=True):
     """A request of the server to this client."""
 
     HIDDEN = ("params",)

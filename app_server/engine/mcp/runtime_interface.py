@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from app_server_protocol.engine.events import McpServerStateChanged
-from app_server_protocol.structs import Discreet, Json
+from app_server_protocol.structs import Json, Redacted
 
 if TYPE_CHECKING:
     from app_server.engine.auth.mcp_tokens import McpTokenSource
@@ -36,7 +36,7 @@ class ElicitationResult(Struct, frozen=True):
 Elicit = Callable[[ElicitationRequest], Awaitable[ElicitationResult]]
 
 
-class McpRuntime(Discreet, frozen=True, kw_only=True):
+class McpRuntime(Redacted, frozen=True, kw_only=True):
     """Services and data that the servers of a conversation need to start."""
 
     HIDDEN = ("environment",)

@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import ByteReceiveStream
 
 from app_server.engine.config.config_values import WORKSPACE, McpStdioTransport
-from app_server.engine.mcp.mcp_client import McpLink, OnMessage
+from app_server.engine.mcp.mcp_client import McpTransport, OnMessage
 from app_server.engine.mcp.mcp_errors import STDERR_LINES, McpFailure
 from app_server.engine.mcp.rpc_messages import LineSplitter, encode
 from app_server.engine.mcp.runtime_interface import McpRuntime
@@ -100,7 +100,7 @@ TERM_GRACE_SECONDS = 0.5
 _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
-class StdioLink(McpLink):
+class StdioLink(McpTransport):
     """A link over the standard streams of one process."""
 
     def __init__(self, name: str, process: ServiceProcess) -> None:

@@ -23,7 +23,7 @@ from app_server.engine.http.interface import HttpFailure, HttpRequest, HttpRespo
 from app_server.engine.http.lazy_http import LazyHttp
 from app_server.engine.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.engine.mcp import mcp_errors
-from app_server.engine.mcp.mcp_client import McpLink, OnMessage
+from app_server.engine.mcp.mcp_client import McpTransport, OnMessage
 from app_server.engine.mcp.rpc_messages import McpError, encode, oversized, parse
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.support.engine_errors import AuthError
@@ -46,7 +46,7 @@ class _SessionOver(Exception):
     """The server no longer knows this session."""
 
 
-class HttpLink(McpLink):
+class HttpLink(McpTransport):
     """One session with one server. `login` provides the token of a stored login if the server is sent no other
     token.
     """

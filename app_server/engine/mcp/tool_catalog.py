@@ -32,7 +32,7 @@ from app_server_protocol.mcp import (
     ResourceTemplate,
     ToolInputSchema,
 )
-from app_server_protocol.structs import Discreet, Json
+from app_server_protocol.structs import Json, Redacted
 
 PREFIX = "mcp"
 DELIMITER = "__"
@@ -71,7 +71,7 @@ def _with_digest(name: str, raw: str) -> str:
     return name[: MAX_LENGTH - _DIGEST_LENGTH] + digest
 
 
-class ServerTool(Discreet, frozen=True):
+class ServerTool(Redacted, frozen=True):
     """One validated tool of a server."""
 
     HIDDEN = ("input_schema", "definition")

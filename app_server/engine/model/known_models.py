@@ -18,7 +18,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.engine.client_context import CurrentCaller
+from app_server.engine.client_context import ActiveClient
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.safe_file import UnreadableFileError, read_regular_file, write_file_atomically
 from app_server.engine.http.address import origin
@@ -54,7 +54,7 @@ OPEN_SECONDS: Final = 0.2
 CHOICE_SECONDS: Final = 1.0
 """Longest wait for a list that is needed to choose a model or to word an error, in seconds."""
 
-AskProvider = Callable[[Config, CurrentCaller], Awaitable[ServedModels | ModelsUnknown]]
+AskProvider = Callable[[Config, ActiveClient], Awaitable[ServedModels | ModelsUnknown]]
 """Asks the provider of a configuration for its models, about the model of the configuration first."""
 
 
@@ -89,7 +89,7 @@ class KnownModels:
         self,
         home: Path,
         ask: AskProvider,
-        account: Callable[[Config, CurrentCaller], str],
+        account: Callable[[Config, ActiveClient], str],
         background: TaskGroup,
         wall_clock: Callable[[], float],
         lessons: Lessons | None = None,
@@ -103,11 +103,11 @@ class KnownModels:
         self._stored: dict[str, ServedModels] | None = None
 
     # --- known facts
-    def facts(self, config: Config, caller: CurrentCaller) -> ModelFacts:
+    def facts(self, config: Config, caller: ActiveClient) -> ModelFacts:
         """Return the facts that are known now about the models of a configuration. Raises ConfigError."""
         return ModelFacts(config, self._provider(config, caller).served, self._lessons)
 
-    async def listed(self, config: Config, caller: CurrentCaller) -> ModelFacts:
+    async def listed(self, config: Config, caller: ActiveClient) -> ModelFacts:
         """Return the facts that `model/list` shows. If none are known, wait for the provider for a moment."""
         known = self._provider(config, caller)
         local = quirks_of(config.provider, "").local
@@ -117,7 +117,7 @@ class KnownModels:
             await self.asked(config, caller, 0.0)
         return self.facts(config, caller)
 
-    async def asked(self, config: Config, caller: CurrentCaller, seconds: float) -> ModelFacts:
+    async def asked(self, config: Config, caller: ActiveClient, seconds: float) -> ModelFacts:
         """Start a refresh, wait for it for up to `seconds`, and return the facts that are known then."""
         known = self._provider(config, caller)
         if known.answered is None and not self._failed_lately(known):
@@ -128,7 +128,7 @@ class KnownModels:
         return self.facts(config, caller)
 
     # --- when a conversation opens, and after a turn
-    async def with_model(self, config: Config, caller: CurrentCaller) -> Config:
+    async def with_model(self, config: Config, caller: ActiveClient) -> Config:
         """Return the configuration with its model and its API chosen. Raises ConfigError if no model can be chosen."""
         config = replace(config, provider=wire_settled(config.provider))
         facts = self.facts(config, caller)
@@ -146,14 +146,14 @@ class KnownModels:
             config if name == config.model.name else replace(config, model=replace(config.model, name=name))
         )
 
-    def _no_model(self, config: Config, caller: CurrentCaller, facts: ModelFacts) -> str:
+    def _no_model(self, config: Config, caller: ActiveClient, facts: ModelFacts) -> str:
         address = origin(config.provider.base_url or "") or "its address"
         known = self._provider(config, caller)
         if facts.quirks.local and not facts.is_known and known.reason:
             return str(provider_unreachable(config.provider.id, address, known.reason))
         return without_model(facts, address)
 
-    def turn_ended(self, config: Config, caller: CurrentCaller) -> None:
+    def turn_ended(self, config: Config, caller: ActiveClient) -> None:
         """Refresh the list after the provider's first turn: no caller waits, and a local server has the model
         loaded.
         """
@@ -177,7 +177,7 @@ class KnownModels:
         if self._lessons is not None:
             self._lessons.forget_guess(config.provider, model)
 
-    def saw_list(self, config: Config, caller: CurrentCaller, etag: str) -> None:
+    def saw_list(self, config: Config, caller: ActiveClient, etag: str) -> None:
         """Refresh the list if an answer names another version of it than the known one."""
         known = self._provider(config, caller)
         if known.served is None or not known.served.etag or etag in (known.served.etag, known.etag):
@@ -186,7 +186,7 @@ class KnownModels:
             known.etag = etag
             self._begin_refresh(config, caller, known)
 
-    async def offer(self, config: Config, caller: CurrentCaller, model: str) -> str:
+    async def offer(self, config: Config, caller: ActiveClient, model: str) -> str:
         """Return a sentence for a user whose model is gone: the models that the provider offers, or a successor. Empty
         if neither is known.
         """
@@ -201,12 +201,12 @@ class KnownModels:
     def _failed_lately(self, known: _Provider) -> bool:
         return known.failed is not None and anyio.current_time() - known.failed < FAILED_SECONDS
 
-    def _begin_refresh(self, config: Config, caller: CurrentCaller, known: _Provider) -> None:
+    def _begin_refresh(self, config: Config, caller: ActiveClient, known: _Provider) -> None:
         """Send the request in the background. No other request to the provider may be pending."""
         known.answered = anyio.Event()
         self._background.start_soon(self._refresh, config, caller, known, name="models of a provider")
 
-    async def _refresh(self, config: Config, caller: CurrentCaller, known: _Provider) -> None:
+    async def _refresh(self, config: Config, caller: ActiveClient, known: _Provider) -> None:
         answered = known.answered
         try:
             answer = await self._ask(config, caller)
@@ -229,7 +229,7 @@ class KnownModels:
         if known.served is not None and known.failed is None:
             await run_in_thread(self._store, self._key(config, caller), known.served)
 
-    def _provider(self, config: Config, caller: CurrentCaller) -> _Provider:
+    def _provider(self, config: Config, caller: ActiveClient) -> _Provider:
         key = self._key(config, caller)
         if key not in self._providers:
             stored = self._read().get(key)
@@ -238,7 +238,7 @@ class KnownModels:
             self._providers[key] = _Provider(stored if usable else None, is_stored=usable)
         return self._providers[key]
 
-    def _key(self, config: Config, caller: CurrentCaller) -> str:
+    def _key(self, config: Config, caller: ActiveClient) -> str:
         provider = config.provider
         account = self._account(config, caller) if provider.requires_openai_auth else ""
         # The address may contain a secret, which must not get into the file.

@@ -36,7 +36,7 @@ from app_server.engine.model.model_errors import (
 )
 from app_server.engine.model.prompt import ModelEvent, Prompt, RequestSettings, Rerouted
 from app_server.engine.model.quirks import Lessons
-from app_server.engine.model.refusal_advice import KnownProvider, explained, unauthorized
+from app_server.engine.model.refusal_advice import KnownProvider, unauthorized, with_advice
 from app_server.engine.model.request_form import MOST_LESSONS, RequestForm
 from app_server.engine.model.stream import EventStream
 from app_server.engine.model.wires import ModelRequest
@@ -226,7 +226,7 @@ class ModelClient:
                 raise await self._refused(login)
             outcome = self._form.wire_refused(outcome)
             if not outcome.again or attempt >= self.provider.request_max_retries:
-                raise await explained(outcome.error, self.provider, settings.model, target, self.known)
+                raise await with_advice(outcome.error, self.provider, settings.model, target, self.known)
             attempt += 1
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(self.retry_delay(attempt) if outcome.delay is None else outcome.delay)

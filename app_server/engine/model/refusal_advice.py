@@ -52,7 +52,7 @@ class KnownProvider(Protocol):
         ...
 
 
-async def explained(
+async def with_advice(
     error: ModelError, provider: ProviderConfig, model: str, target: Endpoint, known: KnownProvider | None
 ) -> ModelError:
     """Return the error, with advice if there is some."""

@@ -23,7 +23,7 @@ from app_server.engine.sandbox.plan import (
 from app_server.engine.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
 from app_server.engine.support.engine_errors import raise_shortage
 from app_server.engine.support.real_path import real_path, within
-from app_server.engine.support.rooted_fs import Beneath
+from app_server.engine.support.rooted_fs import RootDir
 from app_server_protocol.policy import PermissionProfile, SandboxPolicy, WorkspaceWrite
 from app_server_protocol.structs import replace
 
@@ -198,7 +198,7 @@ def _first_line(path: str) -> str:
     since its target must not stay unprotected.
     """
     try:
-        with Beneath("/") as disk, disk.opened(path, follow_links=True) as (descriptor, _):
+        with RootDir("/") as disk, disk.opened(path, follow_links=True) as (descriptor, _):
             return os.fsdecode(os.read(descriptor, MAX_POINTER).partition(b"\n")[0])
     except OSError as error:
         raise_shortage(error, f"{path} cannot be read")

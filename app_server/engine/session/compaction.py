@@ -19,11 +19,11 @@ from app_server.engine.context.text_for_model import within_tokens
 from app_server.engine.model.prompt import ToolSpec
 from app_server.engine.session.initial_context import opening_items
 from app_server.engine.session.modes import lasting_mode, told_mode
-from app_server.engine.session.request_budget import RequestRoom, WindowGuesses
-from app_server.engine.session.session_services import Turn
+from app_server.engine.session.request_budget import RequestBudget, WindowGuesses
+from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.tasks import ActiveTask, SessionTask
 from app_server.engine.session.turn_context import (
-    RequestShape,
+    RequestTemplate,
     model_call,
     offered_tools,
     renew_head,
@@ -54,7 +54,7 @@ MOST_ASKED = 2
 """Maximum number of requests for a summary if the model calls tools instead."""
 
 
-async def compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]) -> None:
+async def compact(turn: TurnContext, shape: RequestTemplate, specs: Callable[[], Sequence[ToolSpec]]) -> None:
     """Request a summary and replace the history by it. `specs`: the tools of the turn. Raises ModelError, and leaves
     the history unchanged then.
     """
@@ -69,7 +69,9 @@ async def compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[
     turn.emitter.emit(WarningEvent(message=LESS_ACCURATE))
 
 
-async def _compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]) -> None:
+async def _compact(
+    turn: TurnContext, shape: RequestTemplate, specs: Callable[[], Sequence[ToolSpec]]
+) -> None:
     conversation, state, outbox = turn.services.conversation, turn.services.state, turn.services.outbox
     before = list(state.history.items)
     text = await _summary(turn, shape, specs)
@@ -92,7 +94,7 @@ async def _compact(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
     outbox.record_items(meanwhile)
 
 
-async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]) -> str:
+async def _summary(turn: TurnContext, shape: RequestTemplate, specs: Callable[[], Sequence[ToolSpec]]) -> str:
     """Return the model's summary; empty if the model wrote none, or if no part of the history fits into a request."""
     services = turn.services
     small = shape.bounds.size is PromptSize.TINY
@@ -100,15 +102,15 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
     prompt = user_text(own or instruction_text("compact_small" if small else "compact"))
     scratch = ConversationHistory([*services.state.history.for_prompt(), prompt])
     tools = await _offered(turn, shape, specs)
-    room = RequestRoom(services.state, shape, lambda: tools, guesses=window_guesses(turn))
-    while len(scratch) > 1 and not room.fits_summary(scratch):
+    budget = RequestBudget(services.state, shape, lambda: tools, guesses=window_guesses(turn))
+    while len(scratch) > 1 and not budget.fits_summary(scratch):
         scratch.replace(without_oldest(scratch.items))
     if len(scratch) <= 1 and len(services.state.history):
         return ""
     call = model_call(turn, shape, Transcript(scratch, None), RefusedCalls(NO_CALLS) if tools else None)
 
     def explain(error: ModelError) -> ModelError:
-        return room.explained(error, room.estimate_of(scratch))
+        return budget.explain_error(error, budget.estimate_of(scratch))
 
     asked = 0
     while True:
@@ -136,7 +138,7 @@ async def _summary(turn: Turn, shape: RequestShape, specs: Callable[[], Sequence
         scratch.record([*items, prompt])
 
 
-def window_guesses(turn: Turn) -> WindowGuesses | None:
+def window_guesses(turn: TurnContext) -> WindowGuesses | None:
     """Return the store of a context window that is guessed from an unanswered request; None if the provider reports
     requests that are too long.
     """
@@ -145,7 +147,7 @@ def window_guesses(turn: Turn) -> WindowGuesses | None:
 
 
 async def _offered(
-    turn: Turn, shape: RequestShape, specs: Callable[[], Sequence[ToolSpec]]
+    turn: TurnContext, shape: RequestTemplate, specs: Callable[[], Sequence[ToolSpec]]
 ) -> Sequence[ToolSpec]:
     """Return the tools of the request for a summary. They are those of all requests, for two reasons: the start of the
     request is in the provider's cache then, and some providers refuse calls in a history without tools. The

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import Struct
 
-from app_server.engine.client_context import Caller
+from app_server.engine.client_context import ClientContext
 from app_server.engine.config.client_limits import check_permissions, require_working_directory
 from app_server.engine.config.config_values import Config, McpServerConfig
 from app_server.engine.context.history import collect_user_messages, message_text
 from app_server.engine.session.additional_context import AdditionalContext, ContextEntry
 from app_server.engine.session.session import Session
-from app_server.engine.session.session_commands import ALL_WISHES, Command, StartTurn, TurnWishes
-from app_server.engine.session.session_services import Services
+from app_server.engine.session.session_commands import ALL_WISHES, ApiBehaviour, Command, StartTurn
+from app_server.engine.session.session_services import SessionServices
 from app_server.engine.session.turn_ids import SessionGoal
 from app_server.engine.session.user_input import check_schema, user_words
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.engine.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, EditorFiles
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import Goal, SessionEvent
 from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, Settings, SettingsChange
 from app_server_protocol.event_items import SentInput
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class SessionFacts:
     """The current facts of a conversation."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: SessionServices) -> None:
         self._services, self._state = services, services.state
 
     @property
@@ -118,15 +118,15 @@ class SessionHandle:
         self._context = AdditionalContext(session.services.sources.new_id)
 
     # --- turns
-    async def words(
+    async def prepare_input(
         self,
         inputs: Sequence[SentInput],
         client_id: str | None = None,
         *,
         change: SettingsChange = UNCHANGED,
-        wishes: TurnWishes = ALL_WISHES,
+        wishes: ApiBehaviour = ALL_WISHES,
         context: Sequence[ContextEntry] | None = None,
-    ) -> UserWords:
+    ) -> TurnInput:
         """Convert the client's inputs into the input of a turn: read images, and find skills by the settings with
         `change`.
 
@@ -136,7 +136,7 @@ class SessionHandle:
         settings = self.facts.settings.changed(change)
         may_read = partial(self._services.commands.may_read, settings.sandbox_policy, settings.cwd)
         skills, checks = self._services.home.skills, wishes.checks_pictures
-        words = await user_words(
+        turn_input = await user_words(
             inputs,
             client_id,
             settings.cwd,
@@ -146,9 +146,9 @@ class SessionHandle:
             may_read=may_read,
         )
         if context is None:
-            return words
+            return turn_input
         items = self._context.items(context, self._services.state.history.items)
-        return replace(words, before=items, is_shown=bool(inputs))
+        return replace(turn_input, before=items, is_shown=bool(inputs))
 
     async def check_schema(self, schema: Json) -> None:
         """Raise CoreError if the schema for a turn's answer is no JSON Schema."""
@@ -157,26 +157,26 @@ class SessionHandle:
 
     def start_turn(
         self,
-        words: UserWords | None,
+        turn_input: TurnInput | None,
         change: SettingsChange = UNCHANGED,
         output_schema: Json = None,
-        wishes: TurnWishes = ALL_WISHES,
+        wishes: ApiBehaviour = ALL_WISHES,
         *,
-        caller: Caller | None = None,
+        caller: ClientContext | None = None,
     ) -> OperationIds:
         """Begin a turn for this client, or join the current or next turn. Raises TurnNotSteerable."""
-        request = StartTurn(words=words, change=change, output_schema=output_schema, wishes=wishes)
+        request = StartTurn(turn_input=turn_input, change=change, output_schema=output_schema, wishes=wishes)
         id = self._new_operation_id()
         started = OperationIds(id, self._session.turns.start(id, request, caller))
-        self._report(words)
+        self._report(turn_input)
         return started
 
-    def steer(self, expected_turn_id: str, words: UserWords) -> str:
+    def steer(self, expected_turn_id: str, turn_input: TurnInput) -> str:
         """Add input to the current turn, which the client names. Raises NoActiveTurn, OtherTurnActive and
         TurnNotSteerable.
         """
-        turn_id = self._session.turns.steer(expected_turn_id, words)
-        self._report(words)
+        turn_id = self._session.turns.steer(expected_turn_id, turn_input)
+        self._report(turn_input)
         return turn_id
 
     def interrupt(self, turn_id: str | None) -> None:
@@ -185,15 +185,15 @@ class SessionHandle:
         """
         self._session.turns.interrupt(self._new_operation_id(), turn_id)
 
-    def do(self, command: Command, caller: Caller | None = None) -> OperationIds:
+    def do(self, command: Command, caller: ClientContext | None = None) -> OperationIds:
         """Queue a command of this client. Raises CoreError once the conversation has ended."""
         pending = self._session.queue.submit(self._new_operation_id(), command, caller)
         return OperationIds(pending.id, pending.turn_id)
 
-    def _report(self, words: UserWords | None) -> None:
+    def _report(self, turn_input: TurnInput | None) -> None:
         telemetry = self._services.reports.telemetry
-        if words is not None and telemetry is not NO_TELEMETRY:
-            telemetry.user_prompt(message_text(words.message))
+        if turn_input is not None and telemetry is not NO_TELEMETRY:
+            telemetry.user_prompt(message_text(turn_input.message))
 
     # --- current activity
     @property
@@ -214,7 +214,7 @@ class SessionHandle:
         terminals = self._services.commands.terminals
         return self.running or len(self._session.queue) > 0 or len(terminals) > 0
 
-    def goes_on_from(self, before: SessionHandle) -> None:
+    def take_over_from(self, before: SessionHandle) -> None:
         """Continue the numbers of operations after those of the session that this one replaces: a client that stays
         subscribed sees no number twice.
         """

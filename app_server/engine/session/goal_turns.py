@@ -1,26 +1,26 @@
 """Connects the goal of a conversation with its turns: it counts the usage of turns, records their ends, and begins the
 next turn.
 
-`GoalKeeper` decides whether a turn is to begin. This module emits the changes of the goal, which stores them.
+`GoalState` decides whether a turn is to begin. This module emits the changes of the goal, which stores them.
 """
 
 from __future__ import annotations
 
 from app_server.engine.session.goals import budget_spent_message, goal_turn_message
-from app_server.engine.session.session_services import Services, Turn
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.session.session_services import SessionServices, TurnContext
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
 from app_server_protocol.events.notice_events import WarningEvent
 
 
-def turn_begins(services: Services, *, asked_for: bool) -> None:
+def turn_begins(services: SessionServices, *, asked_for: bool) -> None:
     services.state.goals.turn_begins(
         services.state.tokens.total, services.sources.clock(), asked_for=asked_for
     )
 
 
-def count_reply(turn: Turn, *, calls: bool) -> None:
+def count_reply(turn: TurnContext, *, calls: bool) -> None:
     """Count a reply for the goal. `calls`: the model called tools, so another request follows in this turn."""
     sources, goals = turn.services.sources, turn.services.state.goals
     before = goals.goal
@@ -35,7 +35,7 @@ def count_reply(turn: Turn, *, calls: bool) -> None:
         turn.record(budget_spent_message(goal))
 
 
-def turn_ends(turn: Turn, *, error: TurnError | None = None, interrupted: bool = False) -> None:
+def turn_ends(turn: TurnContext, *, error: TurnError | None = None, interrupted: bool = False) -> None:
     """Record the end of a turn for the goal, before the turn's own end is emitted."""
     for_goal = turn.operation_id.startswith(GOAL_OPERATION)
     goal = turn.services.state.goals.turn_ends(
@@ -51,9 +51,9 @@ def turn_ends(turn: Turn, *, error: TurnError | None = None, interrupted: bool =
         turn.emitter.emit(WarningEvent(message=_NO_PROGRESS))
 
 
-def goal_words(goal: Goal) -> UserWords:
+def goal_words(goal: Goal) -> TurnInput:
     """Return the input of a turn that only the goal asked for."""
-    return UserWords(goal_turn_message(goal), is_shown=False)
+    return TurnInput(goal_turn_message(goal), is_shown=False)
 
 
 GOAL_OPERATION = "goal-"

@@ -48,7 +48,7 @@ class GoalChange(Struct, frozen=True, kw_only=True):
     token_budget: int | Literal["none"] | None = None
 
 
-class GoalKeeper(Struct):
+class GoalState(Struct):
     goal: Goal | None = None
     awake: bool = False
     """Whether the user asked for work in this process and has not interrupted it since."""

@@ -13,7 +13,7 @@ from app_server.engine.context.history import (
     with_marked_summary,
 )
 from app_server.engine.context.sizes import WindowBounds
-from app_server.engine.session.session_services import ConversationSetup, Services
+from app_server.engine.session.session_services import ConversationSetup, SessionServices
 from app_server.engine.session.windows import first_bounds, fitting_documents
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.responses import ResponseItem
@@ -34,14 +34,14 @@ def opening_items(
     )
 
 
-def first_items(services: Services) -> list[ResponseItem]:
+def first_items(services: SessionServices) -> list[ResponseItem]:
     """Return the items that a new conversation begins with."""
     bounds = first_bounds(services.conversation.config, services.model.facts())
     return opening_items(services.conversation, services.state.settings, bounds)
 
 
 def compacted_again(
-    services: Services, before: Sequence[ResponseItem], line: CompactedItem
+    services: SessionServices, before: Sequence[ResponseItem], line: CompactedItem
 ) -> Sequence[ResponseItem]:
     """Return the history that a stored compaction left. `before`: the history before the compaction."""
     if line.replacement_history is not None:

@@ -21,7 +21,7 @@ from app_server.engine.session.compaction import CompactTask
 from app_server.engine.session.goal_turns import goal_words, turn_begins
 from app_server.engine.session.modes import mode_message, told_mode
 from app_server.engine.session.regular import RegularTask
-from app_server.engine.session.session_services import Services, Turn
+from app_server.engine.session.session_services import SessionServices, TurnContext
 from app_server.engine.session.tasks import PendingOperation, SessionTask, TaskRunner
 from app_server.engine.session.turn_ids import TurnControl
 from app_server.engine.session.undo import UndoTask, refuse_undo
@@ -30,7 +30,7 @@ from app_server.engine.support.engine_errors import ConversationError
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.emitter import OperationEmitter
-from app_server.engine.turn.turn_items import NO_WORDS, UserWords
+from app_server.engine.turn.turn_items import NO_WORDS, TurnInput
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
 from app_server_protocol.engine.session_settings import UNCHANGED, Settings, SettingsChange
 from app_server_protocol.events.notice_events import (
@@ -84,9 +84,9 @@ async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noq
             await tasks.start(_REVIEW_TASK.get()(tasks.turn(pending), command.request), pending.steered)
         case session_commands.RunShell():
             await _run_shell(tasks, pending, command)
-        case session_commands.Decide():
+        case session_commands.ResolveApproval():
             await _decide(tasks, command)
-        case session_commands.Answer():
+        case session_commands.ResolveUserInput():
             services.approvals.questions.resolve(command.call_id, command.answer)
         case session_commands.AnswerElicitation():
             services.elicitations.resolve(command)
@@ -116,7 +116,9 @@ def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange
         services.outbox.emit(pending.id, WarningEvent(message=no_tier))
 
 
-def _with_known_tier(services: Services, settings: Settings, before: Settings) -> tuple[Settings, str | None]:
+def _with_known_tier(
+    services: SessionServices, settings: Settings, before: Settings
+) -> tuple[Settings, str | None]:
     """Return settings without a service tier that their model lacks, and the warning about it; None if there is
     none.
     """
@@ -138,9 +140,9 @@ async def _start_turn(
     if command.change != UNCHANGED:
         _change(tasks, pending, command.change)
     turn, wishes = tasks.turn(pending, command.output_schema), command.wishes
-    words = [*([] if command.words is None else [command.words]), *pending.steered]
-    if words or wishes.names_turn:
-        await _begin(tasks, turn, words or [NO_WORDS], wishes, asked_for=True)
+    turn_input = [*([] if command.turn_input is None else [command.turn_input]), *pending.steered]
+    if turn_input or wishes.names_turn:
+        await _begin(tasks, turn, turn_input or [NO_WORDS], wishes, asked_for=True)
     else:
         _record_changes(turn)
         await tasks.start(SessionTask(turn))
@@ -149,26 +151,26 @@ async def _start_turn(
 async def _continue_goal(turns: TurnControl, pending: PendingOperation) -> None:
     goals = turns.tasks.services.state.goals
     if turns.tasks.active is None and not turns.any_to_come and goals.goal is not None and goals.wants_turn:
-        words = [goal_words(goals.goal)]
+        turn_input = [goal_words(goals.goal)]
         await _begin(
-            turns.tasks, turns.tasks.turn(pending), words, session_commands.ALL_WISHES, asked_for=False
+            turns.tasks, turns.tasks.turn(pending), turn_input, session_commands.ALL_WISHES, asked_for=False
         )
 
 
 async def _begin(
     tasks: TaskRunner,
-    turn: Turn,
-    words: Sequence[UserWords],
-    wishes: session_commands.TurnWishes,
+    turn: TurnContext,
+    turn_input: Sequence[TurnInput],
+    wishes: session_commands.ApiBehaviour,
     *,
     asked_for: bool,
 ) -> None:
     """Begin a turn with the first input; the other inputs join it."""
     _record_changes(turn)
-    task = RegularTask(turn, words[0], wishes)
+    task = RegularTask(turn, turn_input[0], wishes)
     if wishes.goals:
         turn_begins(turn.services, asked_for=asked_for)
-    await tasks.start(task, words[1:])
+    await tasks.start(task, turn_input[1:])
 
 
 async def _run_shell(
@@ -181,11 +183,11 @@ async def _run_shell(
     elif active.ending or active.kind is not TurnKind.REGULAR:
         active.postponed.append(pending)
     else:
-        turn = Turn(services, active.emitter, services.state.settings)
+        turn = TurnContext(services, active.emitter, services.state.settings)
         active.run_beside(lambda: _USER_SHELL_TASK.get()(turn, command).run_with_users_rights(), pending)
 
 
-def _record_changes(turn: Turn) -> None:
+def _record_changes(turn: TurnContext) -> None:
     """Send the model the changes since the last turn; before the first turn, the opening messages have them."""
     state, now = turn.services.state, environment_of(turn.settings, None)
     before, state.last_sent_context = state.last_sent_context, now
@@ -198,7 +200,7 @@ def _record_changes(turn: Turn) -> None:
         state.told_mode = told_mode([mode])
 
 
-async def _decide(tasks: TaskRunner, command: session_commands.Decide) -> None:
+async def _decide(tasks: TaskRunner, command: session_commands.ResolveApproval) -> None:
     """Resolve a request for approval. An answer that comes too late, or that no request waits for, has no effect."""
     services, id, decision = tasks.services, command.id, command.decision
     if not services.approvals.broker.is_open(id):
@@ -212,7 +214,7 @@ async def _decide(tasks: TaskRunner, command: session_commands.Decide) -> None:
         services.approvals.broker.resolve(id, decision, also=command.also)
 
 
-async def _answer(services: Services, id: str, lookup: session_commands.Lookup) -> None:
+async def _answer(services: SessionServices, id: str, lookup: session_commands.Lookup) -> None:
     match lookup:
         case session_commands.AddToHistory(text=text):
             await _add_to_history(services, id, text)
@@ -227,7 +229,7 @@ async def _answer(services: Services, id: str, lookup: session_commands.Lookup) 
             services.outbox.emit(id, await services.mcp.requests.snapshot())
 
 
-async def _add_to_history(services: Services, id: str, text: str) -> None:
+async def _add_to_history(services: SessionServices, id: str, text: str) -> None:
     entry = HistoryEntry(
         conversation_id=services.conversation.id, ts=int(services.sources.wall_clock()), text=text
     )

@@ -14,9 +14,9 @@ from app_server.engine.session.compaction import compact, window_guesses
 from app_server.engine.session.goal_turns import count_reply
 from app_server.engine.session.head import gone_tools
 from app_server.engine.session.model_notices import cut_notice, unknown_notice
-from app_server.engine.session.request_budget import OnCut, RequestRoom
-from app_server.engine.session.session_commands import TurnWishes
-from app_server.engine.session.session_services import Turn
+from app_server.engine.session.request_budget import OnCut, RequestBudget
+from app_server.engine.session.session_commands import ApiBehaviour
+from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.tasks import ActiveTask, SessionTask
 from app_server.engine.session.text_call_notice import warn_of_written_call
 from app_server.engine.session.turn_context import model_call, offered_tools, shape_of, tool_turn_of
@@ -27,8 +27,8 @@ from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.registry import ToolSet
 from app_server.engine.tools.runtime import ToolRuntime
 from app_server.engine.tools.tool_base import Strictness, Tool
-from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnSteps
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnStrategy
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.responses import ResponseItem
@@ -43,14 +43,14 @@ LAST_SNAPSHOT = 2.0
 """Longest time for the snapshot at the end of an interrupted turn, in seconds: the user waits for that end."""
 
 
-class RegularTask(SessionTask, TurnSteps):
+class RegularTask(SessionTask, TurnStrategy):
     """One turn with all features: tools, snapshot, diff, compaction, counting for the goal, notification."""
 
-    takes_words = True
+    takes_input = True
 
-    def __init__(self, turn: Turn, words: UserWords, wishes: TurnWishes) -> None:
+    def __init__(self, turn: TurnContext, turn_input: TurnInput, wishes: ApiBehaviour) -> None:
         super().__init__(turn)
-        self._opening, self._wishes = words, wishes
+        self._opening, self._wishes = turn_input, wishes
         shape, self._snapshot = shape_of(turn), TurnSnapshot(turn)
         effort = wishes.sends_chosen_effort
         self._shape = replace(shape, settings=replace(shape.settings, sends_chosen_effort=effort))
@@ -88,7 +88,9 @@ class RegularTask(SessionTask, TurnSteps):
         await self._snapshot.finish()
         if (report := self.turn.services.reports.turn_completed) is not None:
             texts = [
-                message_text(words.message) for words in (self._opening, *active.taken) if words.is_shown
+                message_text(turn_input.message)
+                for turn_input in (self._opening, *active.taken)
+                if turn_input.is_shown
             ]
             report(self.turn.operation_id, texts, last)
         self.turn.services.model.turn_ended()
@@ -201,11 +203,11 @@ class RegularTask(SessionTask, TurnSteps):
 
     def _begin_for_the_record(self) -> None:
         """Emit and record the start and the user's input of a turn that was ended before its loop began."""
-        emitter, words = self.turn.emitter, self._opening
+        emitter, turn_input = self.turn.emitter, self._opening
         emitter.turn_started(self.kind, self._shape.context_window)
-        self.turn.record(*words.messages())
-        if words.is_shown:
-            emitter.show(words.item(self.turn.services.sources.new_id()))
+        self.turn.record(*turn_input.messages())
+        if turn_input.is_shown:
+            emitter.show(turn_input.item(self.turn.services.sources.new_id()))
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         turn, shape = self.turn, self._shape
@@ -219,7 +221,7 @@ class RegularTask(SessionTask, TurnSteps):
                 limit=shape.compact_limit,
                 compact=partial(compact, turn, shape, self._offered_specs),
                 at_begin=self._wishes.compacts_at_begin,
-                room=RequestRoom(
+                budget=RequestBudget(
                     turn.services.state, shape, self._offered_specs, self._on_cut(), window_guesses(turn)
                 ),
             ),

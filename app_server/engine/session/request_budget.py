@@ -21,7 +21,7 @@ from app_server.engine.context.text_for_model import BYTES_PER_TOKEN, estimate_t
 from app_server.engine.model.prompt import ToolSpec
 from app_server.engine.session.model_notices import silence_notice
 from app_server.engine.session.session_services import SessionState
-from app_server.engine.session.turn_context import RequestShape
+from app_server.engine.session.turn_context import RequestTemplate
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError
 from app_server.engine.tools.registry import spec_tokens
 from app_server_protocol.engine.errors import ErrorClass
@@ -68,13 +68,13 @@ class WindowTooSmall(ModelError):
         super().__init__(text, ErrorClass.CONTEXT_WINDOW_EXCEEDED)
 
 
-class RequestRoom:
+class RequestBudget:
     """The room for the requests of one turn."""
 
     def __init__(
         self,
         state: SessionState,
-        shape: RequestShape,
+        shape: RequestTemplate,
         specs: Callable[[], Sequence[ToolSpec]],
         cut: OnCut | None = None,
         guesses: WindowGuesses | None = None,
@@ -157,7 +157,7 @@ class RequestRoom:
     def wants_count(self) -> bool:
         return self._cut is not None or self._guesses is not None or not self._state.tokens.calibrated
 
-    def explained(self, error: ModelError, estimated: int) -> ModelError:
+    def explain_error(self, error: ModelError, estimated: int) -> ModelError:
         """Return the error for an unanswered request. If the request was larger than all answered ones, it counts as
         too long, since some servers close the connection if a request exceeds their window. The guessed window is then
         the largest size that was answered, or half of the refused size.

@@ -22,14 +22,14 @@ from app_server.engine.context.instructions import instruction_text
 from app_server.engine.context.sizes import PromptSize
 from app_server.engine.model.prompt import Prompt
 from app_server.engine.session.review_texts import findings_block
-from app_server.engine.session.session_services import Turn
+from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.tasks import ActiveTask, SessionTask
 from app_server.engine.session.turn_context import context_line, model_call, shape_of, tool_turn_of
 from app_server.engine.tools.registry import ToolOffer, build_tools
 from app_server.engine.tools.runtime import ToolRuntime
-from app_server.engine.turn.loop import TurnLoop, TurnSteps
+from app_server.engine.turn.loop import TurnLoop, TurnStrategy
 from app_server.engine.turn.outbox import Transcript
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.items import EnteredReview, ExitedReview
 from app_server_protocol.events.review_events import ReviewOutputEvent, ReviewRequest
@@ -39,13 +39,13 @@ from app_server_protocol.responses import ResponseItem
 from app_server_protocol.structs import Json, replace
 
 
-class ReviewTask(SessionTask, TurnSteps):
+class ReviewTask(SessionTask, TurnStrategy):
     """Runs a review by the review model, or else by the conversation's model, with little reasoning and long texts."""
 
     kind = TurnKind.REVIEW
-    takes_words = True
+    takes_input = True
 
-    def __init__(self, turn: Turn, request: ReviewRequest) -> None:
+    def __init__(self, turn: TurnContext, request: ReviewRequest) -> None:
         conversation, state = turn.services.conversation, turn.services.state
         settings = replace(
             turn.settings,
@@ -82,7 +82,7 @@ class ReviewTask(SessionTask, TurnSteps):
         last = None
         try:
             self._loop = self._turn_loop(active)
-            last = await self._loop.run(UserWords(user_text(self._request.prompt)))
+            last = await self._loop.run(TurnInput(user_text(self._request.prompt)))
             self._leave(parse_review(last) if last is not None else None)
         except Exception:
             self._leave(None)

@@ -16,7 +16,7 @@ from app_server.engine.session import initial_context
 from app_server.engine.session.modes import told_mode
 from app_server.engine.session.session_commands import Close, Review, StartTurn
 from app_server.engine.session.session_servers import SessionServers
-from app_server.engine.session.session_services import Services
+from app_server.engine.session.session_services import SessionServices
 from app_server.engine.session.tasks import OperationQueue, PendingOperation, TaskRunner
 from app_server.engine.session.turn_ids import SessionGoal, TurnControl
 from app_server.engine.support.engine_errors import CoreError
@@ -43,7 +43,7 @@ opened without it.
 class Session:
     """One open conversation."""
 
-    def __init__(self, services: Services, close: Callable[[], None]) -> None:
+    def __init__(self, services: SessionServices, close: Callable[[], None]) -> None:
         """`close`: releases the rollout file once the session has ended."""
         self.services, self._close = services, close
         self.queue = OperationQueue(services.sources.new_turn_id)

@@ -11,12 +11,12 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from app_server.engine.support.engine_errors import CoreError
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.questions import (
-    AllowFiles,
-    KeepRule,
+    FileGrant,
     McpCallDecision,
+    RuleAmendment,
     ToolCallAnswer,
     UserInputAnswer,
 )
@@ -30,7 +30,7 @@ FORGOTTEN_MS = 60 * 60 * 1000
 """Time limit of commands that the user can interrupt, in milliseconds. It only ends commands that the user forgot."""
 
 
-class TurnWishes(Struct, frozen=True, kw_only=True):
+class ApiBehaviour(Struct, frozen=True, kw_only=True):
     """Wishes of the clients of an API for the turns that they begin."""
 
     names_turn: bool = True
@@ -57,7 +57,7 @@ class TurnWishes(Struct, frozen=True, kw_only=True):
     """
 
 
-ALL_WISHES: Final = TurnWishes()
+ALL_WISHES: Final = ApiBehaviour()
 
 
 class StartTurn(Struct, frozen=True, kw_only=True):
@@ -65,11 +65,11 @@ class StartTurn(Struct, frozen=True, kw_only=True):
     only.
     """
 
-    words: UserWords | None
+    turn_input: TurnInput | None
     """The user's input; None if there is none."""
     change: SettingsChange = UNCHANGED
     output_schema: Json = None
-    wishes: TurnWishes = ALL_WISHES
+    wishes: ApiBehaviour = ALL_WISHES
 
 
 class ContinueGoal(Struct, frozen=True):
@@ -122,17 +122,17 @@ class RunShell(Struct, frozen=True):
     confined: bool = False
 
 
-class Decide(Struct, frozen=True):
+class ResolveApproval(Struct, frozen=True):
     """Answer a request for approval, by its call's id or by the id of an operation that has one open request."""
 
     id: str
     decision: ReviewDecision
-    also: KeepRule | AllowFiles | None = None
+    also: RuleAmendment | FileGrant | None = None
     """Permission that is granted in addition to the request; None if there is none."""
     tool: Literal["shell", "apply_patch"] = "shell"
 
 
-class Answer(Struct, frozen=True):
+class ResolveUserInput(Struct, frozen=True):
     """Answer the question with this id; None if the user gave no answer."""
 
     call_id: str
@@ -185,8 +185,8 @@ Command = (
     | Undo
     | Review
     | RunShell
-    | Decide
-    | Answer
+    | ResolveApproval
+    | ResolveUserInput
     | AnswerElicitation
     | Lookup
     | Close

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.client_context import Caller, CurrentCaller
+from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import Config
 from app_server.engine.context.environment_context import EnvironmentContext
 from app_server.engine.context.history import ConversationHistory
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.model_client import ModelClient
-from app_server.engine.session.goals import GoalKeeper
+from app_server.engine.session.goals import GoalState
 from app_server.engine.session.head import ConversationHead
 from app_server.engine.session.session_servers import Elicitations
 from app_server.engine.storage.history_file import SharedMessages
@@ -61,7 +61,7 @@ class ConversationSetup(Struct, frozen=True, kw_only=True):
 
     id: str
     config: Config
-    caller: Caller
+    caller: ClientContext
     """The client that opened it."""
     instructions: Instructions
     rollout_path: Path | None
@@ -80,18 +80,18 @@ class Reports(Struct, frozen=True):
     """Receiver of completed turns; None if there is none."""
 
 
-class CallersModel:
+class ModelClientProvider:
     """The model client of a session, which is created again when another client has begun a turn."""
 
     def __init__(
         self,
-        current: CurrentCaller,
-        make: Callable[[CurrentCaller], ModelClient],
+        current: ActiveClient,
+        make: Callable[[ActiveClient], ModelClient],
         known: KnownModels,
         config: Config,
     ) -> None:
         self._current, self._make, self._known, self._config = current, make, known, config
-        self._made: tuple[Caller, ModelClient] = current.caller, make(current)
+        self._made: tuple[ClientContext, ModelClient] = current.caller, make(current)
 
     def client(self) -> ModelClient:
         caller, client = self._made
@@ -139,7 +139,7 @@ class SessionState(Struct):
     tokens: TokenCounts = msgspec.field(default_factory=TokenCounts)
     last_sent_context: EnvironmentContext | None = None
     """Environment of the last turn, which later turns are compared with; None until one has run."""
-    goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
+    goals: GoalState = msgspec.field(default_factory=GoalState)
     heads: dict[str, ConversationHead] = msgspec.field(default_factory=dict)
     """Instructions and tools that each model was sent since the last compaction, by model."""
     told_mode: str | None = None
@@ -152,11 +152,11 @@ class SessionState(Struct):
         return self.transcript.history
 
 
-class Services(Struct, frozen=True, kw_only=True):
+class SessionServices(Struct, frozen=True, kw_only=True):
     conversation: ConversationSetup
     state: SessionState
     outbox: Outbox
-    model: CallersModel
+    model: ModelClientProvider
     commands: CommandServices
     approvals: ApprovalServices
     mcp: McpManager
@@ -167,10 +167,10 @@ class Services(Struct, frozen=True, kw_only=True):
     home: HomeFiles
 
 
-class Turn(Struct, frozen=True):
+class TurnContext(Struct, frozen=True):
     """One turn: its identity, and the values that hold while it runs."""
 
-    services: Services
+    services: SessionServices
     emitter: TurnEmitter
     settings: Settings
     output_schema: Json = None

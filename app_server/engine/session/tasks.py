@@ -14,13 +14,13 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.engine.client_context import Caller
+from app_server.engine.client_context import ClientContext
 from app_server.engine.session.goal_turns import turn_ends
 from app_server.engine.session.session_commands import Command
-from app_server.engine.session.session_services import Services, Turn
+from app_server.engine.session.session_services import SessionServices, TurnContext
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.emitter import TurnEmitter, turn_error
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import TurnKind, TurnStatus
 from app_server_protocol.events.turn_events import TurnAbortReason
@@ -33,28 +33,28 @@ class PendingOperation(Struct, frozen=True):
     id: str
     command: Command
     turn_id: str
-    steered: list[UserWords] = msgspec.field(default_factory=list)
+    steered: list[TurnInput] = msgspec.field(default_factory=list)
     """Inputs that joined the turn before it began."""
     interrupted: bool = False
     """Whether the turn was interrupted while it waited for another one; it then ends as soon as it begins."""
     position: int = 0
     """Number in the order in which operations were submitted; a postponed operation keeps it."""
-    caller: Caller | None = None
+    caller: ClientContext | None = None
     """Client that submitted the command; None if the session itself did."""
 
-    def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
+    def join(self, turn_input: TurnInput, late: PendingOperation | None = None) -> None:
         """Add input to the turn that this operation begins, so that the input is never late."""
-        self.steered.append(words)
+        self.steered.append(turn_input)
 
 
 class SessionTask:
     """Work that takes time, in a turn. This base class is for a turn without input of the user, which only ends."""
 
     kind = TurnKind.REGULAR
-    takes_words = False
+    takes_input = False
     """Whether the user's input joins the turn while it runs; otherwise it begins a turn of its own afterwards."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: TurnContext) -> None:
         self.turn = turn
 
     async def run(self, active: ActiveTask) -> str | None:
@@ -69,16 +69,16 @@ class ActiveTask(Struct, kw_only=True):
     """The current task."""
 
     task: SessionTask
-    takes_words: bool
+    takes_input: bool
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
     reason: TurnAbortReason = TurnAbortReason.INTERRUPTED
     ending: bool = False
     postponed: list[PendingOperation] = msgspec.field(default_factory=list)
     """Operations that wait for the end of the task."""
-    taken: list[UserWords] = msgspec.field(default_factory=list)
+    taken: list[TurnInput] = msgspec.field(default_factory=list)
     """Inputs that joined the task and reached it."""
-    _joined: list[tuple[UserWords, PendingOperation | None]] = msgspec.field(default_factory=list)
+    _joined: list[tuple[TurnInput, PendingOperation | None]] = msgspec.field(default_factory=list)
     _beside: list[tuple[Callable[[], Coroutine[None, None, None]], PendingOperation]] = msgspec.field(
         default_factory=list
     )
@@ -144,20 +144,20 @@ class ActiveTask(Struct, kw_only=True):
     def turn_id(self) -> str:
         return self.emitter.turn_id
 
-    def join(self, words: UserWords, late: PendingOperation | None = None) -> None:
+    def join(self, turn_input: TurnInput, late: PendingOperation | None = None) -> None:
         """Add input to the turn, before its next request to the model. The turn must answer it, and all input before
         it, unless `late` is given: an operation that begins a turn with the input if it comes too late.
         """
         if late is None:
             self._joined = [(said, None) for said, _ in self._joined]
-        self._joined.append((words, late))
+        self._joined.append((turn_input, late))
 
-    def take_input(self) -> list[UserWords]:
+    def take_input(self) -> list[TurnInput]:
         """Return the inputs that joined since the last call."""
-        words = [words for words, _ in self._joined]
+        turn_input = [turn_input for turn_input, _ in self._joined]
         self._joined.clear()
-        self.taken += words
-        return words
+        self.taken += turn_input
+        return turn_input
 
     @property
     def has_words(self) -> bool:
@@ -168,17 +168,17 @@ class ActiveTask(Struct, kw_only=True):
         """Return whether input waits that this turn must answer. If not, the turn ends now and accepts no more."""
         promised = any(late is None for _, late in self._joined)
         if not promised:
-            self.takes_words = False
+            self.takes_input = False
         return promised
 
     def drain_late(self) -> list[PendingOperation]:
         """Return the operation that begins a turn with the input that came too late for this one, if there is any."""
-        late = [(words, operation) for words, operation in self._joined if operation is not None]
+        late = [(turn_input, operation) for turn_input, operation in self._joined if operation is not None]
         self._joined = [each for each in self._joined if each[1] is None]
         if not late:
             return []
         (_, first), *rest = late
-        first.steered.extend(words for words, _ in rest)
+        first.steered.extend(turn_input for turn_input, _ in rest)
         return [first]
 
     def interrupt(self, reason: TurnAbortReason) -> None:
@@ -206,7 +206,7 @@ class OperationQueue:
         """Iterate over the waiting operations, without the one that is being carried out."""
         return iter(self._waiting)
 
-    def accept(self, id: str, command: Command, caller: Caller | None = None) -> PendingOperation:
+    def accept(self, id: str, command: Command, caller: ClientContext | None = None) -> PendingOperation:
         """Assign a command its position without adding it to the queue: it may be put back later.
 
         Its events carry `id`. Raises CoreError once the queue is closed.
@@ -216,7 +216,7 @@ class OperationQueue:
         self._submissions += 1
         return PendingOperation(id, command, self._new_turn_id(), position=self._submissions, caller=caller)
 
-    def submit(self, id: str, command: Command, caller: Caller | None = None) -> PendingOperation:
+    def submit(self, id: str, command: Command, caller: ClientContext | None = None) -> PendingOperation:
         """Add a command at the end. Raises CoreError once the queue is closed."""
         pending = self.accept(id, command, caller)
         self._waiting.append(pending)
@@ -250,7 +250,7 @@ log = logging.getLogger(__name__)
 class TaskRunner:
     """Runs the tasks of one session in the session's task group."""
 
-    def __init__(self, services: Services, queue: OperationQueue, ended: Callable[[], None]) -> None:
+    def __init__(self, services: SessionServices, queue: OperationQueue, ended: Callable[[], None]) -> None:
         """`ended`: called after each task, once its end is emitted."""
         self.services, self._queue, self._task_ended = services, queue, ended
         self._group: TaskGroup | None = None
@@ -265,24 +265,24 @@ class TaskRunner:
         active = self.active
         return active.emitter if active is not None and active.emitter.has_started else None
 
-    def turn(self, pending: PendingOperation, output_schema: Json = None) -> Turn:
+    def turn(self, pending: PendingOperation, output_schema: Json = None) -> TurnContext:
         """Create the turn that the operation begins, for its client, with the present settings."""
         services = self.services
         services.commands.caller.use(pending.caller)
         emitter = TurnEmitter(services.outbox, pending.id, pending.turn_id, services.sources.wall_clock)
-        return Turn(services, emitter, services.state.settings, output_schema)
+        return TurnContext(services, emitter, services.state.settings, output_schema)
 
     async def start(
         self,
         task: SessionTask,
-        steered: Sequence[UserWords] = (),
+        steered: Sequence[TurnInput] = (),
     ) -> None:
         """Begin a task, after ending the current one as replaced. `steered`: inputs that already joined it."""
         await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
-        active = self.active = ActiveTask(task=task, takes_words=task.takes_words)
-        for words in steered:
-            active.join(words)
+        active = self.active = ActiveTask(task=task, takes_input=task.takes_input)
+        for turn_input in steered:
+            active.join(turn_input)
         self._group.start_soon(self._run, active, name=f"task {task.turn.operation_id}")
 
     async def interrupt(self, reason: TurnAbortReason = TurnAbortReason.INTERRUPTED) -> None:
@@ -364,10 +364,10 @@ class TaskRunner:
 def _keep_words(active: ActiveTask) -> None:
     """Record and show input that joined the turn too late for it: the next request has it."""
     turn, emitter = active.task.turn, active.emitter
-    for words in active.take_input():
-        turn.services.state.transcript.record(emitter, words.messages())
-        if emitter.has_started and words.is_shown:
-            emitter.show(words.item(turn.services.sources.new_id()), announced=False)
+    for turn_input in active.take_input():
+        turn.services.state.transcript.record(emitter, turn_input.messages())
+        if emitter.has_started and turn_input.is_shown:
+            emitter.show(turn_input.item(turn.services.sources.new_id()), announced=False)
 
 
 def _complete(active: ActiveTask, outcome: str | TurnError | None) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from app_server.engine.config.config_values import WireApi
 from app_server.engine.model.prompt import ToolSpec
 from app_server.engine.model.quirks import quirks_of
-from app_server.engine.session.session_services import Turn
+from app_server.engine.session.session_services import TurnContext
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.turn.turn_items import last_assistant_text
 from app_server_protocol.events.notice_events import WarningEvent
@@ -26,7 +26,9 @@ NOTICE: Final = (
 _TEXT_CALLS = Lazy(lambda: import_module("app_server.engine.model.text_calls"))
 
 
-def warn_of_written_call(turn: Turn, answer: Sequence[ResponseItem], tools: Sequence[ToolSpec]) -> None:
+def warn_of_written_call(
+    turn: TurnContext, answer: Sequence[ResponseItem], tools: Sequence[ToolSpec]
+) -> None:
     """Send a notice once if the text of an answer without calls is a call of an offered tool."""
     shown, text = turn.services.commands.shown_once, last_assistant_text(answer)
     if text is None or NOTICE in shown or not _may_be_call(text):

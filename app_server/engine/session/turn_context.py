@@ -17,11 +17,11 @@ from app_server.engine.context.sizes import PromptSize, WindowBounds
 from app_server.engine.model.model_facts import ModelFacts, sent_tier
 from app_server.engine.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.engine.session.head import ConversationHead
-from app_server.engine.session.session_services import Turn
+from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.windows import bounds_for, bounds_of_codex, known_window
 from app_server.engine.tools.registry import ToolOffer, ToolSet, build_tools
 from app_server.engine.tools.runtime import RefusedCalls, ToolRuntime
-from app_server.engine.tools.tool_base import ToolTurn, TurnDiffTracker
+from app_server.engine.tools.tool_base import ToolContext, TurnDiffTracker
 from app_server.engine.turn.model_call import ModelCall
 from app_server.engine.turn.outbox import Transcript
 from app_server.engine.turn.stream_assembler import ReplyAssembler
@@ -39,7 +39,7 @@ counts its tokens. If it is off, clients see what codex 0.58 shows.
 """
 
 
-class RequestShape(Struct, frozen=True):
+class RequestTemplate(Struct, frozen=True):
     """Parts that all requests of one turn have in common."""
 
     model: ModelRow
@@ -64,7 +64,7 @@ class RequestShape(Struct, frozen=True):
         )
 
 
-def shape_of(turn: Turn) -> RequestShape:
+def shape_of(turn: TurnContext) -> RequestTemplate:
     """Return the parts that all requests of a turn have in common."""
     config, settings = turn.services.conversation.config, turn.settings
     followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
@@ -77,7 +77,7 @@ def shape_of(turn: Turn) -> RequestShape:
         instructions = config.instructions.base or base_instructions(row, bounds.size)
         head = state.heads[settings.model] = ConversationHead(bounds.size, instructions)
     shows_window = followed or known_window(config, row) is not None
-    return RequestShape(
+    return RequestTemplate(
         model=row,
         head=head,
         instructions=head.instructions,
@@ -102,7 +102,7 @@ def shape_of(turn: Turn) -> RequestShape:
     )
 
 
-def _bounds(turn: Turn, facts: ModelFacts, row: ModelRow, size: PromptSize | None) -> WindowBounds:
+def _bounds(turn: TurnContext, facts: ModelFacts, row: ModelRow, size: PromptSize | None) -> WindowBounds:
     """Return the bounds of the turn's context window. Over Responses, the conversation API has those of codex 0.58,
     unless the user chose a size.
     """
@@ -113,7 +113,7 @@ def _bounds(turn: Turn, facts: ModelFacts, row: ModelRow, size: PromptSize | Non
     return bounds_for(config, facts, row, size)
 
 
-def renew_head(turn: Turn, shape: RequestShape) -> None:
+def renew_head(turn: TurnContext, shape: RequestTemplate) -> None:
     """Choose instructions and tools again after a compaction. If the size of the prompt has changed, the turn keeps its
     own, and the next turn begins with the new ones.
     """
@@ -146,7 +146,7 @@ _TEXTS: Final[Mapping[PromptSize, tuple[str, str | None]]] = {
 """Names of the texts by size: the prompt, and the format of patches if that is a separate text."""
 
 
-def offered_tools(turn: Turn, shape: RequestShape, *, goals: bool) -> ToolSet:
+def offered_tools(turn: TurnContext, shape: RequestTemplate, *, goals: bool) -> ToolSet:
     """Choose the tools of a turn. `goals`: the turn is of an API that supports goals, in a stored conversation."""
     services, config, bounds = turn.services, turn.services.conversation.config, shape.bounds
     followed = services.outbox.identity
@@ -169,7 +169,7 @@ def offered_tools(turn: Turn, shape: RequestShape, *, goals: bool) -> ToolSet:
     )
 
 
-def context_line(turn: Turn) -> TurnContextItem:
+def context_line(turn: TurnContext) -> TurnContextItem:
     settings = turn.settings
     effort = known_effort(settings.effort)
     outbox = turn.services.outbox
@@ -195,8 +195,8 @@ def context_line(turn: Turn) -> TurnContextItem:
 
 
 def model_call(
-    turn: Turn,
-    shape: RequestShape,
+    turn: TurnContext,
+    shape: RequestTemplate,
     transcript: Transcript,
     tools: ToolRuntime | RefusedCalls | None = None,
     *,
@@ -232,13 +232,13 @@ def model_call(
     )
 
 
-def tool_turn_of(turn: Turn, shape: RequestShape, *, relative_diff: bool = False) -> ToolTurn:
+def tool_turn_of(turn: TurnContext, shape: RequestTemplate, *, relative_diff: bool = False) -> ToolContext:
     """Collect the services of this turn for its tools. `relative_diff`: the diff names files relative to the turn's
     working directory.
     """
     services = turn.services
     base = turn.settings.cwd if relative_diff else None
-    return ToolTurn(
+    return ToolContext(
         id=turn.operation_id,
         settings=turn.settings,
         config=services.conversation.config,

@@ -7,12 +7,12 @@ between, and accounts for the commands that are carried out before the input.
 
 from __future__ import annotations
 
-from app_server.engine.client_context import Caller
+from app_server.engine.client_context import ClientContext
 from app_server.engine.session import session_commands
 from app_server.engine.session.goal_turns import GOAL_OPERATION
 from app_server.engine.session.goals import GoalChange
 from app_server.engine.session.tasks import ActiveTask, OperationQueue, PendingOperation, TaskRunner
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
 from app_server_protocol.engine.session_settings import UNCHANGED
 from app_server_protocol.structs import replace
@@ -39,24 +39,24 @@ class TurnControl:
         """Whether a turn was requested and has not begun."""
         return bool(self._turns_to_come())
 
-    def start(self, id: str, request: session_commands.StartTurn, caller: Caller | None = None) -> str:
+    def start(self, id: str, request: session_commands.StartTurn, caller: ClientContext | None = None) -> str:
         """Begin a turn for this client, or join the last turn that accepts input, so that no input overtakes another;
         return the turn's id.
 
         Raises TurnNotSteerable if the client wants the id of its input's turn and the current turn accepts no input.
         """
-        words, named = request.words, request.wishes.names_turn
+        turn_input, named = request.turn_input, request.wishes.names_turn
         joinable = self._joinable(named=named)
-        if not joinable or (words is None and named):
+        if not joinable or (turn_input is None and named):
             return self._queue.submit(id, request, caller).turn_id
         turn = joinable[-1]
         self._queue.submit(id, session_commands.ChangeSettings(request.change))
-        if words is not None:
+        if turn_input is not None:
             late = None if named else self._queue.accept(id, replace(request, change=UNCHANGED), caller)
-            turn.join(words, late)
+            turn.join(turn_input, late)
         return turn.turn_id
 
-    def steer(self, expected_turn_id: str, words: UserWords) -> str:
+    def steer(self, expected_turn_id: str, turn_input: TurnInput) -> str:
         """Add input to the current turn, which the client names. Raises NoActiveTurn, OtherTurnActive and
         TurnNotSteerable.
         """
@@ -67,7 +67,7 @@ class TurnControl:
         found = turn.turn_id
         if found != expected_turn_id:
             raise session_commands.OtherTurnActive(expected_turn_id, found)
-        turn.join(words)
+        turn.join(turn_input)
         return found
 
     def interrupt(self, id: str, turn_id: str | None) -> None:
@@ -106,7 +106,7 @@ class TurnControl:
         if active is not None and not active.ending:
             if named and active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
                 raise session_commands.TurnNotSteerable(active.kind)
-            if active.takes_words:
+            if active.takes_input:
                 turns = [active]
         for pending in self._to_come():
             match pending.command:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.engine.session.session_services import Services, Turn
+from app_server.engine.session.session_services import SessionServices, TurnContext
 from app_server.engine.session.tasks import ActiveTask, SessionTask
 from app_server.engine.session.turn_context import shape_of
 from app_server.engine.support.engine_errors import GitError
@@ -117,7 +117,7 @@ class UndoTask(SessionTask):
         history.replace([item for item in history.items if item not in used])
 
 
-def refuse_undo(services: Services, operation_id: str) -> None:
+def refuse_undo(services: SessionServices, operation_id: str) -> None:
     """Report to the client that there is no undo while the conversation is busy."""
     emitter = OperationEmitter(services.outbox, operation_id)
     emitter.emit(STARTED)
@@ -149,7 +149,7 @@ FEATURE = "ghost_commit"
 class TurnSnapshot:
     """The snapshots of one turn."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: TurnContext) -> None:
         self._turn = turn
         self.policy = turn.settings.sandbox_policy
         self._taking = anyio.Lock(fast_acquire=True)

@@ -26,7 +26,7 @@ from app_server.engine.support.images import MAX_IMAGE_BYTES, ImageUnreadable, c
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.rooted_fs import RefusedName, TooLarge, read_named
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.event_items import (
     ImageInput,
     LocalImageInput,
@@ -61,7 +61,7 @@ async def user_words(
     checks_pictures: bool,
     skill_folders: Sequence[str] = (),
     may_read: Callable[[], MayRead] = lambda: reads_all,
-) -> UserWords:
+) -> TurnInput:
     """Convert the inputs into a message with its attachments, and keep the client's originals and message id.
 
     An image that cannot be read is replaced by a description. `checks_pictures` False: as in codex 0.58, encoded images
@@ -70,13 +70,13 @@ async def user_words(
     """
     parts = [item for item in inputs if not isinstance(item, SkillInput | MentionInput)]
     content = [await _part(item, checked=checks_pictures) for item in parts]
-    words = UserWords(MessageItem(role="user", content=tuple(content)), tuple(inputs), client_id)
+    turn_input = TurnInput(MessageItem(role="user", content=tuple(content)), tuple(inputs), client_id)
     if len(parts) == len(inputs):
-        return words
+        return turn_input
     catalog = skills.get()
     look = partial(catalog.look, Path(cwd), skill_folders)
     text_of = partial(catalog.text, may_read=may_read())
-    return await _with_attachments(words, _distinct(inputs), look, text_of)
+    return await _with_attachments(turn_input, _distinct(inputs), look, text_of)
 
 
 async def _part(item: TextInput | ImageInput | LocalImageInput, *, checked: bool) -> ContentItem:
@@ -116,11 +116,11 @@ def image_data_url(path: Path, *, checksums: bool = True) -> str:
 
 
 async def _with_attachments(
-    words: UserWords,
+    turn_input: TurnInput,
     items: Sequence[SkillInput | MentionInput],
     look: Callable[[], Awaitable[SkillSet | None]],
     text_of: Callable[[Skill], tuple[str | None, str | None]],
-) -> UserWords:
+) -> TurnInput:
     found = await look()
     attached: list[MessageItem] = []
     notices: list[str] = []
@@ -142,10 +142,10 @@ async def _with_attachments(
         else:
             left -= len(text)
             attached.append(user_text(text))
-    if not words.message.content and not attached:
+    if not turn_input.message.content and not attached:
         # The request is sent in any case, and some providers refuse one without text.
-        words = replace(words, message=user_text(f"({' '.join(notices)})"))
-    return replace(words, attached=tuple(attached), notices=tuple(notices))
+        turn_input = replace(turn_input, message=user_text(f"({' '.join(notices)})"))
+    return replace(turn_input, attached=tuple(attached), notices=tuple(notices))
 
 
 def _distinct(items: Sequence[SentInput]) -> list[SkillInput | MentionInput]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from app_server.engine.context.environment_context import user_text
 from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
 from app_server.engine.session.session_commands import RunShell
-from app_server.engine.session.session_services import Turn
+from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.tasks import ActiveTask, SessionTask
 from app_server.engine.session.turn_context import shape_of, tool_turn_of
 from app_server.engine.tools.orchestrator import Command, run_command, run_with_approval
@@ -27,7 +27,7 @@ class UserShellTask(SessionTask):
 
     kind = TurnKind.USER_SHELL
 
-    def __init__(self, turn: Turn, request: RunShell) -> None:
+    def __init__(self, turn: TurnContext, request: RunShell) -> None:
         super().__init__(turn)
         self._request = request
 

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.engine.storage.older_items import CALLS_ENDED, member_of, older_item, stored_error
-from app_server.engine.storage.record import OLDER_EVENTS, StoredRecord, TakenBack, text_of
+from app_server.engine.storage.record import OLDER_EVENTS, RevertedRanges, StoredRecord, text_of
 from app_server.engine.storage.stored_item_lines import ITEM_COMPLETED, TURN_ITEM, is_damaged, item_of_line
 from app_server.engine.storage.turn_fold import TurnFold, WholeHistory
 from app_server_protocol.engine import events, items
@@ -85,8 +85,8 @@ _OLDER: Final = (
 class StoredTurns:
     """Builds all turns of a conversation in one pass over its records, including reverted ones."""
 
-    def __init__(self, conversation_id: str, taken_back: TakenBack) -> None:
-        self._conversation_id, self._taken_back = conversation_id, taken_back
+    def __init__(self, conversation_id: str, reverted_lines: RevertedRanges) -> None:
+        self._conversation_id, self._taken_back = conversation_id, reverted_lines
         self._reader, self._fold = TurnReader(conversation_id), TurnFold()
         self._gone: TurnReader | None = None
 

@@ -27,7 +27,7 @@ from app_server_protocol.engine.legacy import legacy_events
 from app_server_protocol.events.notice_events import UndoCompletedEvent
 from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortedEvent
 from app_server_protocol.rollout import StoredEvent
-from app_server_protocol.structs import Json, Written, replace
+from app_server_protocol.structs import Json, JsonSerializable, replace
 
 GOAL_UPDATED, GOAL_CLEARED = "goal_updated", "goal_cleared"
 """Types of lines about the goal of a conversation. The last such line counts."""
@@ -207,7 +207,7 @@ def _error_info(error: TurnError) -> Json:
     return {kind.value: {"http_status_code": error.http_status}} if kind in WITH_STATUS else kind.value
 
 
-def _stored(event: Written, extra: Mapping[str, Json]) -> StoredEvent:
+def _stored(event: JsonSerializable, extra: Mapping[str, Json]) -> StoredEvent:
     return StoredEvent(str(tag_of(event)), event.to_json(), extra)
 
 
@@ -274,7 +274,7 @@ def _part(delta: events.Delta) -> tuple[bool, int]:
     return summary, 0 if isinstance(delta, events.AgentMessageDelta) else delta.index
 
 
-class OpenTexts(Struct):
+class StreamJournal(Struct):
     """The text of all items that have begun and not ended."""
 
     waiting: int = 0

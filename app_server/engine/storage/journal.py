@@ -46,7 +46,7 @@ _ENDS: Final = (*_MESSAGES, *_TURN_EDGES, TURN_ITEM, ITEM_COMPLETED)
 Text = AgentMessage | Reasoning | Plan
 
 
-class CutText(Struct):
+class RecoveredText(Struct):
     """An item that has begun and not ended, with its text so far."""
 
     turn: str | None
@@ -126,7 +126,7 @@ class CutText(Struct):
         return tuple(text for (of, _), text in sorted(self.parts.items()) if of is summary)
 
 
-class Leftover(Struct, frozen=True):
+class CrashRecovery(Struct, frozen=True):
     """Lines that have to be appended to the rollout, in this order."""
 
     items: tuple[ResponseItem, ...] = ()
@@ -146,16 +146,16 @@ class Leftover(Struct, frozen=True):
         return [stored_line("", event) for event in told]
 
 
-NOTHING: Final = Leftover()
+NOTHING: Final = CrashRecovery()
 
 
-def leftover_of(rollout: Path) -> Leftover:
+def leftover_of(rollout: Path) -> CrashRecovery:
     """Return what a crashed server sent to clients and did not record in the rollout, in order. Raises
     `RolloutUnreadable` if there is a journal that cannot be read: a server that continued without it would lose its
     content.
     """
     items: list[JournalLine] = []
-    texts: dict[tuple[str | None, str], CutText] = {}
+    texts: dict[tuple[str | None, str], RecoveredText] = {}
     journal = journal_path(rollout)
     try:
         with opened(journal) as fd:
@@ -170,7 +170,7 @@ def leftover_of(rollout: Path) -> Leftover:
         return NOTHING
     places = [line.after for line in items] + [text.after for text in texts.values()]
     if not places:
-        return Leftover(of_journal=True)
+        return CrashRecovery(of_journal=True)
     recorded = Counter[bytes]()
     open_texts = [text for text in texts.values() if any(text.parts.values())]
     messages: list[MessageItem | None] = []
@@ -188,7 +188,7 @@ def leftover_of(rollout: Path) -> Leftover:
     messages += (text.message for text in open_texts)
     new = [line for line in items if _is_new(line.payload, recorded)]
     recorded.update(line.payload for line in items)  # a message in these items is not recovered a second time
-    return Leftover(
+    return CrashRecovery(
         items=tuple(line.item for line in new),
         messages=tuple(each for each in messages if each is not None and _is_new(each.to_json(), recorded)),
         events=tuple(each for each in _events(open_texts, paginated) if _is_new(each.to_json(), recorded)),
@@ -204,7 +204,7 @@ def _is_new(payload: bytes, recorded: Counter[bytes]) -> bool:
     return False
 
 
-def _take(texts: dict[tuple[str | None, str], CutText], line: dict[str, Json]) -> None:
+def _take(texts: dict[tuple[str | None, str], RecoveredText], line: dict[str, Json]) -> None:
     """Apply a line about text; a damaged line is ignored."""
     after = line.get("after")
     try:
@@ -221,12 +221,12 @@ def _take(texts: dict[tuple[str | None, str], CutText], line: dict[str, Json]) -
         texts.pop(key, None)
         if isinstance(item, AgentMessage | Reasoning | Plan):
             started_ms = started if isinstance(started, int) else 0
-            texts[key] = CutText(piece.turn, item, started_ms, after)
+            texts[key] = RecoveredText(piece.turn, item, started_ms, after)
     if key in texts:
         texts[key].add(piece, after)
 
 
-def _events(texts: Sequence[CutText], paginated: str | None) -> Iterable[StoredEvent]:
+def _events(texts: Sequence[RecoveredText], paginated: str | None) -> Iterable[StoredEvent]:
     for text in texts:
         yield from cut_item_events(text.item, text.turn, text.started_ms, paginated)
     for turn in dict.fromkeys(text.turn for text in texts):

@@ -197,12 +197,12 @@ def revert_line(keeps: int, turns: int) -> StoredEvent:
     return StoredEvent(REVERTED, body, {"num_turns": turns, "kept_lines": keeps})
 
 
-class TakenBack:
+class RevertedRanges:
     """The lines of a file that were reverted and do not count. Lines that revert others are passed in the order of the
     file.
     """
 
-    def __init__(self, before: TakenBack | None = None) -> None:
+    def __init__(self, before: RevertedRanges | None = None) -> None:
         """Begin with the reverted lines of `before`; None if none are known."""
         self._ranges: list[range] = [] if before is None else [*before._ranges]
         """Ranges of line numbers, in order and without overlap."""

@@ -20,8 +20,8 @@ from app_server.engine.storage.record import (
     REVERT_MARK,
     REVERTED,
     RawLine,
+    RevertedRanges,
     StoredRecord,
-    TakenBack,
     read_record,
     text_of,
     turns_taken_back,
@@ -35,7 +35,7 @@ LOOKS_BACK: Final = 8
 """Number of lines before the first line of a turn that may belong to the turn."""
 
 
-def find_reverts(lines: Iterable[RawLine], known: TakenBack, fd: int) -> TakenBack | None:
+def find_reverts(lines: Iterable[RawLine], known: RevertedRanges, fd: int) -> RevertedRanges | None:
     """Return the reverted lines of an open file, if `lines` revert more than is known already; None if they do not."""
     found = None
     for raw in lines:
@@ -44,16 +44,16 @@ def find_reverts(lines: Iterable[RawLine], known: TakenBack, fd: int) -> TakenBa
             continue
         if turns_taken_back(payload):
             return counted_reverts(fd)
-        found = found or TakenBack(known)
+        found = found or RevertedRanges(known)
         found.take(payload, raw.number)
     return found
 
 
-def counted_reverts(fd: int, most: int | None = None) -> TakenBack:
+def counted_reverts(fd: int, most: int | None = None) -> RevertedRanges:
     """Return the reverted lines of an open file in which some lines revert a number of turns. `most`: how many lines of
     the file are read; None for all of them.
     """
-    found, turns = TakenBack(), _Turns()
+    found, turns = RevertedRanges(), _Turns()
     for raw in islice(raw_lines(fd), most):
         payload = _revert_in(raw)
         if payload is None:
@@ -71,8 +71,8 @@ def counted_reverts(fd: int, most: int | None = None) -> TakenBack:
 
 def counting_lines(fd: int) -> Iterator[RawLine]:
     """Yield the lines of a file that were not reverted."""
-    taken_back = find_reverts(raw_lines(fd), TakenBack(), fd) or TakenBack()
-    return (raw for raw in raw_lines(fd) if raw.number not in taken_back)
+    reverted_lines = find_reverts(raw_lines(fd), RevertedRanges(), fd) or RevertedRanges()
+    return (raw for raw in raw_lines(fd) if raw.number not in reverted_lines)
 
 
 def first_line_of_turn(before: deque[RawLine], number: int, *, implicit: bool) -> int:
@@ -147,7 +147,7 @@ class _Turns(Struct):
         """Return the first line numbers of the turns that have a message of the user."""
         return [turn.first_line for turn in self.turns if turn.of_user]
 
-    def forget(self, gone: TakenBack) -> None:
+    def forget(self, gone: RevertedRanges) -> None:
         """Remove the turns that were reverted, including an open one."""
         self.turns = [turn for turn in self.turns if turn.first_line not in gone]
         self.reader = TurnReader("")

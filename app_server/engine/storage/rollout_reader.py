@@ -24,7 +24,7 @@ from app_server.engine.storage.codex_preamble import without_openings
 from app_server.engine.storage.decode import StoredTurns
 from app_server.engine.storage.disk import REAL_DISK, DiskCalls
 from app_server.engine.storage.encode import ALWAYS
-from app_server.engine.storage.journal import NOTHING, Leftover, leftover_of
+from app_server.engine.storage.journal import NOTHING, CrashRecovery, leftover_of
 from app_server.engine.storage.line_reader import (
     parse_event_msg,
     raw_lines,
@@ -33,8 +33,8 @@ from app_server.engine.storage.line_reader import (
 )
 from app_server.engine.storage.record import (
     REVERTED,
+    RevertedRanges,
     StoredRecord,
-    TakenBack,
     read_record,
     text_of,
     turns_taken_back,
@@ -103,7 +103,7 @@ class StoredConversation(Struct, frozen=True):
     meta: SessionMetaLine
     items: tuple[HistoryLine, ...]
     """The model's history, in the order of the file."""
-    leftover: Leftover
+    leftover: CrashRecovery
     """Items, messages and events that clients received before a crash, and that the file lacks. `messages` and `turns`
     contain those of them that were cut off.
     """
@@ -111,7 +111,7 @@ class StoredConversation(Struct, frozen=True):
     """Model of the last turn; None if it is not stored."""
     lines: int
     """Number of lines that were read: those of the file, or as many as were requested."""
-    taken_back: TakenBack
+    reverted_lines: RevertedRanges
     """Reverted lines of the file, which do not count."""
     goal: Goal | None
     usage: TokenUsageInfo | None
@@ -139,8 +139,8 @@ def read_rollout(
     with opened_whole(path) as fd, without_collector():
         found = _collected(_Collector(path.name, messages=messages, turns=turns), fd, keeps)
         if found.counts_turns:
-            found.taken_back = counted_reverts(fd, found.lines)
-        if found.taken_back or (turns and found.turns is None and found.meta is not None):
+            found.reverted_lines = counted_reverts(fd, found.lines)
+        if found.reverted_lines or (turns and found.turns is None and found.meta is not None):
             again = _Collector(path.name, messages=messages, turns=turns, before=found)
             found = _collected(again, fd, found.lines)
         leftover = leftover_of(path) if keeps is None else NOTHING
@@ -156,7 +156,7 @@ def read_rollout(
             leftover=leftover,
             last_model=found.last_model(),
             lines=found.lines,
-            taken_back=found.taken_back,
+            reverted_lines=found.reverted_lines,
             goal=goal_in(found.goal),
             usage=usage_in(found.counts),
             messages=tuple(found.messages()),
@@ -186,7 +186,7 @@ class _Collector:
         """
         self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
         self.lines = self.damaged = self.damaged_messages = 0
-        self.taken_back: TakenBack = TakenBack() if before is None else before.taken_back
+        self.reverted_lines: RevertedRanges = RevertedRanges() if before is None else before.reverted_lines
         self.counts_turns = False
         """Whether a line reverts a number of turns."""
         self.meta: SessionMetaLine | None = None
@@ -202,7 +202,7 @@ class _Collector:
         self._turn_context: StoredRecord | None = None
 
     def take(self, number: int, record: StoredRecord) -> None:
-        if number not in self.taken_back:
+        if number not in self.reverted_lines:
             self._collect(number, record)
         if self.turns is not None:
             self.turns.take(number, record)
@@ -229,7 +229,7 @@ class _Collector:
 
     def _begin_turns(self, meta: SessionMetaLine) -> None:
         if self._wants_turns:
-            self.turns = StoredTurns(conversation_of(self._file_name, meta.id), self.taken_back)
+            self.turns = StoredTurns(conversation_of(self._file_name, meta.id), self.reverted_lines)
 
     def _event(self, number: int, record: StoredRecord) -> None:
         if record.name == "token_count":
@@ -239,7 +239,7 @@ class _Collector:
         elif record.name == REVERTED:
             payload = record.value() or {}
             self.counts_turns = self.counts_turns or bool(turns_taken_back(payload))
-            self.taken_back.take(payload, number)
+            self.reverted_lines.take(payload, number)
         shown = record.name in MESSAGE_NAMES and not record.is_repetition
         if self._wants_messages and (shown or record.name == ITEM_COMPLETED):
             self._messages.append(record)
@@ -361,7 +361,7 @@ def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
     """
     with opened_whole(stored.path) as fd:
         for raw in islice(raw_lines(fd), stored.lines):
-            if raw.number in stored.taken_back:
+            if raw.number in stored.reverted_lines:
                 continue
             record = read_record(raw.data)
             if record is not None and record.kind != "session_meta" and record.name not in GOAL_KINDS:

@@ -15,8 +15,8 @@ from app_server.engine.sandbox.plan import KnownFolders, SocketFolders
 from app_server.engine.storage.batch_folders import known_folders as known_batches
 from app_server.engine.support.filelock import is_held
 from app_server.engine.support.socket_paths import (
-    PlaceRefused,
-    SocketPlace,
+    BadSocketPath,
+    SocketPaths,
     named_place,
     place_of_home,
     runtime_folder_of,
@@ -45,9 +45,9 @@ def known_folders(home: str, runtime: str | None) -> KnownFolders:
     return KnownFolders(socket_folders(home, runtime), tuple(known_batches(home)))
 
 
-def announce(home: str, place: SocketPlace) -> str:
+def announce(home: str, place: SocketPaths) -> str:
     """Announce a named place to all servers of the home; return the link that announces it. Raises OSError, and
-    PlaceRefused if the home has no folder for it.
+    BadSocketPath if the home has no folder for it.
     """
     ours = place_of_home(home)
     ours.make_ready()
@@ -60,7 +60,7 @@ def announce(home: str, place: SocketPlace) -> str:
     return link
 
 
-def _named_places(home: str) -> list[SocketPlace]:
+def _named_places(home: str) -> list[SocketPaths]:
     """Return the named places that a server of the home holds now."""
     folder = os.path.join(place_of_home(home).folder, LINKS)
     found = []
@@ -69,7 +69,7 @@ def _named_places(home: str) -> list[SocketPlace]:
     except OSError:
         return []
     for name in names:
-        with suppress(OSError, PlaceRefused):
+        with suppress(OSError, BadSocketPath):
             place = named_place(os.readlink(os.path.join(folder, name)))
             if is_held(place.server_lock):
                 found.append(place)

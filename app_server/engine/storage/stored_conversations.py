@@ -33,7 +33,7 @@ from app_server.engine.storage.line_reader import (
 from app_server.engine.storage.rollout_files import find, find_all, find_elsewhere
 from app_server.engine.storage.rollout_names import ARCHIVED, SESSIONS
 from app_server.engine.storage.segments import going_on_from
-from app_server.engine.storage.thread_summary import ThreadNotes, read_stored_thread, summarise
+from app_server.engine.storage.thread_summary import MetadataStore, read_stored_thread, summarise
 from app_server.engine.storage.turn_index import TurnIndexes, find_cut
 from app_server.engine.storage.turn_pages import TurnHistory, open_history
 from app_server.engine.support.engine_errors import (
@@ -74,7 +74,7 @@ class StoredConversations:
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         """Open the conversations of a home. `now` returns seconds since 1970."""
         self._home = home
-        self._notes, self._indexes = ThreadNotes(home, now), TurnIndexes()
+        self._notes, self._indexes = MetadataStore(home, now), TurnIndexes()
         self._lists: Lazy[ThreadLists] = Lazy(
             lambda: import_module("app_server.engine.storage.thread_listing").ThreadLists(
                 home, self._notes, now

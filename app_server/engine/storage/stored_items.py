@@ -127,7 +127,7 @@ class _ItemCollector(Struct):
                 item = kept_item(ended_item(item, outputs[n]))
                 cut = outputs[n] is None and not isinstance(item, items.WebSearch)
                 item = replace(item, id=f"stored {item.id}")
-            kept.append(replace(each, item=replace(item, id=ids.begin_and_end(item.id)), cut=cut))
+            kept.append(replace(each, item=replace(item, id=ids.reserve(item.id)), cut=cut))
         return StoredItems(tuple(kept), _plan(self.plan), usage_in(self.counts))
 
 

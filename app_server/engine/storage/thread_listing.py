@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from app_server.engine.storage import pagination
 from app_server.engine.storage.rollout_files import FolderNames, walk
 from app_server.engine.storage.thread_summary import (
-    NotedNow,
+    MetadataStore,
     StoredThread,
-    ThreadNotes,
+    ThreadMetadata,
     read_stored_thread,
     snippet,
     summarise,
@@ -55,7 +55,7 @@ class TooManyPassedBy(Exception):
 class ThreadLists:
     """Lists of the threads of one home. All methods block. Thread-safe."""
 
-    def __init__(self, home: Path, notes: ThreadNotes, now: Callable[[], float]) -> None:
+    def __init__(self, home: Path, notes: MetadataStore, now: Callable[[], float]) -> None:
         """Begin with an empty cache. `now` returns seconds since 1970."""
         self._home, self.notes = home, notes
         self._names = FolderNames(now)
@@ -150,7 +150,7 @@ def _is_in(cwd: str, wanted: frozenset[str]) -> bool:
 
 
 def page_of(
-    request: pagination.ListRequest, candidates: Candidates, noted: NotedNow
+    request: pagination.ListRequest, candidates: Candidates, noted: ThreadMetadata
 ) -> pagination.Page[pagination.ThreadSummary]:
     """Return a page of the first candidates that match the filter."""
     limit, provider = pagination.page_limit(request.limit), request.filter.default_provider
@@ -173,7 +173,7 @@ def page_of(
 
 
 def _found_page(
-    request: pagination.ListRequest, candidates: Candidates, term: str, noted: NotedNow
+    request: pagination.ListRequest, candidates: Candidates, term: str, noted: ThreadMetadata
 ) -> pagination.Page[pagination.FoundThread]:
     snippets: dict[str, str] = {}
 

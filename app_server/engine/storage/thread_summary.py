@@ -145,7 +145,7 @@ def read_stored_thread(path: Path) -> StoredThread:
         return StoredThread(head, path, FileState.of(status), preview is not None)
 
 
-def summarise(stored: StoredThread, default_provider: str, noted: NotedNow) -> ThreadSummary:
+def summarise(stored: StoredThread, default_provider: str, noted: ThreadMetadata) -> ThreadSummary:
     """Return the summary of a thread, with the notes of users about it."""
     head, updated_at = stored.head, stored.state.changed_ns // 1_000_000_000
     noted_beside = {
@@ -250,7 +250,7 @@ _Place = tuple[int, int]
 """Device and inode of a file."""
 
 
-class LatestLines:
+class LastLineIndex:
     """The last lines by conversation of one file of notes. All methods block. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
@@ -331,7 +331,7 @@ NOTED_GIT = {"commit_hash": "sha", "branch": "branch", "repository_url": "origin
 """Fields of a repository's state, by their names here; the values are their names in the file."""
 
 
-class NotedNow(Struct, frozen=True):
+class ThreadMetadata(Struct, frozen=True):
     """The notes at one moment."""
 
     names: Mapping[str, Mapping[str, Json]]
@@ -355,17 +355,17 @@ class NotedNow(Struct, frozen=True):
         return [id for id, line in self.names.items() if (name := _name(line)) is not None and wanted(name)]
 
 
-class ThreadNotes:
+class MetadataStore:
     """The notes of one home. All methods block. Thread-safe."""
 
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         """Open the notes of a home. `now` returns seconds since 1970."""
-        self._names = LatestLines(home / NAMES_FILE)
-        self._metadata = LatestLines(home / METADATA_FILE)
+        self._names = LastLineIndex(home / NAMES_FILE)
+        self._metadata = LastLineIndex(home / METADATA_FILE)
         self._now = now
 
-    def read(self) -> NotedNow:
-        return NotedNow(self._names.read(), self._metadata.read())
+    def read(self) -> ThreadMetadata:
+        return ThreadMetadata(self._names.read(), self._metadata.read())
 
     def set_name(self, id: str, name: str) -> None:
         """Set the name of a conversation. Raises `OSError`."""

@@ -52,9 +52,9 @@ class ItemIds(Struct):
     def end(self, id: str) -> str:
         """Return the unique id of the item that ends under `id`."""
         known = self._open.pop(id, None)
-        return self.begin_and_end(id) if known is None else known
+        return self.reserve(id) if known is None else known
 
-    def begin_and_end(self, id: str) -> str:
+    def reserve(self, id: str) -> str:
         unique = self.begin(id)
         del self._open[id]
         return unique

@@ -24,7 +24,7 @@ from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.pagination import TurnCut, TurnNotFound
 from app_server.engine.storage.record import (
     RawLine,
-    TakenBack,
+    RevertedRanges,
     lines_behind,
     read_record,
 )
@@ -68,7 +68,7 @@ class TurnPlace(Struct):
 
 class TurnPlaces(Struct, frozen=True):
     places: tuple[TurnPlace, ...]
-    taken_back: TakenBack
+    reverted_lines: RevertedRanges
     """Reverted lines between the turns."""
     behind: tuple[RawLine, ...] = ()
     """Lines that a crash kept out of the file, as if they stood at its end."""
@@ -81,7 +81,7 @@ class TurnIndex(Struct):
     lines: int = 0
     size: int = 0
     """Size of the part of the file that is indexed, in bytes. It ends with a whole line."""
-    taken_back: TakenBack = msgspec.field(default_factory=TakenBack)
+    reverted_lines: RevertedRanges = msgspec.field(default_factory=RevertedRanges)
     _places: dict[str, TurnPlace] = msgspec.field(default_factory=dict)
     """Turns by id, in their order."""
     _reader: TurnReader = msgspec.field(default_factory=lambda: TurnReader(""))
@@ -90,9 +90,13 @@ class TurnIndex(Struct):
     """Reader for reverted lines, while such lines are read."""
 
     @classmethod
-    def empty(cls, conversation_id: str, taken_back: TakenBack | None = None) -> TurnIndex:
-        """Begin an index. `taken_back`: the reverted lines of the file, which do not count."""
-        return cls(conversation_id, taken_back=taken_back or TakenBack(), _reader=TurnReader(conversation_id))
+    def empty(cls, conversation_id: str, reverted_lines: RevertedRanges | None = None) -> TurnIndex:
+        """Begin an index. `reverted_lines`: the reverted lines of the file, which do not count."""
+        return cls(
+            conversation_id,
+            reverted_lines=reverted_lines or RevertedRanges(),
+            _reader=TurnReader(conversation_id),
+        )
 
     @property
     def places(self) -> tuple[TurnPlace, ...]:
@@ -101,7 +105,7 @@ class TurnIndex(Struct):
     def take(self, raw: RawLine) -> None:
         self.lines, self.size = raw.number + 1, raw.end
         record = read_record(raw.data)
-        if raw.number in self.taken_back:
+        if raw.number in self.reverted_lines:
             self._gone = self._gone or TurnReader(self.conversation_id)
             self.ids.pass_over(() if record is None else self._gone.take(raw.number, record))
         elif record is not None:
@@ -180,7 +184,7 @@ class TurnIndexes:
         with self._lock:
             index = self._known(fd, key, status.st_size, conversation_id)
             behind = raw_lines(fd, index.lines, index.size, status.st_size)
-            reverts = find_reverts(behind, index.taken_back, fd)
+            reverts = find_reverts(behind, index.reverted_lines, fd)
             if reverts is not None:
                 index = TurnIndex.empty(conversation_id, reverts)
             rest: list[RawLine] = []
@@ -192,7 +196,7 @@ class TurnIndexes:
             self._keep(fd, key, index)
             number, end = (rest[-1].number + 1, rest[-1].end) if rest else (index.lines, index.size)
             behind_end = tuple(lines_behind(number, end, leftover))
-            return TurnPlaces(index.closed([*rest, *behind_end]), index.taken_back, behind_end)
+            return TurnPlaces(index.closed([*rest, *behind_end]), index.reverted_lines, behind_end)
 
     def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
         index, sample = self._kept.pop(key, (None, b""))

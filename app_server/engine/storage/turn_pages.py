@@ -20,7 +20,7 @@ from app_server.engine.storage.encode import ALWAYS
 from app_server.engine.storage.journal import NOTHING, leftover_of
 from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.pagination import ItemRow, Page, PageRequest, choose, with_rows
-from app_server.engine.storage.record import RawLine, TakenBack, read_record
+from app_server.engine.storage.record import RawLine, RevertedRanges, read_record
 from app_server.engine.storage.reverts import find_reverts
 from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold, WholeHistory
@@ -29,7 +29,7 @@ from app_server_protocol.engine.events import SessionEvent, TurnRecord, TurnRena
 from app_server_protocol.engine.items import EnteredReview, UserMessage
 from app_server_protocol.structs import replace
 
-NO_TURNS: Final = TurnPlaces((), TakenBack())
+NO_TURNS: Final = TurnPlaces((), RevertedRanges())
 
 
 class TurnHistory:
@@ -61,9 +61,9 @@ class TurnHistory:
         """
         if self._fd is None:
             return WholeHistory((), ItemIds())
-        taken_back = find_reverts(raw_lines(self._fd), TakenBack(), self._fd) or TakenBack()
+        reverted_lines = find_reverts(raw_lines(self._fd), RevertedRanges(), self._fd) or RevertedRanges()
         count = 0
-        turns = StoredTurns(self._conversation_id, taken_back)
+        turns = StoredTurns(self._conversation_id, reverted_lines)
         for raw in raw_lines(self._fd):
             count = raw.number + 1
             if (record := read_record(raw.data)) is not None:
@@ -122,7 +122,7 @@ class TurnHistory:
     def _records(self, turn_ids: Sequence[str]) -> tuple[TurnRecord, ...]:
         places = [place for id in turn_ids if (place := self._places[id]) is not None]
         stored = self._stored
-        found = {} if self._fd is None else _fold(self._fd, places, stored.taken_back, stored.behind)
+        found = {} if self._fd is None else _fold(self._fd, places, stored.reverted_lines, stored.behind)
         if self._running is not None:
             found[self._running.id] = self._running
         return tuple(found[id] for id in turn_ids)
@@ -145,7 +145,7 @@ def open_history(
 
 
 def _fold(
-    fd: int, places: Sequence[TurnPlace], taken_back: TakenBack, behind: Sequence[RawLine]
+    fd: int, places: Sequence[TurnPlace], reverted_lines: RevertedRanges, behind: Sequence[RawLine]
 ) -> dict[str, TurnRecord]:
     """Read these turns in one pass; return them by id. Lines between the turns are read, too; they are few, because the
     turns are neighbours.
@@ -158,7 +158,7 @@ def _fold(
     fold = TurnFold()
     in_file = raw_lines(fd, first.number, first.begin, end)
     for raw in chain(in_file, (each for each in behind if first.begin <= each.begin < end)):
-        record = None if raw.number in taken_back else read_record(raw.data)
+        record = None if raw.number in reverted_lines else read_record(raw.data)
         for event in () if record is None else reader.take(raw.number, record):
             fold.apply(_known(event, names))
     if any(place.to_the_end for place in places):

@@ -1,4 +1,4 @@
-"""Appends a conversation to its rollout, line by line, and reports every loss. `NoRollout` stores nothing.
+"""Appends a conversation to its rollout, line by line, and reports every loss. `NullRolloutWriter` stores nothing.
 
 Steps of an append: encode, add to the backlog, write the backlog in one call, truncate a partial write. After an error,
 lines stay in the bounded backlog until the next append or flush. Only one process writes a rollout: the kernel releases
@@ -378,7 +378,7 @@ def _size_of(fd: int | None) -> int:
     return os.fstat(fd).st_size if fd is not None else 0
 
 
-class NoRollout:
+class NullRolloutWriter:
     """Stores nothing, and never has a problem."""
 
     path = None

@@ -59,7 +59,7 @@ class ClientProfile:
     """Methods of notifications that the client has opted out of."""
     strict_parameters: bool = False
     """Whether a request is refused if its parameters are misspelt or unknown, or name a folder that does not exist."""
-    asked_last: bool = False
+    answers_last: bool = False
     """Whether the client leaves questions to other clients: it is asked only if there are no others."""
 
     def announce(self, capabilities: Mapping[str, Json] | None) -> None:
@@ -73,7 +73,7 @@ class ClientProfile:
         self.elicitation = given.get("elicitation") is True
         self.experimental_api = given.get("experimentalApi") is True
         if isinstance(extensions, dict):
-            self.asked_last = extensions.get("questions") == "last"
+            self.answers_last = extensions.get("questions") == "last"
             self.strict_parameters = extensions.get("parameters") == "strict"
         if isinstance(opted_out, list):
             self.opted_out = frozenset(name for name in opted_out if isinstance(name, str))

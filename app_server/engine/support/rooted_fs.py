@@ -51,7 +51,7 @@ class TooLarge(OSError):
     """A file is larger than what the caller reads."""
 
 
-class Beneath:
+class RootDir:
     """An open folder, and the files and folders beneath it. A context manager; not for several threads at once.
 
     Names are relative to the folder. The folders on the way to the last name stay open, so that names in sorted order
@@ -160,7 +160,7 @@ class Beneath:
             file.write(content)
 
     @contextlib.contextmanager
-    def staged(self, name: str | bytes, mode: int, aside: Beneath | None = None) -> Iterator[BinaryIO]:
+    def staged(self, name: str | bytes, mode: int, aside: RootDir | None = None) -> Iterator[BinaryIO]:
         """Make a file with exactly these permission bits, which is renamed to `name` when the block ends; makes missing
         folders.
 
@@ -281,9 +281,9 @@ def read_named(
 ) -> bytes:
     """Return the content of a regular file that the user named by a path; links on the way are the user's own.
 
-    `home` and `fences` are those of `Beneath`. Raises `TooLarge` beyond `most` bytes.
+    `home` and `fences` are those of `RootDir`. Raises `TooLarge` beyond `most` bytes.
     """
-    with Beneath("/", home, fences) as disk:
+    with RootDir("/", home, fences) as disk:
         return disk.read(os.fspath(path), most, follow_links=True)
 
 

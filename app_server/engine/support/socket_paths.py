@@ -25,11 +25,11 @@ STARTS_WITHIN = 10.0
 """Time for a server to become ready, and for another starter to end, in seconds."""
 
 
-class PlaceRefused(Exception):
+class BadSocketPath(Exception):
     """Raised if a path cannot be a place; the text is a sentence for the user."""
 
 
-class SocketPlace:
+class SocketPaths:
     """The names of one place."""
 
     def __init__(self, socket: str, stem: str, reference: str | None = None) -> None:
@@ -55,7 +55,7 @@ class SocketPlace:
         return "unix://" if self.reference else f"unix://{self.socket}"
 
     def make_ready(self) -> None:
-        """Make the folder, or check it, before files are made there. Raises PlaceRefused and OSError."""
+        """Make the folder, or check it, before files are made there. Raises BadSocketPath and OSError."""
         if self.reference is not None:
             os.makedirs(os.path.dirname(self.folder), PRIVATE, exist_ok=True)
             make_socket_folder(self.folder)
@@ -63,13 +63,13 @@ class SocketPlace:
         try:
             found = os.stat(self.folder)
         except FileNotFoundError:
-            raise PlaceRefused(f"the folder {self.folder} does not exist") from None
+            raise BadSocketPath(f"the folder {self.folder} does not exist") from None
         if not stat.S_ISDIR(found.st_mode):
-            raise PlaceRefused(f"{self.folder} is no folder")
+            raise BadSocketPath(f"{self.folder} is no folder")
         if found.st_uid != os.geteuid():
-            raise PlaceRefused(f"the folder {self.folder} belongs to another user")
+            raise BadSocketPath(f"the folder {self.folder} belongs to another user")
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise PlaceRefused(f"others may write to the folder {self.folder}")
+            raise BadSocketPath(f"others may write to the folder {self.folder}")
 
     def address(self) -> str | None:
         """Return the path to connect to: the socket or, if its path is too long, the target of a link. None if there is
@@ -83,21 +83,21 @@ class SocketPlace:
             return None
 
 
-def place_of_home(home: str) -> SocketPlace:
+def place_of_home(home: str) -> SocketPaths:
     folder = os.path.join(home, FOLDER)
     socket, reference = os.path.join(folder, SOCKET), os.path.join(folder, REFERENCE_SOCKET)
-    return SocketPlace(socket, os.path.join(folder, ""), reference)
+    return SocketPaths(socket, os.path.join(folder, ""), reference)
 
 
-def named_place(socket: str) -> SocketPlace:
-    """Return the place of a socket that is named by its path. Raises PlaceRefused."""
+def named_place(socket: str) -> SocketPaths:
+    """Return the place of a socket that is named by its path. Raises BadSocketPath."""
     if not os.path.isabs(socket) or socket.endswith("/") or "\0" in socket:
-        raise PlaceRefused(f"a socket needs an absolute path, got {socket!r}")
-    return SocketPlace(socket, f"{socket}.")
+        raise BadSocketPath(f"a socket needs an absolute path, got {socket!r}")
+    return SocketPaths(socket, f"{socket}.")
 
 
-def place_at(home: str, socket: str | None) -> SocketPlace:
-    """Return the named place, or that of the home. Raises PlaceRefused."""
+def place_at(home: str, socket: str | None) -> SocketPaths:
+    """Return the named place, or that of the home. Raises BadSocketPath."""
     ours = place_of_home(home)
     return ours if socket is None or socket == ours.socket else named_place(socket)
 
@@ -119,9 +119,9 @@ def fits(path: str) -> bool:
 
 def make_socket_folder(path: str) -> None:
     """Make a folder for sockets that only the user can access, or remove the rights of others to it. Raises
-    PlaceRefused and OSError.
+    BadSocketPath and OSError.
     """
     try:
         make_private_folder(path)
     except UnsafeFolder as error:
-        raise PlaceRefused(str(error)) from None
+        raise BadSocketPath(str(error)) from None

@@ -22,7 +22,7 @@ from app_server.engine.http.interface import TrustUnavailable
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.policy import ReasoningSummary
-from app_server_protocol.structs import Discreet
+from app_server_protocol.structs import Redacted
 
 REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024
@@ -35,7 +35,7 @@ Attribute = str | int
 log = logging.getLogger(__name__)
 
 
-class ConversationFacts(Discreet, frozen=True, kw_only=True):
+class ConversationFacts(Redacted, frozen=True, kw_only=True):
     """The attributes of every event of a conversation."""
 
     HIDDEN = ("account_email",)

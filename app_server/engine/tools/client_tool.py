@@ -14,7 +14,7 @@ from app_server.engine.model.prompt import FunctionTool, ToolSpec
 from app_server.engine.support.engine_errors import ConversationError
 from app_server.engine.support.images import ImageUnreadable, checked_url
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.engine.tools.tool_base import Tool, ToolCall, ToolOutput, ToolTurn, text_output
+from app_server.engine.tools.tool_base import Tool, ToolCall, ToolContext, ToolOutput, text_output
 from app_server.engine.tools.tool_schemas import parse_json
 from app_server_protocol.engine.items import DynamicToolCall, ItemStatus
 from app_server_protocol.engine.questions import ClientTool, ToolCallAnswer, ToolCallQuestion
@@ -49,7 +49,7 @@ class DynamicTool:
             name=self.name, description=self._tool.description, parameters=self._tool.input_schema
         )
 
-    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolContext) -> ToolOutput:
         arguments = parse_json(call.arguments)
         question = ToolCallQuestion(
             call_id=call.call_id,

@@ -33,7 +33,7 @@ from app_server.engine.workspace.patch.planner import (
     resolve_place,
 )
 from app_server.engine.workspace.patch.safety import WriteScope, may_write
-from app_server_protocol.structs import Discreet
+from app_server_protocol.structs import Redacted
 
 READ_SECONDS: Final = 0.3
 """Timeout of reading texts from the editor, in seconds. Texts that arrive later are ignored."""
@@ -58,7 +58,7 @@ class OverlaidFiles(Struct, frozen=True):
         return found if text is None or isinstance(found, NoSnapshot) else replace(found, content=text)
 
 
-class PlannedPatch(Discreet, frozen=True):
+class PlannedPatch(Redacted, frozen=True):
     HIDDEN = ("on_disk",)
     plan: PatchPlan
     unsaved: frozenset[str] = frozenset()

@@ -21,7 +21,7 @@ from app_server.engine.support.images import MAX_IMAGE_BYTES, ImageUnreadable, d
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools import tool_schemas
 from app_server.engine.tools.rights import confinement
-from app_server.engine.tools.tool_base import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server.engine.tools.tool_events import decode
 from app_server_protocol.engine.items import ImageView
 from app_server_protocol.events.command_events import ExecOutputStream
@@ -31,13 +31,13 @@ from app_server_protocol.structs import Json
 TIMEOUT_MS = 30_000
 
 
-async def read_text(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
+async def read_text(do: str, turn: ToolContext, **request: Json) -> ToolOutput:
     """Return the reader's output as text. Raises ToolFailure with the reader's error."""
     result = await _run_reader(do, turn, lambda stream, chunk: None, request)
     return text_output(shorten(decode(result.stdout), turn.output_limit))
 
 
-async def read_bytes(do: str, turn: ToolTurn, **request: Json) -> bytes:
+async def read_bytes(do: str, turn: ToolContext, **request: Json) -> bytes:
     """Return the reader's output as bytes; the request limits its size. Raises ToolFailure as `read_text` does."""
     pieces: list[bytes] = []
 
@@ -50,7 +50,7 @@ async def read_bytes(do: str, turn: ToolTurn, **request: Json) -> bytes:
 
 
 async def _run_reader(
-    do: str, turn: ToolTurn, on_output: OnOutput, request: Mapping[str, Json]
+    do: str, turn: ToolContext, on_output: OnOutput, request: Mapping[str, Json]
 ) -> ExecResult:
     try:
         spec = CommandSpec(
@@ -92,7 +92,7 @@ ENTRIES, DEPTH = 25, 2
 FILES, MOST_FILES = 100, 2000
 
 
-async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
     """Serve a call of one of the tools of this module."""
     match call.name:
         case "read_file":
@@ -111,7 +111,7 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
             return await _view_image(call, turn)
 
 
-async def _read_file(arguments: tool_schemas.ReadFileArguments, turn: ToolTurn) -> ToolOutput:
+async def _read_file(arguments: tool_schemas.ReadFileArguments, turn: ToolContext) -> ToolOutput:
     offset = positive(arguments.offset, 1, "offset must be a 1-indexed line number")
     limit = positive(arguments.limit, LINES, "limit must be greater than zero")
     path = absolute("file_path", arguments.file_path)
@@ -131,7 +131,7 @@ async def _read_file(arguments: tool_schemas.ReadFileArguments, turn: ToolTurn) 
     )
 
 
-async def _list_dir(arguments: tool_schemas.ListDirArguments, turn: ToolTurn) -> ToolOutput:
+async def _list_dir(arguments: tool_schemas.ListDirArguments, turn: ToolContext) -> ToolOutput:
     offset = positive(arguments.offset, 1, "offset must be a 1-indexed entry number")
     limit = positive(arguments.limit, ENTRIES, "limit must be greater than zero")
     depth = positive(arguments.depth, DEPTH, "depth must be greater than zero")
@@ -139,7 +139,7 @@ async def _list_dir(arguments: tool_schemas.ListDirArguments, turn: ToolTurn) ->
     return await read_text("list", turn, path=path, offset=offset, limit=limit, depth=depth)
 
 
-async def _grep_files(arguments: tool_schemas.GrepFilesArguments, turn: ToolTurn) -> ToolOutput:
+async def _grep_files(arguments: tool_schemas.GrepFilesArguments, turn: ToolContext) -> ToolOutput:
     if not arguments.pattern.strip():
         raise ToolFailure("pattern must not be empty")
     limit = positive(arguments.limit, FILES, "limit must be greater than zero")
@@ -153,7 +153,7 @@ async def _grep_files(arguments: tool_schemas.GrepFilesArguments, turn: ToolTurn
     )
 
 
-async def _view_image(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def _view_image(call: ToolCall, turn: ToolContext) -> ToolOutput:
     arguments = tool_schemas.parse_arguments(call.arguments, tool_schemas.ViewImageArguments)
     path = os.path.join(turn.settings.cwd, arguments.path)
     # The path is resolved as for commands: from the real path that the directory had when the conversation began using

@@ -21,7 +21,7 @@ from app_server.engine.support.engine_errors import ConfigError
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.rights import policy_rights
-from app_server.engine.tools.tool_base import ToolTurn
+from app_server.engine.tools.tool_base import ToolContext
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision
@@ -41,7 +41,7 @@ NOBODY: Final = "MCP tool call requires approval, and no client that is connecte
 CHANGED: Final = "MCP tool changed while the user was asked about it"
 
 
-async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn: ToolTurn) -> str | None:
+async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn: ToolContext) -> str | None:
     """Return the reason why the call must not be made, as text for the model and the user; None if it may be made.
 
     `name` is the name by which the model knows the tool.
@@ -82,7 +82,7 @@ async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn:
 
 
 async def _ask(
-    call_id: str, tool: McpTool, config: McpServerConfig, arguments: Json, turn: ToolTurn
+    call_id: str, tool: McpTool, config: McpServerConfig, arguments: Json, turn: ToolContext
 ) -> McpCallDecision | None:
     """Ask the user; return None if nobody could be asked."""
     question = McpCallQuestion(
@@ -100,7 +100,7 @@ async def _ask(
     return answer if isinstance(answer, McpCallDecision) else None
 
 
-async def _keep(config: McpServerConfig, tool: McpTool, turn: ToolTurn) -> None:
+async def _keep(config: McpServerConfig, tool: McpTool, turn: ToolContext) -> None:
     """Write to the settings that the tool is approved for every conversation. If that fails, emit a warning; the
     approval then holds for this conversation.
     """

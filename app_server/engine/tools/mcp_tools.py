@@ -19,7 +19,7 @@ from app_server.engine.mcp.results import (
 )
 from app_server.engine.mcp.server_consent import read_only_hint
 from app_server.engine.tools.mcp_consent import refusal
-from app_server.engine.tools.tool_base import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server.engine.tools.tool_schemas import (
     ListingArguments,
     ReadingArguments,
@@ -32,7 +32,7 @@ from app_server_protocol.structs import replace
 
 
 async def request_as_item(
-    turn: ToolTurn, call_id: str, invocation: McpInvocation, request: Callable[[], Awaitable[str]]
+    turn: ToolContext, call_id: str, invocation: McpInvocation, request: Callable[[], Awaitable[str]]
 ) -> str:
     """Return the result of `request`, with its item. Raises ToolFailure if the server answers with an error."""
     item = McpToolCall(id=call_id, invocation=invocation)
@@ -56,7 +56,7 @@ def finished_item(item: McpToolCall, seconds: float, result: McpResult) -> McpTo
     return replace(item, status=status, seconds=seconds, result=result)
 
 
-async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
     """Serve a call of a server's tool, or of one of the three tools for resources."""
     match call.name:
         case "list_mcp_resources" | "list_mcp_resource_templates":
@@ -78,7 +78,7 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     return text_output(await request_as_item(turn, call.call_id, invocation, request))
 
 
-async def _call_server(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def _call_server(call: ToolCall, turn: ToolContext) -> ToolOutput:
     """Call the tool of a server. The server validates the arguments, because many servers accept more than they
     declare. If the arguments are absent or null, the tool is called without arguments.
     """

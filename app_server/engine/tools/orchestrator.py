@@ -30,7 +30,7 @@ from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.engine_errors import CoreError, LaunchError, retry_hint
 from app_server.engine.support.real_path import real_path
 from app_server.engine.tools.rights import confinement, exposed_by, has_consent, policy_rights
-from app_server.engine.tools.tool_base import ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.engine.tools.tool_base import ToolContext, ToolFailure, ToolOutput, text_output
 from app_server.engine.tools.tool_events import OutputDeltas, finished_command, unstarted_command
 from app_server_protocol.engine.events import CommandRunning
 from app_server_protocol.engine.items import CommandExecution, CommandSource
@@ -99,7 +99,7 @@ class Rejected(Exception):
     """The user denied the approval."""
 
 
-async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
+async def run_command(command: Command, turn: ToolContext) -> ToolOutput:
     """Run the command and return the output for the model. Raises ToolFailure if nothing was run."""
 
     async def execute(spec: CommandSpec) -> ExecResult:
@@ -112,7 +112,7 @@ async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
 
 
 async def run_with_approval(
-    command: Command, turn: ToolTurn, execute: Callable[[CommandSpec], Awaitable[Ran]]
+    command: Command, turn: ToolContext, execute: Callable[[CommandSpec], Awaitable[Ran]]
 ) -> Ran:
     """Do steps 1 to 4 of the flow. `execute` runs a spec. If nothing was run, the item ends and ToolFailure is
     raised.
@@ -148,7 +148,7 @@ async def run_with_approval(
 class CommandApproval:
     """Steps 2 to 4 of the flow for one command."""
 
-    def __init__(self, command: Command, request: decide.CommandRequest, turn: ToolTurn) -> None:
+    def __init__(self, command: Command, request: decide.CommandRequest, turn: ToolContext) -> None:
         self._command, self._request, self._turn = command, request, turn
         self._folder = real_path(command.cwd)
         """Real path of the directory, resolved once: the command is judged, shown, remembered and run in the same

@@ -38,7 +38,7 @@ from app_server.engine.tools.editor_files import (
 )
 from app_server.engine.tools.orchestrator import RETRY_REASON, Command, command_tool_output
 from app_server.engine.tools.rights import confinement, has_consent
-from app_server.engine.tools.tool_base import ToolCall, ToolFailure, ToolOutput, ToolTurn
+from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput
 from app_server.engine.tools.tool_events import OutputDeltas, decode, shown_output
 from app_server.engine.tools.tool_schemas import PatchArguments, parse_arguments
 from app_server.engine.workspace.patch.changes import refused_changes, shown_changes, shown_texts
@@ -65,7 +65,7 @@ class PatchFlow(Struct, frozen=True):
     call_id: str
     text: str
     cwd: str
-    turn: ToolTurn
+    turn: ToolContext
 
     async def output(self) -> ToolOutput:
         """Apply the patch and return the output for the model. Raises ToolFailure if nothing was written."""
@@ -243,13 +243,13 @@ def _spool(home: Path, document: bytes) -> str:
     return path
 
 
-async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
     """Serve a call of `apply_patch`."""
     text = call.arguments if call.custom else parse_arguments(call.arguments, PatchArguments).input
     return await PatchFlow(call.call_id, text, turn.settings.cwd, turn).output()
 
 
-async def apply_if_patch(command: Command, turn: ToolTurn) -> ToolOutput | None:
+async def apply_if_patch(command: Command, turn: ToolContext) -> ToolOutput | None:
     """Apply the patch if the command is one; return None otherwise."""
     match find_patch(command.argv):
         case PatchCall(patch, workdir):

@@ -22,12 +22,12 @@ from app_server.engine.model.prompt import FreeformTool, FunctionTool, LocalShel
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.tools import tool_schemas
 from app_server.engine.tools.client_tool import dynamic_tools, without_namespaces
-from app_server.engine.tools.tool_base import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn
+from app_server.engine.tools.tool_base import Tool, ToolCall, ToolContext, ToolFailure, ToolOutput
 from app_server.engine.tools.tool_schemas import ToolArguments, parameters
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.policy import TurnMode
 
-Invoke = Callable[[ToolCall, ToolTurn], Awaitable[ToolOutput]]
+Invoke = Callable[[ToolCall, ToolContext], Awaitable[ToolOutput]]
 """Function that serves the calls of the tools of one module."""
 
 COMMANDS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.engine.tools.shell_tools").invoke)
@@ -80,7 +80,7 @@ class BuiltinTool(Struct, frozen=True):
             return FunctionTool(self.name, self.told.told, parameters(self.told))
         return self.told
 
-    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolContext) -> ToolOutput:
         """Serve a call."""
         if self.module is None:
             raise ToolFailure(f"{self.name} is run by the provider and cannot be called as a function")

@@ -23,8 +23,8 @@ from app_server.engine.config.config_values import WORKSPACE, Config, McpStdioTr
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.real_path import real_path, within
 from app_server.engine.tools.terminals import Terminal
-from app_server.engine.tools.tool_base import ToolFailure, ToolTurn
-from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server.engine.tools.tool_base import ToolContext, ToolFailure
+from app_server_protocol.engine.questions import FileGrant, RuleAmendment
 from app_server_protocol.events.command_events import (
     ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
@@ -37,7 +37,7 @@ NOTICE: Final = "sandbox"
 """Key under which the conversation records that the warning about the sandbox was sent."""
 
 
-async def confinement(turn: ToolTurn) -> SandboxPlan | None:
+async def confinement(turn: ToolContext) -> SandboxPlan | None:
     """Return the sandbox plan of a command of this turn; None for full access. The writable root is the turn's
     directory, never one that the model names.
     """
@@ -57,12 +57,12 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     return plan
 
 
-def exposed_by(turn: ToolTurn, plan: SandboxPlan | None) -> Iterable[str]:
+def exposed_by(turn: ToolContext, plan: SandboxPlan | None) -> Iterable[str]:
     """Return the folders in which commands under this plan, or the repository, may create files."""
     return exposed_folders(turn.settings.cwd, () if plan is None else plan.written)
 
 
-def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
+def writable_scope(turn: ToolContext) -> SandboxPlan | None:
     """Return the plan for the roots of the conversation. Emits one warning for each root that cannot be granted."""
     plan = turn.plan()
     for notice in plan.notices if plan is not None else ():
@@ -72,7 +72,7 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
     return plan
 
 
-def _programs_at_risk(turn: ToolTurn, plan: SandboxPlan) -> Iterator[str]:
+def _programs_at_risk(turn: ToolContext, plan: SandboxPlan) -> Iterator[str]:
     """Yield a warning for each configured program that commands may change. The same roots are checked only once."""
     key = f"programs in {plan.written}"
     if key in turn.commands.shown_once:
@@ -112,14 +112,14 @@ OTHER_RULE = (
 Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
 
 
-def policy_rights(turn: ToolTurn) -> Rights:
+def policy_rights(turn: ToolContext) -> Rights:
     """Return the rights that the turn's policy grants without approval, computed from the roots that the conversation
     was given, because commands run with these. Reads the disk.
     """
     return rights_of(turn.plan())
 
 
-async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> bool:
+async def has_consent(question: Question, consent: Consent, turn: ToolContext) -> bool:
     """Return whether the user approves `question`, now or by an earlier approval for the session.
 
     Callers call this only if the policy requires approval. A policy that never asks therefore ignores session
@@ -132,11 +132,11 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
     answer = await turn.request_approval(question.call_id, question)
     match answer.decision:
         case ReviewDecision.APPROVED:
-            if isinstance(answer.also, KeepRule):
+            if isinstance(answer.also, RuleAmendment):
                 await _keep_rule(answer.also, question, turn)
             return True
         case ReviewDecision.APPROVED_FOR_SESSION:
-            whole_files = isinstance(answer.also, AllowFiles)
+            whole_files = isinstance(answer.also, FileGrant)
             turn.approvals.remembered.remember(consent.for_its_files() if whole_files else consent)
             return True
         case ReviewDecision.DENIED | ReviewDecision.ABORT:
@@ -145,7 +145,7 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
             assert_never(answer.decision)
 
 
-async def _keep_rule(rule: KeepRule, question: Question, turn: ToolTurn) -> None:
+async def _keep_rule(rule: RuleAmendment, question: Question, turn: ToolContext) -> None:
     """Store the rule only if its words are exactly the proposed ones. Other words still approve this one run."""
     if not isinstance(question, ExecApprovalRequestEvent) or question.proposed_rule is None:
         return
@@ -159,7 +159,7 @@ async def _keep_rule(rule: KeepRule, question: Question, turn: ToolTurn) -> None
 REJECTED = "input rejected by user"
 
 
-async def check_input(text: str, terminal: Terminal, turn: ToolTurn) -> None:
+async def check_input(text: str, terminal: Terminal, turn: ToolContext) -> None:
     """Raise ToolFailure if `text` must not be typed into the terminal."""
     policy, approval = policy_rights(turn), turn.settings.approval_policy
     verdict = decide_input(text, approval, terminal.rights, policy, turn.settings.granular)

@@ -22,10 +22,10 @@ from app_server.engine.context.text_for_model import aborted_by_user
 from app_server.engine.tools.tool_base import (
     Tool,
     ToolCall,
+    ToolContext,
     ToolFailure,
     ToolOutput,
     Tools,
-    ToolTurn,
     text_output,
 )
 from app_server_protocol.item_origin import FAILED
@@ -130,7 +130,7 @@ class RefusedCalls:
 class ToolRuntime:
     """The running calls of one turn."""
 
-    def __init__(self, tools: Tools, turn: ToolTurn, before_call: BeforeCall | None = None) -> None:
+    def __init__(self, tools: Tools, turn: ToolContext, before_call: BeforeCall | None = None) -> None:
         self._tools, self._turn, self._before_call = tools, turn, before_call
         self._order = CallOrder()
         self._unfinished: set[str] = set()

@@ -25,7 +25,7 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.tools.orchestrator import Command, run_command, run_with_approval
 from app_server.engine.tools.rights import check_input, confinement, policy_rights
 from app_server.engine.tools.terminals import Terminal
-from app_server.engine.tools.tool_base import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server.engine.tools.tool_events import decode
 from app_server.engine.tools.tool_schemas import (
     ExecCommandArguments,
@@ -42,12 +42,12 @@ from app_server_protocol.structs import replace
 MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 """Markers of a patch: every command that is a patch contains at least one of them."""
 
-ApplyPatch = Callable[[Command, ToolTurn], Awaitable[ToolOutput | None]]
+ApplyPatch = Callable[[Command, ToolContext], Awaitable[ToolOutput | None]]
 
 _APPLY: Lazy[ApplyPatch] = Lazy(lambda: import_module("app_server.engine.tools.patch_tool").apply_if_patch)
 
 
-async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
     """Serve a call of one of the tools of this module."""
     match call.name:
         case "exec_command":
@@ -63,7 +63,10 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
 
 
 async def _run(
-    call: ToolCall, argv: tuple[str, ...], arguments: ShellCommandArguments | ShellArguments, turn: ToolTurn
+    call: ToolCall,
+    argv: tuple[str, ...],
+    arguments: ShellCommandArguments | ShellArguments,
+    turn: ToolContext,
 ) -> ToolOutput:
     """Run a command through the approval flow of `orchestrator`, or apply the patch that it is."""
     command = _command(call, argv, arguments, turn)
@@ -72,7 +75,7 @@ async def _run(
     return await _applied(command, turn) or await run_command(command, turn)
 
 
-async def _applied(command: Command, turn: ToolTurn) -> ToolOutput | None:
+async def _applied(command: Command, turn: ToolContext) -> ToolOutput | None:
     """Apply the patch instead of running a command that only calls `apply_patch`. Return None for any other command."""
     if not any(mark in word for word in command.argv for mark in MARKS):
         return None
@@ -80,7 +83,7 @@ async def _applied(command: Command, turn: ToolTurn) -> ToolOutput | None:
 
 
 def _command(
-    call: ToolCall, argv: tuple[str, ...], arguments: RunArguments | ExecCommandArguments, turn: ToolTurn
+    call: ToolCall, argv: tuple[str, ...], arguments: RunArguments | ExecCommandArguments, turn: ToolContext
 ) -> Command:
     return Command(
         call_id=call.call_id,
@@ -134,7 +137,9 @@ async def poll_terminal(terminal: Terminal, yield_ms: float | None, usual_ms: fl
             return TerminalSnapshot(terminal, seen.value(), anyio.current_time() - began, pty.exit_code)
 
 
-async def report_snapshot(snapshot: TerminalSnapshot, max_tokens: float | None, turn: ToolTurn) -> ToolOutput:
+async def report_snapshot(
+    snapshot: TerminalSnapshot, max_tokens: float | None, turn: ToolContext
+) -> ToolOutput:
     """Return the output for the model. If the command has ended, its item ends and the terminal is closed."""
     if snapshot.exit_code is not None:
         await turn.commands.terminals.drop(snapshot.terminal.number)
@@ -162,7 +167,7 @@ YIELD_MS, LOOK_MS = 10_000, 250
 """Default wait of a call of `exec_command` and of `write_stdin`, in milliseconds, if the model sets none."""
 
 
-async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def _exec_command(call: ToolCall, turn: ToolContext) -> ToolOutput:
     arguments = parse_arguments(call.arguments, ExecCommandArguments)
     argv = (
         arguments.shell or turn.commands.shell_path,
@@ -210,7 +215,7 @@ async def _exec_command(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     return await report_snapshot(snapshot, arguments.max_output_tokens, turn)
 
 
-async def _write_stdin(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def _write_stdin(call: ToolCall, turn: ToolContext) -> ToolOutput:
     arguments = parse_arguments(call.arguments, WriteStdinArguments)
     number = arguments.session_id
     await confinement(turn)  # ends terminals with more rights than this turn's policy grants

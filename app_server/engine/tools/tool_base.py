@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from app_server.engine.approvals.broker import ApprovalAnswer, ApprovalBroker, PendingAnswers
 from app_server.engine.approvals.consent import ApprovalMemory
-from app_server.engine.approvals.exec_policy import RuleBook
-from app_server.engine.client_context import CurrentCaller
+from app_server.engine.approvals.exec_policy import ExecPolicy
+from app_server.engine.client_context import ActiveClient
 from app_server.engine.config.client_limits import temporary_folder
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.file_rules import MayRead, reads_all
@@ -28,7 +28,7 @@ from app_server.engine.model.prompt import ToolSpec
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.sandbox.roots import ConversationRoots
-from app_server.engine.session.goals import GoalKeeper
+from app_server.engine.session.goals import GoalState
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.engine.tools.terminals import Terminals
@@ -172,7 +172,7 @@ class CommandServices(Struct):
     """Commands of the conversation that keep running between calls."""
     shell_path: str
     """The user's shell, for tools that take a shell line."""
-    caller: CurrentCaller
+    caller: ActiveClient
     """The client in whose environment commands run."""
     shown_once: set[str] = msgspec.field(default_factory=set)
     """Keys of warnings that this conversation has emitted; each is emitted once."""
@@ -200,7 +200,7 @@ class ApprovalServices(Struct, frozen=True):
     remembered: ApprovalMemory
     flush: Callable[[], Awaitable[None]]
     """Function that returns once all events emitted so far are stored; a decision takes effect only after that."""
-    rules: RuleBook = msgspec.field(default_factory=RuleBook)
+    rules: ExecPolicy = msgspec.field(default_factory=ExecPolicy)
     questions: ClientQuestions = msgspec.field(default_factory=PendingAnswers)
     """Pending questions of tools to the client, by call id."""
 
@@ -229,7 +229,7 @@ class Strictness(Struct, frozen=True):
 STRICT: Final = Strictness()
 
 
-class ToolTurn(Struct, eq=False):
+class ToolContext(Struct, eq=False):
     """Parts of its turn that a tool can use."""
 
     id: str
@@ -242,7 +242,7 @@ class ToolTurn(Struct, eq=False):
     diffs: TurnDiffTracker
     sources: ClockAndIds
     telemetry: ConversationTelemetry = NO_TELEMETRY
-    goals: GoalKeeper | None = None
+    goals: GoalState | None = None
     """Access to the goal of the thread, in turns of APIs that have goals. None in other turns."""
     output_limit: OutputLimit = STANDARD_OUTPUT
     strictness: Strictness = STRICT
@@ -294,7 +294,7 @@ class Tool(Protocol):
 
     def spec(self) -> ToolSpec: ...
 
-    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput: ...
+    async def invoke(self, call: ToolCall, turn: ToolContext) -> ToolOutput: ...
 
 
 Tools = Mapping[str, Tool]

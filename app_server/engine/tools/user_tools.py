@@ -10,9 +10,9 @@ import json
 
 from app_server.engine.session.goals import GoalRefused, NoGoal
 from app_server.engine.tools import tool_schemas
-from app_server.engine.tools.tool_base import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
-from app_server_protocol.engine.questions import Choice, Inquiry, UserInputAnswer, UserInputQuestion
+from app_server_protocol.engine.questions import Choice, UserInputAnswer, UserInputQuestion, UserQuestion
 from app_server_protocol.events.tools import PlanItemArg, PlanUpdateEvent
 from app_server_protocol.policy import TurnMode
 
@@ -24,7 +24,7 @@ MOST_ANSWERS = 32
 """Maximum number of answers to one question."""
 
 
-async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
     """Serve a call of one of the tools of this module."""
     match call.name:
         case "update_plan":
@@ -35,7 +35,7 @@ async def invoke(call: ToolCall, turn: ToolTurn) -> ToolOutput:
             return _use_goal(call, turn)
 
 
-def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+def _update_plan(call: ToolCall, turn: ToolContext) -> ToolOutput:
     if turn.settings.mode.kind is TurnMode.PLAN:
         raise ToolFailure("update_plan shows the steps of work, which there is none of in plan mode")
     arguments = tool_schemas.parse_arguments(call.arguments, tool_schemas.PlanArguments)
@@ -44,7 +44,7 @@ def _update_plan(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     return text_output("Plan updated")
 
 
-async def _request_user_input(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+async def _request_user_input(call: ToolCall, turn: ToolContext) -> ToolOutput:
     in_plan_mode = turn.settings.mode.kind is TurnMode.PLAN
     if not in_plan_mode and not turn.config.features.enabled(tool_schemas.ASKS_IN_DEFAULT_MODE):
         raise ToolFailure("request_user_input is unavailable in Default mode")
@@ -61,7 +61,7 @@ async def _request_user_input(call: ToolCall, turn: ToolTurn) -> ToolOutput:
     return text_output(json.dumps({"answers": answers}, ensure_ascii=False, separators=(",", ":")))
 
 
-def _inquiries(arguments: tool_schemas.UserInputArguments) -> tuple[Inquiry, ...]:
+def _inquiries(arguments: tool_schemas.UserInputArguments) -> tuple[UserQuestion, ...]:
     questions = arguments.questions
     if not 0 < len(questions) <= MOST_INQUIRIES:
         raise ToolFailure(f"request_user_input takes one to {MOST_INQUIRIES} questions")
@@ -70,7 +70,7 @@ def _inquiries(arguments: tool_schemas.UserInputArguments) -> tuple[Inquiry, ...
     if not all(0 < len(each.options) <= MOST_CHOICES for each in questions):
         raise ToolFailure("request_user_input requires non-empty options for every question")
     return tuple(
-        Inquiry(
+        UserQuestion(
             id=each.id,
             header=each.header,
             text=each.question,
@@ -80,7 +80,7 @@ def _inquiries(arguments: tool_schemas.UserInputArguments) -> tuple[Inquiry, ...
     )
 
 
-def _use_goal(call: ToolCall, turn: ToolTurn) -> ToolOutput:
+def _use_goal(call: ToolCall, turn: ToolContext) -> ToolOutput:
     """Read, create or update the goal of the thread."""
     if (goals := turn.goals) is None:
         raise ToolFailure("this conversation has no goals")

@@ -22,7 +22,7 @@ from app_server.engine.model.model_errors import incomplete_response
 from app_server.engine.model.prompt import Prompt
 from app_server.engine.support.engine_errors import CoreError, ModelError
 from app_server.engine.turn.model_call import ModelCall, ModelReply
-from app_server.engine.turn.turn_items import UserWords, last_assistant_text
+from app_server.engine.turn.turn_items import TurnInput, last_assistant_text
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.events.command_events import TurnDiffEvent
 from app_server_protocol.events.notice_events import ErrorEvent, WarningEvent
@@ -42,7 +42,7 @@ class ContextStillFull(CoreError):
         )
 
 
-class TurnSteps(Protocol):
+class TurnStrategy(Protocol):
     """The steps of one kind of turn in the loop."""
 
     kind: TurnKind
@@ -64,7 +64,7 @@ class TurnSteps(Protocol):
         return None
 
 
-class WindowRoom(Protocol):
+class WindowBudget(Protocol):
     """The room in the context window for the requests of one turn."""
 
     def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
@@ -86,7 +86,7 @@ class WindowRoom(Protocol):
         """Whether a request that does not fit is still worth a try."""
         ...
 
-    def too_small(self, words: Sequence[ResponseItem] = ()) -> CoreError:
+    def too_small(self, turn_input: Sequence[ResponseItem] = ()) -> CoreError:
         """Return the error of a request that does not fit even now."""
         ...
 
@@ -99,7 +99,7 @@ class WindowRoom(Protocol):
         """Compare the provider's count of a request with its estimated number of tokens."""
         ...
 
-    def explained(self, error: ModelError, estimated: int) -> ModelError:
+    def explain_error(self, error: ModelError, estimated: int) -> ModelError:
         """Return the error of a failed request. It may name the context window as the reason, if the request was too
         long by its estimated tokens.
         """
@@ -112,7 +112,7 @@ class AutoCompaction(Struct, frozen=True, kw_only=True):
     limit: int
     """Size of the context that triggers a compaction, in tokens."""
     compact: Callable[[], Awaitable[None]]
-    room: WindowRoom
+    budget: WindowBudget
     at_begin: bool = False
     """Whether a context over the limit is compacted at the start of the next turn, instead of after the model's answer
     in the same turn. A context that the provider refused as too long is always compacted at the start of the next turn.
@@ -123,11 +123,11 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     """One turn of one conversation."""
 
     model_call: ModelCall
-    take_input: Callable[[], list[UserWords]]
+    take_input: Callable[[], list[TurnInput]]
     """Returns the inputs of the user since the last call."""
     has_steered: Callable[[], bool]
     """Returns whether input waits that this turn must answer."""
-    steps: TurnSteps
+    steps: TurnStrategy
     compaction: AutoCompaction | None
     """Settings of the compaction; None if the history is not compacted."""
     new_id: Callable[[], str]
@@ -135,10 +135,10 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     _compacted: bool = False
     _was_cut: bool = False
     """Whether the output limit cut off a call of the last answer."""
-    _opening: UserWords | None = None
+    _opening: TurnInput | None = None
     """Input that begins the turn; None once it is recorded."""
 
-    async def run(self, opening: UserWords) -> str | None:
+    async def run(self, opening: TurnInput) -> str | None:
         """Run the turn, and return the assistant's last message. Raises ModelError or ContextStillFull."""
         self._opening = opening
         self.model_call.emitter.turn_started(self.steps.kind, self.model_call.context_window)
@@ -150,8 +150,8 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         await self.steps.prepare()
         pauses = 0
         while True:
-            for words in self.take_input():
-                self._record_words(words, announced=False)
+            for turn_input in self.take_input():
+                self._record_words(turn_input, announced=False)
             await self._fit()
             reply = await self._ask(keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
@@ -176,8 +176,8 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         # Input that was not sent yet: the request of the next turn has it.
         if self._opening is not None:
             self._record_opening(self._opening)
-        for words in self.take_input():
-            self._record_words(words, announced=False)
+        for turn_input in self.take_input():
+            self._record_words(turn_input, announced=False)
 
     def _check_cut(self, reply: ModelReply) -> None:
         """Raise ModelError for a second answer in a row whose call the output limit cut off, since the next one would
@@ -188,53 +188,55 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         self._was_cut = reply.cut_by is not None
 
     async def _ask(self, *, keeps_messages: bool) -> ModelReply:
-        room = (
-            None if self.compaction is None or not self.compaction.room.wants_count else self.compaction.room
+        budget = (
+            None
+            if self.compaction is None or not self.compaction.budget.wants_count
+            else self.compaction.budget
         )
-        estimated = 0 if room is None else room.estimate()
-        explain = None if room is None else partial(room.explained, estimated=estimated)
+        estimated = 0 if budget is None else budget.estimate()
+        explain = None if budget is None else partial(budget.explain_error, estimated=estimated)
         reply = await self.model_call.request(self._prompt, keeps_messages=keeps_messages, explain=explain)
-        if room is not None:
-            room.learn(estimated)
+        if budget is not None:
+            budget.learn(estimated)
         return reply
 
-    async def _fit(self, words: UserWords | None = None) -> None:
+    async def _fit(self, turn_input: TurnInput | None = None) -> None:
         """Compact if the next request would leave no room for an answer in a small window. Raise the error with the
         figures if it would not fit even then, unless the window is a guess. `words`, which are not recorded yet, then
         stay out of the history.
         """
         if self.compaction is None:
             return
-        room, more = self.compaction.room, () if words is None else words.messages()
-        if room.fits(more):
+        budget, more = self.compaction.budget, () if turn_input is None else turn_input.messages()
+        if budget.fits(more):
             return
-        if not self._compacted and room.gains():
+        if not self._compacted and budget.gains():
             await self._compact(self.compaction)
-        if not room.fits(more) and not room.may_try:
-            if words is not None:
+        if not budget.fits(more) and not budget.may_try:
+            if turn_input is not None:
                 self._opening = None
-                self._show(words, announced=True)
-            raise room.too_small(more)
+                self._show(turn_input, announced=True)
+            raise budget.too_small(more)
 
     def _prompt(self) -> Prompt:
         return self.steps.prompt(self.model_call.transcript.history.for_prompt())
 
-    def _record_opening(self, opening: UserWords) -> None:
+    def _record_opening(self, opening: TurnInput) -> None:
         self._record_words(opening, announced=True)
         self._opening = None
 
-    def _record_words(self, words: UserWords, *, announced: bool) -> None:
+    def _record_words(self, turn_input: TurnInput, *, announced: bool) -> None:
         """Record and show an input. `announced` False: the input joins the turn, which is not reported to all
         clients.
         """
-        self.model_call.transcript.record(self.model_call.emitter, words.messages())
-        self._show(words, announced=announced)
+        self.model_call.transcript.record(self.model_call.emitter, turn_input.messages())
+        self._show(turn_input, announced=announced)
 
-    def _show(self, words: UserWords, *, announced: bool) -> None:
-        for notice in words.notices:
+    def _show(self, turn_input: TurnInput, *, announced: bool) -> None:
+        for notice in turn_input.notices:
             self.model_call.emitter.emit(WarningEvent(message=notice))
-        if self.show_user_message and words.is_shown:
-            self.model_call.emitter.show(words.item(self.new_id()), announced=announced)
+        if self.show_user_message and turn_input.is_shown:
+            self.model_call.emitter.show(turn_input.item(self.new_id()), announced=announced)
 
     async def _made_room(self) -> bool:
         """Compact if the limit is reached. Return whether a compaction was done or has failed: the model is then asked
@@ -243,12 +245,12 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         compaction, counts = self.compaction, self.model_call.tokens
         if compaction is None:
             return False
-        tokens = compaction.room.estimate() if counts.uncounted else counts.in_context
+        tokens = compaction.budget.estimate() if counts.uncounted else counts.in_context
         over = tokens is not None and tokens >= compaction.limit
         if not (over or counts.context_is_full):
             self._compacted = False
             return False
-        if not compaction.room.gains(is_full=counts.context_is_full):
+        if not compaction.budget.gains(is_full=counts.context_is_full):
             return False  # the size of the next request is still checked
         if self._compacted:
             raise ContextStillFull(compaction.limit, tokens)

@@ -16,8 +16,8 @@ import anyio
 import anyio.lowlevel
 
 from app_server.engine.context.history import ConversationHistory
-from app_server.engine.storage.encode import OpenTexts, stored_events
-from app_server.engine.storage.writer import NoRollout, RolloutWriter
+from app_server.engine.storage.encode import StreamJournal, stored_events
+from app_server.engine.storage.writer import NullRolloutWriter, RolloutWriter
 from app_server.engine.support import user_messages
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.engine.events import Delta, EngineEvent, SessionEvent
@@ -77,13 +77,13 @@ Line = ResponseItem | StoredEvent | CompactedItem | TurnContextItem
 class Outbox:
     """The only exit of a session for lines and events."""
 
-    def __init__(self, writer: RolloutWriter | NoRollout) -> None:
+    def __init__(self, writer: RolloutWriter | NullRolloutWriter) -> None:
         self._writer = writer
         self._lines: list[Line] = []
         self._ahead: list[ResponseItem] = []
         """Items of the write-ahead log, which clients are sent before the history holds them."""
         self._ahead_changed = False
-        self._text = OpenTexts()
+        self._text = StreamJournal()
         self._events: list[SessionEvent] = []
         self._ready: list[SessionEvent] = []
         self._due = False

@@ -78,7 +78,7 @@ def last_assistant_text(items: Sequence[responses.ResponseItem]) -> str | None:
     return commentary
 
 
-class UserWords(Struct, frozen=True):
+class TurnInput(Struct, frozen=True):
     message: responses.MessageItem
     sent: tuple[SentInput, ...] | None = None
     """The inputs as the client sent them; None if the message is the engine's own."""
@@ -103,5 +103,5 @@ class UserWords(Struct, frozen=True):
         return UserMessage(id, shown.content, self.client_id, sent)
 
 
-NO_WORDS = UserWords(responses.MessageItem(role="user", content=()), is_shown=False)
+NO_WORDS = TurnInput(responses.MessageItem(role="user", content=()), is_shown=False)
 """Empty input: the user lets the model continue."""

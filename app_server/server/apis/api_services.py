@@ -13,13 +13,13 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.engine.auth.accounts import Accounts
-from app_server.engine.client_context import Caller
+from app_server.engine.client_context import ClientContext
 from app_server.engine.client_services import Host
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.client_info import ClientProfile, UserAgent
 from app_server.engine.support.lazy import Lazy
-from app_server.engine.system_ports import Machine
+from app_server.engine.system_ports import SystemPorts
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.engine.session_settings import UNSET, SettingsChange
@@ -71,21 +71,21 @@ class Handshake(Struct, frozen=True):
 class EngineQueries(Protocol):
     """Requests to the engine that belong to no conversation."""
 
-    async def with_model(self, config: Config, caller: Caller) -> Config:
+    async def with_model(self, config: Config, caller: ClientContext) -> Config:
         """Return a configuration with its model chosen. Raises ConfigError if no model can be."""
         ...
 
-    def known_models(self, config: Config, caller: Caller) -> ModelFacts:
+    def known_models(self, config: Config, caller: ClientContext) -> ModelFacts:
         """Return the facts known about the models of a configuration, without a request to the provider. Raises
         ConfigError.
         """
         ...
 
-    async def models(self, config: Config, caller: Caller) -> ModelFacts:
+    async def models(self, config: Config, caller: ClientContext) -> ModelFacts:
         """Return the facts about the models of a configuration. Raises ConfigError."""
         ...
 
-    def mcp_alone(self, config: Config, caller: Caller) -> AbstractAsyncContextManager[McpRequests]:
+    def mcp_alone(self, config: Config, caller: ClientContext) -> AbstractAsyncContextManager[McpRequests]:
         """Run MCP servers that belong to no conversation, until the block ends."""
         ...
 
@@ -117,7 +117,7 @@ class ServerServices(Struct, frozen=True, kw_only=True):
     shared: Shared
     background: TaskGroup
     """Task group for tasks that last until the client has left."""
-    machine: Machine
+    machine: SystemPorts
 
     def require_running(self, method: str) -> None:
         """Check that the server is not shutting down. Raises RpcError if it is, for a request that would begin work."""
@@ -156,7 +156,7 @@ def require_folder(client: Client, cwd: str | None) -> None:
     one. Also raises it if the request's is not an existing folder and the client is strict; other clients are warned by
     the conversation.
     """
-    if not client.has_folder and (cwd is None or not cwd.startswith("/")):
+    if not client.has_cwd and (cwd is None or not cwd.startswith("/")):
         raise invalid_params("this connection has no working directory: `cwd` needs an absolute path", "cwd")
     require_existing_folder(client, cwd)
 

@@ -26,7 +26,7 @@ MOST_PRINTED = 1 << 20
 """Maximum length of a running command's output that is kept for clients that join, in characters."""
 
 
-class OpenItem(Struct, Generic[Shown]):
+class ItemInProgress(Struct, Generic[Shown]):
     turn_id: str
     engine_id: str
     item: Item
@@ -79,36 +79,36 @@ class OpenItem(Struct, Generic[Shown]):
         return tuple("".join(texts) for _, texts in parts)
 
 
-class OpenItems(Struct, Generic[Shown]):
+class ItemsInProgress(Struct, Generic[Shown]):
     ids: ItemIds
-    _open: dict[tuple[str, str], OpenItem[Shown]] = msgspec.field(default_factory=dict)
+    _open: dict[tuple[str, str], ItemInProgress[Shown]] = msgspec.field(default_factory=dict)
     """Open items by turn and by the engine's id."""
 
     def begin(
         self, turn_id: str, item: Item, started_ms: int, show: Callable[[Item], Shown]
-    ) -> OpenItem[Shown]:
+    ) -> ItemInProgress[Shown]:
         """Add an item that has begun. `show` receives the item with its id in the conversation."""
-        unique = replace(item, id=self.ids.begin_and_end(item.id))
-        opened = OpenItem(turn_id, item.id, unique, started_ms, show(unique))
+        unique = replace(item, id=self.ids.reserve(item.id))
+        opened = ItemInProgress(turn_id, item.id, unique, started_ms, show(unique))
         self._open[turn_id, item.id] = opened
         return opened
 
-    def get(self, turn_id: str, engine_id: str) -> OpenItem[Shown] | None:
+    def get(self, turn_id: str, engine_id: str) -> ItemInProgress[Shown] | None:
         return self._open.get((turn_id, engine_id))
 
-    def end(self, opened: OpenItem[Shown]) -> None:
+    def end(self, opened: ItemInProgress[Shown]) -> None:
         self._open.pop((opened.turn_id, opened.engine_id), None)
 
-    def latest(self, turn_id: str | None, engine_id: str) -> OpenItem[Shown] | None:
+    def latest(self, turn_id: str | None, engine_id: str) -> ItemInProgress[Shown] | None:
         """Return the open item of the turn, or of an earlier turn: a command may go on after its turn."""
         exact = self._open.get((turn_id or "", engine_id))
         if exact is not None:
             return exact
         return next((each for each in reversed(self._open.values()) if each.engine_id == engine_id), None)
 
-    def all(self) -> list[OpenItem[Shown]]:
+    def all(self) -> list[ItemInProgress[Shown]]:
         """Return all open items, also those that go on after their turns have ended."""
         return list(self._open.values())
 
-    def of_turn(self, turn_id: str) -> list[OpenItem[Shown]]:
+    def of_turn(self, turn_id: str) -> list[ItemInProgress[Shown]]:
         return [each for each in self._open.values() if each.turn_id == turn_id]

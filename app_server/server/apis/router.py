@@ -37,12 +37,12 @@ from app_server_protocol.base import WireModel
 from app_server_protocol.jsonrpc import INITIALIZE, Request
 from app_server_protocol.method_table import AnyClientRequest, ClientRequest, NoResult, by_method
 from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_request
-from app_server_protocol.structs import Json, Written
+from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.wire_fields import describe_validation_error, unknown_method
 
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=Written)
+R = TypeVar("R", bound=JsonSerializable)
 
 Result = TypeVar("Result")
 
@@ -105,7 +105,7 @@ def experimental(what: str) -> RpcError:
     return invalid_request(f"{what} requires experimentalApi capability", "experimental_api_required")
 
 
-def _written(result: Written | None) -> bytes:
+def _written(result: JsonSerializable | None) -> bytes:
     return (NoResult() if result is None else result).to_json()
 
 

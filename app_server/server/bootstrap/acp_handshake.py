@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 
-from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.client_info import EarlyInitialize
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.server.apis.acp.acp_client import auth_methods, initialize_result, parse_client
 from app_server.server.bootstrap.handshake import AnsweredInitialize, InitializeResponder
-from app_server.server.bootstrap.launch import Launch
+from app_server.server.bootstrap.launch import ProcessOptions
 from app_server.server.bootstrap.overrides import cli_overrides
 from app_server_protocol.jsonrpc import INITIALIZE, Message, Request, dump_response, with_version
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MAX_VERSION = 1 << 16
 
 
-def acp_responder(launch: Launch) -> InitializeResponder:
+def acp_responder(launch: ProcessOptions) -> InitializeResponder:
     def respond(first: Message | None) -> AnsweredInitialize | None:
         if not isinstance(first, Request) or first.method != INITIALIZE or not isinstance(first.params, dict):
             return None
@@ -32,7 +32,7 @@ def acp_responder(launch: Launch) -> InitializeResponder:
         environment = launch.environment
         try:
             cli = cli_overrides(launch)
-            place = SettingsPlace(home=launch.home, cwd=launch.cwd, cli=cli, environment=environment)
+            place = SettingsSource(home=launch.home, cwd=launch.cwd, cli=cli, environment=environment)
             needs_login = load_config(place).provider.requires_openai_auth
         except ConfigError:
             needs_login = False  # a session reports the error in the settings

@@ -15,8 +15,8 @@ import sys
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.server.bootstrap.handshake import Handover
-from app_server.server.bootstrap.launch import Launch
+from app_server.server.bootstrap.handshake import EarlyHandshake
+from app_server.server.bootstrap.launch import ProcessOptions
 from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.bootstrap.stdio import StdioTransport
 from app_server.server.composition import ServerSettings, serve
@@ -24,7 +24,7 @@ from app_server.server.composition import ServerSettings, serve
 log = logging.getLogger(__name__)
 
 
-def run(write_fd: int, launch: Launch, handover: Handover) -> None:
+def run(write_fd: int, launch: ProcessOptions, handover: EarlyHandshake) -> None:
     """Serve until the client has closed the connection and all events are stored."""
     wait_for_children_without_threads()
     anyio.run(_run, write_fd, launch, handover)
@@ -40,7 +40,7 @@ def wait_for_children_without_threads() -> None:
             asyncio.get_event_loop_policy().set_child_watcher(asyncio.PidfdChildWatcher())
 
 
-async def _run(write_fd: int, launch: Launch, handover: Handover) -> None:
+async def _run(write_fd: int, launch: ProcessOptions, handover: EarlyHandshake) -> None:
     transport = StdioTransport(0, write_fd, launch.limits.line_bytes, unread=handover.unread)
     async with anyio.create_task_group() as process:
         process.start_soon(_cancel_on_signal, process, name="signals")
@@ -56,7 +56,7 @@ async def _cancel_on_signal(process: TaskGroup) -> None:
             return
 
 
-def settings_of(launch: Launch) -> ServerSettings:
+def settings_of(launch: ProcessOptions) -> ServerSettings:
     """Return the settings of the server according to its command line and environment."""
     return ServerSettings(
         home=launch.home,

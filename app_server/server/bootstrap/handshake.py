@@ -21,7 +21,7 @@ from app_server_protocol.jsonrpc import INITIALIZE
 READ_SIZE = 1 << 16
 
 
-class Inbox:
+class StdinBuffer:
     """One descriptor, read in the main thread."""
 
     def __init__(self, fd: int) -> None:
@@ -79,7 +79,7 @@ MAX_UNREAD = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class EarlyHandshake:
     """State that the early handshake passes to the full server."""
 
     initialize: EarlyInitialize | None
@@ -104,8 +104,8 @@ full server.
 
 
 def early_handshake(
-    inbox: Inbox, write_fd: int, respond: InitializeResponder, server: Lazy[object]
-) -> Handover | None:
+    inbox: StdinBuffer, write_fd: int, respond: InitializeResponder, server: Lazy[object]
+) -> EarlyHandshake | None:
     """Load `server` in a thread; meanwhile wait for the first line and answer it if possible.
 
     Returns once the server is loaded or the input buffer is full. Returns None if the client has closed its end and
@@ -123,7 +123,7 @@ def early_handshake(
     ):
         inbox.read()
     os.close(ended)
-    return None if inbox.exhausted else Handover(early, inbox.unread)
+    return None if inbox.exhausted else EarlyHandshake(early, inbox.unread)
 
 
 def spoken_method(unread: bytes) -> str | None:
@@ -135,7 +135,9 @@ def spoken_method(unread: bytes) -> str | None:
     return None
 
 
-def _answer_first_line(inbox: Inbox, write_fd: int, respond: InitializeResponder) -> EarlyInitialize | None:
+def _answer_first_line(
+    inbox: StdinBuffer, write_fd: int, respond: InitializeResponder
+) -> EarlyInitialize | None:
     """Answer the client's `initialize`, if its first line is one that can be answered here."""
     line = inbox.take_line(MAX_FIRST_LINE)
     if line is None:

@@ -13,7 +13,7 @@ from app_server.engine.support.light_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ProcessOptions:
     home: Path
     cwd: Path
     environment: Mapping[str, str]
@@ -44,9 +44,9 @@ class Launch:
         return [word for option, value in given if value is not None for word in (option, value)]
 
 
-def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> Launch:
+def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> ProcessOptions:
     """Read the options that were given on the command line, by their names. Raises ValueError."""
-    return Launch(
+    return ProcessOptions(
         home=server_home(environment),
         cwd=working_directory(),
         environment=dict(environment),

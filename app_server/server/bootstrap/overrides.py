@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from app_server.engine.config.config_values import CliOverrides
-from app_server.server.bootstrap.launch import Launch
+from app_server.server.bootstrap.launch import ProcessOptions
 from app_server_protocol.policy import AskForApproval
 
 
-def cli_overrides(launch: Launch) -> CliOverrides:
+def cli_overrides(launch: ProcessOptions) -> CliOverrides:
     policy = launch.approval_policy
     return CliOverrides(
         settings=launch.settings,

@@ -17,14 +17,14 @@ from typing import Any
 from app_server.engine.support.lazy import Lazy
 from app_server.server.bootstrap.claim import claim_stdout
 from app_server.server.bootstrap.handshake import (
-    Handover,
-    Inbox,
+    EarlyHandshake,
     InitializeResponder,
+    StdinBuffer,
     early_handshake,
     initialize_responder,
     spoken_method,
 )
-from app_server.server.bootstrap.launch import Launch, parse_launch
+from app_server.server.bootstrap.launch import ProcessOptions, parse_launch
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def serve_stdio(options: Mapping[str, Any]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Until the full server handles these signals, there is nothing to store.
         signal.signal(number, lambda *_: os._exit(0))
-    inbox = Inbox(0)
+    inbox = StdinBuffer(0)
     server = Lazy(lambda: _full_server(inbox, acp=launch.acp))
     respond = _acp_responder(launch) if launch.acp else initialize_responder(launch.environment, launch.home)
     handover = early_handshake(inbox, write_fd, respond, server)
@@ -54,7 +54,7 @@ def serve_stdio(options: Mapping[str, Any]) -> int:
     os._exit(0)
 
 
-def _full_server(inbox: Inbox, *, acp: bool) -> Callable[[int, Launch, Handover], None]:
+def _full_server(inbox: StdinBuffer, *, acp: bool) -> Callable[[int, ProcessOptions, EarlyHandshake], None]:
     """Load the server, and the API that the client uses according to its input so far."""
     guard_memory()
     try:
@@ -72,7 +72,7 @@ def _full_server(inbox: Inbox, *, acp: bool) -> Callable[[int, Launch, Handover]
     return run
 
 
-def _acp_responder(launch: Launch) -> InitializeResponder:
+def _acp_responder(launch: ProcessOptions) -> InitializeResponder:
     from app_server.server.bootstrap.acp_handshake import acp_responder  # noqa: PLC0415  only for clients of that protocol
 
     return acp_responder(launch)

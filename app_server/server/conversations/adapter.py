@@ -12,16 +12,16 @@ from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
-from app_server.engine.session.session_commands import AnswerElicitation, Command, Decide
+from app_server.engine.session.session_commands import AnswerElicitation, Command, ResolveApproval
 from app_server.engine.storage.turn_fold import ItemIds
-from app_server.server.rpc.backlog import TextPart
+from app_server.server.rpc.backlog import Delta
 from app_server_protocol.engine.events import SessionEvent
-from app_server_protocol.engine.questions import AllowFiles, KeepRule, McpCallDecision
+from app_server_protocol.engine.questions import FileGrant, McpCallDecision, RuleAmendment
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.method_table import AnyServerRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
-from app_server_protocol.structs import Json, Written
+from app_server_protocol.structs import Json, JsonSerializable
 
 
 class Activity(StrEnum):
@@ -38,7 +38,7 @@ class ConversationStatus(Struct, frozen=True):
     waiting_on_input: bool = False
 
 
-class ClientLine(Struct, frozen=True):
+class OutboundMessage(Struct, frozen=True):
     """One message to clients, without its line end."""
 
     data: bytes
@@ -46,7 +46,7 @@ class ClientLine(Struct, frozen=True):
     """Method of a notification that a client may opt out of, else ""."""
     news: object = None
     """Content of the notification, if it is not sent to a client that has this content already."""
-    part: TextPart | None = None
+    part: Delta | None = None
     """Piece of a streamed text that the line carries: a client that is behind gets the pieces that it missed in one
     line.
     """
@@ -68,7 +68,7 @@ class QuestionKind(Enum):
     """Call of a tool that the client runs. It is no status of the conversation, and it ends with its item."""
 
 
-class ClientQuestion(Struct, frozen=True):
+class OutboundRequest(Struct, frozen=True):
     """A request to the client whose answer the engine waits for."""
 
     method: str
@@ -97,13 +97,13 @@ class ApiAdapter(Protocol):
     runs_tools: bool
     """Whether clients that use the API can run tools for the model."""
 
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[OutboundMessage]:
         """Convert an event into messages. `raw` says whether a subscriber wants the model's items in their original
         form, too.
         """
         ...
 
-    def question(self, event: SessionEvent) -> ClientQuestion | None:
+    def question(self, event: SessionEvent) -> OutboundRequest | None:
         """Return the request for a `Question`, which is sent after the lines of `event`; None if the API has none for
         it.
         """
@@ -111,21 +111,21 @@ class ApiAdapter(Protocol):
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
-    ) -> Sequence[ClientLine]:
+    ) -> Sequence[OutboundMessage]:
         """Return the lines for a client that was asked. `answered` is False if its answer is no longer needed."""
         ...
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[OutboundMessage]:
         """Return the lines about a status, which are sent to clients whether they are subscribed or not."""
         ...
 
-    def continue_elsewhere(self, *, continues: bool) -> None:
+    def on_session_replaced(self, *, continues: bool) -> None:
         """Store whether the conversation goes on in another session of this server: then the end of this session is not
         its end.
         """
         ...
 
-    def taken_back(self) -> Sequence[ClientLine] | None:
+    def on_reverted(self) -> Sequence[OutboundMessage] | None:
         """Return the lines that tell clients that the conversation goes on from an earlier turn; none if the API
         reports this in another way. None if subscriptions to this API end with the session.
         """
@@ -150,30 +150,30 @@ class ConversationApi(Struct, frozen=True):
     """An API with the function that makes its adapter for a conversation."""
 
     id: ApiId
-    make_adapter: AdapterFactory
+    new_adapter: AdapterFactory
     """Function that makes the adapter, from the conversation's id and the item ids in use."""
 
 
 def asked(
     row: AnyServerRequest,
-    params: Written,
+    params: JsonSerializable,
     to_command: Callable[[Json], Command],
     is_answer: Callable[[Json], bool],
     kind: QuestionKind = QuestionKind.APPROVAL,
     *,
     needs_elicitation: bool = False,
-) -> ClientQuestion:
+) -> OutboundRequest:
     """Return a question with the method and the parameters of that row."""
-    return ClientQuestion(row.method, params.to_json(), to_command, is_answer, kind, needs_elicitation)
+    return OutboundRequest(row.method, params.to_json(), to_command, is_answer, kind, needs_elicitation)
 
 
 def decide(
     event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent,
     decision: ReviewDecision,
-    also: KeepRule | AllowFiles | None = None,
-) -> Decide:
+    also: RuleAmendment | FileGrant | None = None,
+) -> ResolveApproval:
     is_patch = isinstance(event, ApplyPatchApprovalRequestEvent)
-    return Decide(event.call_id, decision, also, "apply_patch" if is_patch else "shell")
+    return ResolveApproval(event.call_id, decision, also, "apply_patch" if is_patch else "shell")
 
 
 def is_elicitation_answer(result: Json) -> bool:

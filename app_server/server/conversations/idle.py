@@ -25,7 +25,7 @@ NO_ROOM = 2 * MOST_IDLE
 """Number of idle conversations from which none is opened: ending one may take longer than opening one."""
 
 
-class IdleUnloader:
+class IdleReaper:
     """Ends idle conversations: only those whose API allows it, and those whose opener has left. A client of the
     conversation API may go on with a conversation that it never subscribed to. `clock` returns monotonic seconds.
     """
@@ -79,7 +79,7 @@ class IdleUnloader:
 
 
 def _unloads(live: LiveConversation) -> bool:
-    return live.unloads or live.deserted
+    return live.auto_unload or live.deserted
 
 
 ATTENDED_SECONDS = 15
@@ -87,7 +87,7 @@ ATTENDED_SECONDS = 15
 UNANSWERED = "Nobody was there to answer a question for {:g} hours: it counts as declined."
 
 
-class Unattended:
+class UnattendedReaper:
     """Ends turns and questions of a server that outlives its clients: elsewhere a conversation ends with its client.
 
     `clock` returns monotonic seconds. `turn_seconds` is the time for which a turn runs without subscribers;
@@ -123,7 +123,7 @@ class Unattended:
             seconds = now - since
             if live.questions.open:
                 if seconds >= self._question_seconds:
-                    live.untold.append(UNANSWERED.format(self._question_seconds / 3600))
+                    live.pending_warnings.append(UNANSWERED.format(self._question_seconds / 3600))
                     live.questions.decline_all()
             elif live.status.activity is Activity.ACTIVE and seconds >= self._turn_seconds:
                 log.info("conversation %s: nobody has followed its turn for %d seconds", live.id, seconds)

@@ -16,12 +16,12 @@ from app_server.engine.session.session_commands import Close, Interrupt
 from app_server.engine.support.engine_errors import CoreError
 from app_server.server.conversations.adapter import (
     Activity,
-    ClientLine,
     ConversationApi,
     ConversationStatus,
+    OutboundMessage,
     QuestionKind,
 )
-from app_server.server.conversations.server_requests import Questions
+from app_server.server.conversations.server_requests import ServerRequests
 from app_server.server.conversations.subscriptions import Client, Subscriptions
 from app_server_protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from app_server_protocol.events.notice_events import ShutdownCompleteEvent
@@ -40,7 +40,7 @@ class Pump:
 
     def __init__(self, session: SessionHandle, subscriptions: Subscriptions, tools_of: Client | None) -> None:
         self._session, self._subscriptions = session, subscriptions
-        self.questions = Questions(session, subscriptions, tools_of, self._questions_changed)
+        self.questions = ServerRequests(session, subscriptions, tools_of, self._questions_changed)
         self.status = ConversationStatus()
         self._turn_ends = False
 
@@ -97,7 +97,7 @@ class Pump:
             self._subscriptions.send_status(status)
 
 
-class Joining:
+class AttachHandle:
     """A client that is joining a conversation."""
 
     def __init__(
@@ -107,12 +107,12 @@ class Joining:
         self.begun = begun
         """Turns that have begun since; None if the client was subscribed before, and is sent nothing again."""
 
-    def enter(self, lines: Sequence[ClientLine]) -> None:
+    def enter(self, lines: Sequence[OutboundMessage]) -> None:
         """Send `lines`, the current state for the client, then the events since; then send it the open questions."""
         subscriptions = self._live.subscriptions
         subscriptions.release(self._client, self._api, lines)
         self._live.questions.joined(self._client, subscriptions.adapter(self._api, self._client))
-        self._live.tell_untold()
+        self._live.flush_warnings()
 
 
 class LiveConversation:
@@ -138,9 +138,9 @@ class LiveConversation:
         self.unstored_name: str | None = None
         """Name of a conversation that is not stored; names of stored ones are beside their files."""
         self.opened_at, self.opened_by, self._clients = opened_at, opener, clients
-        self.untold: list[str] = []
+        self.pending_warnings: list[str] = []
         """Warnings from a time without subscribers, which are sent to the next client that subscribes."""
-        self.unloads = False
+        self.auto_unload = False
         """Whether the conversation may be unloaded once it has been idle for long, even while its opener
         is connected.
         """
@@ -163,7 +163,7 @@ class LiveConversation:
         return self._pump.status
 
     @property
-    def questions(self) -> Questions:
+    def questions(self) -> ServerRequests:
         return self._pump.questions
 
     def subscribe(self, client: Client, id: str, api: ConversationApi, *, raw: bool) -> None:
@@ -171,14 +171,14 @@ class LiveConversation:
         open questions.
         """
         self.questions.joined(client, self.subscriptions.add(client, id, api, raw=raw))
-        self.tell_untold()
+        self.flush_warnings()
 
     @contextmanager
-    def joining(self, client: Client, id: str, api: ConversationApi) -> Iterator[Joining]:
+    def joining(self, client: Client, id: str, api: ConversationApi) -> Iterator[AttachHandle]:
         """Subscribe a client from now on, and hold its lines until `enter`. That is called after the client was sent a
         snapshot of the conversation at this moment. Without `enter` the subscription ends with the block.
         """
-        joining = Joining(self, client, api, self.subscriptions.hold(client, id, api))
+        joining = AttachHandle(self, client, api, self.subscriptions.hold(client, id, api))
         entered = False
         try:
             yield joining
@@ -192,11 +192,11 @@ class LiveConversation:
         self.subscriptions.remove(client, id)
         self.questions.fail_lost_calls()
 
-    def tell_untold(self) -> None:
+    def flush_warnings(self) -> None:
         """Send the subscribers the warnings from a time without subscribers."""
-        for warning in self.untold:
+        for warning in self.pending_warnings:
             self.session.warn(warning)
-        self.untold.clear()
+        self.pending_warnings.clear()
 
     def shared_with_others(self, client: Client) -> bool:
         """Return whether other clients use the conversation: they have a seat, or work goes on that a client has begun
@@ -291,7 +291,7 @@ class LiveConversation:
             await anyio.sleep(NEXT_TURN_SECONDS)
         await self.shut_down()
 
-    def goes_on_from(self, before: LiveConversation) -> None:
+    def take_over_from(self, before: LiveConversation) -> None:
         """Subscribe the clients that were subscribed to `before`, which was reverted, and notify them."""
         self.questions.tools_stay(before.questions, self._clients)
         for client, adapter in self.subscriptions.take_seats(before.subscriptions):
@@ -306,11 +306,11 @@ class LiveConversation:
         try:
             yield
         except Exception:
-            self.subscriptions.continue_elsewhere(continues=False)
+            self.subscriptions.on_session_replaced(continues=False)
             self.subscriptions.send(SessionEvent("", None, ShutdownCompleteEvent()))
             raise
 
     async def hand_over(self) -> None:
         """End the conversation because it goes on in another session. Subscribers are sent the end of its turn."""
-        self.subscriptions.continue_elsewhere(continues=True)
+        self.subscriptions.on_session_replaced(continues=True)
         await self.shut_down()

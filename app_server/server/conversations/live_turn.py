@@ -33,7 +33,7 @@ MOST_PRINTED = 1 << 20
 Growing = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta | CommandOutput
 
 
-class GrowingItem(Struct):
+class PartialItem(Struct):
     started: SessionEvent
     pieces: list[SessionEvent] = msgspec.field(default_factory=list)
     printed: int = 0
@@ -51,11 +51,11 @@ class GrowingItem(Struct):
             yield _joined(same)
 
 
-class SoFar(Struct):
+class LiveTurn(Struct):
     ids: ItemIds = msgspec.field(default_factory=ItemIds)
     """Ids of all items that have ended, including those of stored turns."""
     _turn: SessionEvent | None = None
-    _open: dict[tuple[str | None, str], GrowingItem] = msgspec.field(default_factory=dict)
+    _open: dict[tuple[str | None, str], PartialItem] = msgspec.field(default_factory=dict)
 
     def take(self, event: SessionEvent) -> None:
         match event.event:
@@ -79,10 +79,10 @@ class SoFar(Struct):
             case TurnEnded():
                 self._turn = None
             case ItemStarted(item=item):
-                self._open[event.turn_id, item.id] = GrowingItem(event)
+                self._open[event.turn_id, item.id] = PartialItem(event)
             case ItemCompleted(item=item):
                 self._open.pop((event.turn_id, item.id), None)
-                self.ids.begin_and_end(item.id)
+                self.ids.reserve(item.id)
             case _:
                 pass
 

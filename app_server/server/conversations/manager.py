@@ -10,10 +10,10 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.engine.client_context import Caller
+from app_server.engine.client_context import ClientContext
 from app_server.engine.config.config_values import Config
 from app_server.engine.support.real_path import real_path
-from app_server.engine.thread_origin import NewConversation, Opened, Origin, StoredRollout
+from app_server.engine.thread_origin import NewConversation, OpenedConversation, Origin, StoredRollout
 from app_server.server.conversations.adapter import ConversationApi
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
@@ -34,7 +34,7 @@ class ConversationManager:
 
     def __init__(
         self,
-        open: Callable[[Config, Origin, Caller], Awaitable[Opened]],
+        open: Callable[[Config, Origin, ClientContext], Awaitable[OpenedConversation]],
         group: TaskGroup,
         most: int,
         wall_clock: Callable[[], float],
@@ -57,7 +57,9 @@ class ConversationManager:
         self._untold: dict[str, list[str]] = {}
         """Warnings that no client was sent before a conversation was unloaded, for the next client that opens it."""
 
-    async def open(self, client: Client, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
+    async def open(
+        self, client: Client, config: Config, origin: Origin
+    ) -> tuple[LiveConversation, OpenedConversation]:
         """Begin a conversation, or open a stored one; if the stored one is open here, it is ended first. Raises
         RpcError if other clients use that one.
         """
@@ -85,7 +87,7 @@ class ConversationManager:
         )
         if opened.stored is not None and opened.stored.turns is not None:
             live.subscriptions.so_far.ids = opened.stored.turns.ids
-        live.untold += self._untold.pop(id, ())
+        live.pending_warnings += self._untold.pop(id, ())
         if self.outlasts_clients:
             opened.session.store_identity()
             opened.session.goal.watch(False)
@@ -109,7 +111,7 @@ class ConversationManager:
 
     def hear_all(self, api: ConversationApi) -> list[Client]:
         """Return the clients that are notified of every conversation over that API."""
-        return [each for each in self.clients if each.hears_all and api.id in each.speaks]
+        return [each for each in self.clients if each.receives_all_threads and api.id in each.speaks]
 
     @property
     def busy(self) -> bool:
@@ -119,7 +121,7 @@ class ConversationManager:
     def find(self, id: str) -> LiveConversation | None:
         return self._live.get(id)
 
-    async def find_lasting(self, id: str) -> LiveConversation | None:
+    async def find_settled(self, id: str) -> LiveConversation | None:
         """Return the open conversation with this id; None if there is none. One that is ending is waited for, and then
         is none.
         """
@@ -199,5 +201,5 @@ class ConversationManager:
         finally:
             if self._live.get(live.id) is live:
                 del self._live[live.id]
-            if live.untold:
-                self._untold[live.id] = live.untold
+            if live.pending_warnings:
+                self._untold[live.id] = live.pending_warnings

@@ -21,9 +21,14 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.engine.session.session_commands import Answer, AnswerElicitation, Command, Decide
+from app_server.engine.session.session_commands import (
+    AnswerElicitation,
+    Command,
+    ResolveApproval,
+    ResolveUserInput,
+)
 from app_server.engine.support.engine_errors import CoreError
-from app_server.server.conversations.adapter import ApiAdapter, ClientQuestion, QuestionKind
+from app_server.server.conversations.adapter import ApiAdapter, OutboundRequest, QuestionKind
 from app_server.server.conversations.subscriptions import Client, Subscriptions
 from app_server.server.rpc.outgoing import Waiter, describe
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, ToolQuestion
@@ -46,26 +51,26 @@ log = logging.getLogger(__name__)
 TOOL_LEFT = "the client that runs this tool has left"
 
 
-class Copy(Struct, eq=False):
+class Delivery(Struct, eq=False):
     """The copy of a question that one client was sent."""
 
     adapter: ApiAdapter
-    question: ClientQuestion
+    question: OutboundRequest
     waiter: Waiter
     closing: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
 
-class OpenQuestion(Struct, eq=False):
+class PendingRequest(Struct, eq=False):
     event: SessionEvent
     group: TaskGroup
     """Task group of the tasks that wait for answers."""
     kind: QuestionKind
-    words: dict[ApiAdapter, ClientQuestion | None] = msgspec.field(default_factory=dict)
-    copies: dict[Client, Copy] = msgspec.field(default_factory=dict)
+    words: dict[ApiAdapter, OutboundRequest | None] = msgspec.field(default_factory=dict)
+    copies: dict[Client, Delivery] = msgspec.field(default_factory=dict)
     withdrawn: set[Client] = msgspec.field(default_factory=set)
     """Clients whose answer was neither yes nor no."""
 
-    def said(self, adapter: ApiAdapter) -> ClientQuestion | None:
+    def said(self, adapter: ApiAdapter) -> OutboundRequest | None:
         """Return the question in the shapes of an API; None if it has none for it."""
         if adapter not in self.words:
             found = adapter.question(self.event)
@@ -75,7 +80,7 @@ class OpenQuestion(Struct, eq=False):
         return self.words[adapter]
 
 
-class Questions:
+class ServerRequests:
     """The open questions of one conversation."""
 
     def __init__(
@@ -93,7 +98,7 @@ class Questions:
         self._tools_left = False
         """Whether the client that ran the tools has left, and no client that can run them has come since."""
         self._changed = changed
-        self.open: list[OpenQuestion] = []
+        self.open: list[PendingRequest] = []
 
     def any_of(self, kind: QuestionKind) -> bool:
         return any(each.kind is kind for each in self.open)
@@ -102,7 +107,7 @@ class Questions:
         """Ask the subscribers the question of an event, now or once there are any. The tasks that wait for answers run
         in `group`.
         """
-        opened, adapters = OpenQuestion(event, group, _kind(event)), self._adapters()
+        opened, adapters = PendingRequest(event, group, _kind(event)), self._adapters()
         if not adapters or any(opened.said(adapter) is not None for adapter in adapters):
             if isinstance(event.event, McpCallQuestion) and not self._may_be_asked(opened):
                 self._do(_refusal(event.event))
@@ -129,7 +134,7 @@ class Questions:
             self._ask(opened)
         self.fail_lost_calls()
 
-    def tools_stay(self, before: Questions, connected: Collection[Client]) -> None:
+    def tools_stay(self, before: ServerRequests, connected: Collection[Client]) -> None:
         """Keep the client that ran the tools before the conversation was reverted, if it is still connected."""
         self._tools_of = before._tools_of if before._tools_of in connected else None
 
@@ -145,7 +150,7 @@ class Questions:
                 self._decline(opened)  # all clients that are left have answered neither yes nor no
         self.fail_lost_calls()
 
-    def _may_be_asked(self, opened: OpenQuestion) -> bool:
+    def _may_be_asked(self, opened: PendingRequest) -> bool:
         """Return whether any subscriber can be asked, or there are none and the question waits for one."""
         here = self._subscriptions.reachable(joining=True)
         return not here or any(any(_said(opened, client, apis)) for client, apis in here.items())
@@ -158,7 +163,7 @@ class Questions:
                 self._decline(opened)
             if isinstance(asked, ToolCallQuestion) and not opened.copies and not self._may_run_tools():
                 self._close(opened)
-                left = Answer(asked.call_id, ToolCallAnswer(False, (InputText(text=TOOL_LEFT),)))
+                left = ResolveUserInput(asked.call_id, ToolCallAnswer(False, (InputText(text=TOOL_LEFT),)))
                 self._do(left if self._tools_left else _refusal(asked))
 
     def decline_all(self) -> None:
@@ -171,7 +176,7 @@ class Questions:
         for opened in list(self.open):
             self._close(opened)
 
-    def _ask(self, opened: OpenQuestion) -> None:
+    def _ask(self, opened: PendingRequest) -> None:
         """Ask the clients that have to be asked and were not yet."""
         is_call = isinstance(opened.event.event, ToolCallQuestion)
         asked = self._subscriptions.reachable() if is_call else self._asked()
@@ -181,7 +186,7 @@ class Questions:
             if is_call and client is not self._tools_of:
                 continue
             for adapter, question in _said(opened, client, adapters):
-                copy = opened.copies[client] = Copy(adapter, question, client.outgoing.pending.register())
+                copy = opened.copies[client] = Delivery(adapter, question, client.outgoing.pending.register())
                 _send(client, copy)
                 opened.group.start_soon(self._round_trip, opened, client, copy, name="question")
                 break
@@ -192,7 +197,7 @@ class Questions:
         others.
         """
         found = self._subscriptions.reachable()
-        first = {client: adapters for client, adapters in found.items() if not client.profile.asked_last}
+        first = {client: adapters for client, adapters in found.items() if not client.profile.answers_last}
         return first or found
 
     def _adapters(self) -> list[ApiAdapter]:
@@ -210,7 +215,7 @@ class Questions:
         owners = (adapters for client, adapters in here.items() if self._tools_of in (None, client))
         return not here or any(adapter.runs_tools for adapters in owners for adapter in adapters)
 
-    async def _round_trip(self, opened: OpenQuestion, client: Client, copy: Copy) -> None:
+    async def _round_trip(self, opened: PendingRequest, client: Client, copy: Delivery) -> None:
         """Wait for the client's answer. The first valid answer becomes a command to the session, and closes the
         question.
         """
@@ -233,25 +238,25 @@ class Questions:
         self._close(opened, client)
         self._do(copy.question.to_command(result))
 
-    def _take_back(self, opened: OpenQuestion, client: Client) -> None:
+    def _take_back(self, opened: PendingRequest, client: Client) -> None:
         """Stop waiting for the answer of this client."""
         copy = opened.copies.pop(client, None)
         if copy is not None:
             client.outgoing.pending.forget(copy.waiter)
             copy.closing.cancel()
 
-    def _decline(self, opened: OpenQuestion) -> None:
+    def _decline(self, opened: PendingRequest) -> None:
         self._close(opened)
         self._do(_refusal(opened.event.event))
 
-    def _close(self, opened: OpenQuestion, answered_by: Client | None = None) -> None:
+    def _close(self, opened: PendingRequest, answered_by: Client | None = None) -> None:
         self.open.remove(opened)
         for client, copy in list(opened.copies.items()):
             self._take_back(opened, client)
             self._tell_closed(opened, client, copy, answered_by)
         self._changed()
 
-    def _tell_closed(self, opened: OpenQuestion, client: Client, copy: Copy, by: Client | None) -> None:
+    def _tell_closed(self, opened: PendingRequest, client: Client, copy: Delivery, by: Client | None) -> None:
         """Notify a client that its question is closed, and whether its answer or that of another client closed it."""
         if opened.kind is not QuestionKind.CALL:
             answered, elsewhere = client is by, by is not None and client is not by
@@ -276,8 +281,8 @@ def _kind(event: SessionEvent) -> QuestionKind:
 
 
 def _said(
-    opened: OpenQuestion, client: Client, adapters: list[ApiAdapter]
-) -> Iterator[tuple[ApiAdapter, ClientQuestion]]:
+    opened: PendingRequest, client: Client, adapters: list[ApiAdapter]
+) -> Iterator[tuple[ApiAdapter, OutboundRequest]]:
     """Yield the question in the APIs that have one which this client can answer."""
     for adapter in adapters:
         question = opened.said(adapter)
@@ -285,7 +290,7 @@ def _said(
             yield adapter, question
 
 
-def _send(client: Client, copy: Copy) -> None:
+def _send(client: Client, copy: Delivery) -> None:
     client.outgoing.send_request(copy.waiter, copy.question.method, copy.question.params)
 
 
@@ -293,12 +298,12 @@ def _refusal(asked: EngineEvent) -> Command:
     """Return the command that answers a question with no, for any API, whether or not a client was asked."""
     match asked:
         case ExecApprovalRequestEvent(call_id=id):
-            return Decide(id, ReviewDecision.DENIED)
+            return ResolveApproval(id, ReviewDecision.DENIED)
         case ApplyPatchApprovalRequestEvent(call_id=id):
-            return Decide(id, ReviewDecision.DENIED, tool="apply_patch")
+            return ResolveApproval(id, ReviewDecision.DENIED, tool="apply_patch")
         case ElicitationRequestEvent(server_name=server, id=id):
             return AnswerElicitation(server, id, ElicitationAction.DECLINE)
         case ToolCallQuestion(call_id=id) | UserInputQuestion(call_id=id) | McpCallQuestion(call_id=id):
-            return Answer(id, None)
+            return ResolveUserInput(id, None)
         case _:
             raise TypeError(f"this asks nothing: {asked!r}")

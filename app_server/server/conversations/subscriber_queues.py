@@ -8,19 +8,19 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import OutboundQueue
 
 
-class Followers(Struct):
+class SubscriberQueues(Struct):
     """The queues of all clients that are subscribed to a conversation. It goes on as long as one of them is read."""
 
-    queues: list[Outgoing] = msgspec.field(default_factory=list)
+    queues: list[OutboundQueue] = msgspec.field(default_factory=list)
 
-    def become(self, queues: Iterable[Outgoing]) -> None:
+    def become(self, queues: Iterable[OutboundQueue]) -> None:
         """Replace the queues by those of the subscribed clients. A queue may occur several times."""
         self.queues = list(dict.fromkeys(queues))
 
-    def leave_behind(self, queue: Outgoing) -> bool:
+    def leave_behind(self, queue: OutboundQueue) -> bool:
         """Return whether a client is behind while the conversation goes on for other clients."""
         return len(self.queues) > 1 and queue.congested
 
@@ -33,7 +33,7 @@ class Followers(Struct):
                 return
         async with anyio.create_task_group() as group:
 
-            async def wait_for(outgoing: Outgoing) -> None:
+            async def wait_for(outgoing: OutboundQueue) -> None:
                 await outgoing.wait_for_capacity()
                 group.cancel_scope.cancel()
 

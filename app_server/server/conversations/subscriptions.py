@@ -15,19 +15,19 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.client_context import Caller
+from app_server.engine.client_context import ClientContext
 from app_server.engine.support.client_info import ClientProfile
 from app_server.server.conversations.adapter import (
     ApiAdapter,
     ApiId,
-    ClientLine,
     ConversationApi,
     ConversationStatus,
+    OutboundMessage,
 )
-from app_server.server.conversations.live_turn import SoFar
-from app_server.server.conversations.subscriber_queues import Followers
-from app_server.server.rpc.backlog import SharedLines
-from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.conversations.live_turn import LiveTurn
+from app_server.server.conversations.subscriber_queues import SubscriberQueues
+from app_server.server.rpc.backlog import SharedChunk
+from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.engine.events import SessionEvent, TurnStarted
 from app_server_protocol.events.turn_events import RawResponseItemEvent
 
@@ -46,22 +46,22 @@ SHARED_BYTES = 16 * 1024
 class Client(Struct, eq=False, weakref=True):
     """The client at the other end of a connection."""
 
-    outgoing: Outgoing
+    outgoing: OutboundQueue
     profile: ClientProfile
-    caller: Caller
+    caller: ClientContext
     """Environment and identity of the client, for the engine."""
-    hears_all: bool = True
+    receives_all_threads: bool = True
     """Whether the client is notified of conversations that others opened."""
-    has_folder: bool = True
+    has_cwd: bool = True
     """Whether the client has a working directory; if not, its requests name one."""
     speaks: set[ApiId] = msgspec.field(default_factory=set)
     """APIs over which the client can be notified of such conversations."""
     subscriptions: dict[str, str] = msgspec.field(default_factory=dict)
     """Conversations by the ids of the subscriptions that the client ends by their ids, the oldest first."""
-    wants: Callable[[ClientLine], bool] = lambda line: True
+    wants: Callable[[OutboundMessage], bool] = lambda line: True
     """Function that returns whether the client is sent a notification that has a `method`."""
 
-    def send(self, lines: Iterable[ClientLine], *, behind: bool = False) -> None:
+    def send(self, lines: Iterable[OutboundMessage], *, behind: bool = False) -> None:
         """Send the lines of one event. `behind` says that other clients read while this one does not, so lines that can
         be coalesced are.
         """
@@ -78,19 +78,19 @@ class Client(Struct, eq=False, weakref=True):
             further = True
 
 
-class Seat(Struct):
+class Attachment(Struct):
     """The registration of one client at one API of a conversation, of which it is notified even without a
     subscription.
     """
 
     subscriptions: dict[str, bool] = msgspec.field(default_factory=dict)
     """Subscriptions by their ids: whether one wants the model's items in their original form, too."""
-    held: deque[ClientLine] | None = None
+    held: deque[OutboundMessage] | None = None
     """Lines held for a client that joins and is first sent a snapshot; None if it is sent every line at once."""
     begun: set[str] = msgspec.field(default_factory=set)
     """Turns that have begun while lines were held."""
 
-    def send(self, client: Client, lines: Sequence[ClientLine], *, behind: bool) -> None:
+    def send(self, client: Client, lines: Sequence[OutboundMessage], *, behind: bool) -> None:
         if self.held is None:
             client.send(lines, behind=behind)
         else:
@@ -101,19 +101,19 @@ class Seat(Struct):
         return any(self.subscriptions.values())
 
 
-class FollowedApi(Struct):
+class ApiChannel(Struct):
     """One API of one conversation."""
 
     api: ConversationApi
     adapter: ApiAdapter
-    seats: dict[Client, Seat] = msgspec.field(default_factory=dict)
-    primed: Sequence[ClientLine] = ()
+    seats: dict[Client, Attachment] = msgspec.field(default_factory=dict)
+    primed: Sequence[OutboundMessage] = ()
     """Lines that the adapter made of the turn that ran when the adapter was made."""
     waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
     subscribers: list[Client] = msgspec.field(default_factory=list)
     wanting_raw: list[Client] = msgspec.field(default_factory=list)
     """Subscribers that want the model's items in their original form, too."""
-    shared: SharedLines = msgspec.field(default_factory=SharedLines)
+    shared: SharedChunk = msgspec.field(default_factory=SharedChunk)
     """The last pieces of texts, shared by all subscribers."""
 
     def seats_changed(self) -> None:
@@ -122,12 +122,12 @@ class FollowedApi(Struct):
         self.subscribers = [client for client, seat in self.seats.items() if seat.subscriptions]
         self.wanting_raw = [client for client in self.subscribers if self.seats[client].raw]
 
-    def prime(self, so_far: SoFar) -> None:
+    def replay(self, so_far: LiveTurn) -> None:
         """Give the adapter the current state of the conversation."""
         made = (self.adapter.lines(event, subscribed=True, raw=False) for event in so_far.events())
         self.primed = [line for lines in made for line in lines]
 
-    def send(self, event: SessionEvent, followers: Followers) -> None:
+    def send(self, event: SessionEvent, followers: SubscriberQueues) -> None:
         """Give the event to the adapter, and send its lines to the subscribers. `followers` are those of all APIs."""
         raw = self.wanting_raw
         lines = self.adapter.lines(event, subscribed=bool(self.subscribers), raw=bool(raw))
@@ -141,24 +141,24 @@ class FollowedApi(Struct):
             if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
                 seat.begun.add(event.turn_id)
 
-    def send_waiting(self, followers: Followers) -> None:
+    def send_waiting(self, followers: SubscriberQueues) -> None:
         for event in list(self.waiting):
             self.send(event, followers)
         self.waiting.clear()
 
-    def take_seats(self, was: FollowedApi, clients: Iterable[Client], told: Sequence[ClientLine]) -> None:
+    def take_seats(self, was: ApiChannel, clients: Iterable[Client], told: Sequence[OutboundMessage]) -> None:
         """Give clients the seats that they had, and send them these lines."""
         for client in clients:
             seat = self.seats[client] = was.seats[client]
             seat.send(client, told, behind=False)
 
-    def _send_text(self, lines: Sequence[ClientLine], followers: Followers) -> None:
+    def _send_text(self, lines: Sequence[OutboundMessage], followers: SubscriberQueues) -> None:
         """Send pieces of a text to the subscribers as shared lines. A client that is behind, joins or has opted out
         gets lines of its own.
         """
         if self.shared.size > SHARED_BYTES:
             self.shared.close()
-            self.shared = SharedLines()
+            self.shared = SharedChunk()
         shared = self.shared
         for client in self.subscribers:
             outgoing = client.outgoing
@@ -180,12 +180,12 @@ class Subscriptions:
     def __init__(self, conversation_id: str, session: SessionHandle, clients: Collection[Client]) -> None:
         """Begin without APIs. `clients` are those of the server."""
         self._id, self._session, self._clients = conversation_id, session, clients
-        self._apis: dict[ApiId, FollowedApi] = {}
-        self._followers = Followers()
+        self._apis: dict[ApiId, ApiChannel] = {}
+        self._followers = SubscriberQueues()
         self._elsewhere = False
         self.left = False
         """Whether a client with a seat has left."""
-        self.so_far = SoFar()
+        self.so_far = LiveTurn()
         self.on_watched: Callable[[bool], None] = lambda watched: None
         """Called when the subscribers may have changed, with whether there are any."""
         self.followed = anyio.Event()
@@ -198,7 +198,7 @@ class Subscriptions:
         """Return the adapter of an API, which is made if there is none. `client` gets a seat, so it is notified."""
         channel = self._channel(api)
         if client is not None:
-            channel.seats.setdefault(client, Seat())
+            channel.seats.setdefault(client, Attachment())
         return channel.adapter
 
     def add(self, client: Client, id: str, api: ConversationApi, *, raw: bool) -> ApiAdapter:
@@ -206,7 +206,7 @@ class Subscriptions:
         each event is sent to it once per API.
         """
         channel = self._channel(api)
-        channel.seats.setdefault(client, Seat()).subscriptions[id] = raw
+        channel.seats.setdefault(client, Attachment()).subscriptions[id] = raw
         self._follow()
         channel.send_waiting(self._followers)
         return channel.adapter
@@ -215,26 +215,26 @@ class Subscriptions:
         """Subscribe a client to an API, and hold its lines until `release`. Return the set to which turns that begin
         meanwhile are added; None if the client was subscribed before, and nothing is held.
         """
-        seat = self._channel(api).seats.setdefault(client, Seat())
+        seat = self._channel(api).seats.setdefault(client, Attachment())
         if seat.subscriptions:
             return None
         seat.held, seat.begun = deque(), set()
         self.add(client, id, api, raw=False)
         return seat.begun
 
-    def hold_first(self, client: Client, api: ConversationApi, lines: Sequence[ClientLine]) -> None:
+    def hold_first(self, client: Client, api: ConversationApi, lines: Sequence[OutboundMessage]) -> None:
         """Hold these lines before all others; beyond the bound the oldest are dropped."""
         seat = self._channel(api).seats[client]
         seat.held = deque((*lines, *(seat.held or ())), maxlen=MOST_WAITING)
 
-    def release(self, client: Client, api: ConversationApi, before: Sequence[ClientLine]) -> None:
+    def release(self, client: Client, api: ConversationApi, before: Sequence[OutboundMessage]) -> None:
         """Send these lines, then those that were held."""
         seat = self.seats(api).get(client)
         if seat is not None and seat.held is not None:
             held, seat.held = seat.held, None
             seat.send(client, (*before, *held), behind=self.is_behind(client))
 
-    def primed(self, api: ConversationApi) -> Sequence[ClientLine]:
+    def primed(self, api: ConversationApi) -> Sequence[OutboundMessage]:
         """Return, once, the lines that the adapter of an API made of the turn that ran when it was made."""
         channel = self._channel(api)
         lines, channel.primed = channel.primed, ()
@@ -254,7 +254,7 @@ class Subscriptions:
         taken = []
         for was in before._apis.values():
             here = [client for client in was.subscribers if client in self._clients]
-            told = was.adapter.taken_back()
+            told = was.adapter.on_reverted()
             if here and told is not None:
                 channel = self._channel(was.api)
                 channel.take_seats(was, here, told)
@@ -286,7 +286,7 @@ class Subscriptions:
         """Return the clients that are notified of the conversation over an API, whether subscribed or not."""
         here = self.seats(api)
         others = (each for each in self._clients if each not in here)
-        return [*here, *(each for each in others if each.hears_all and api.id in each.speaks)]
+        return [*here, *(each for each in others if each.receives_all_threads and api.id in each.speaks)]
 
     @property
     def present(self) -> set[Client]:
@@ -316,17 +316,17 @@ class Subscriptions:
         for channel in self._apis.values():
             lines = channel.adapter.status_changed(status)
             for client in self.audience(channel.api):
-                channel.seats.get(client, Seat()).send(client, lines, behind=self.is_behind(client))
+                channel.seats.get(client, Attachment()).send(client, lines, behind=self.is_behind(client))
 
     async def wait_for_capacity(self) -> None:
         """Wait while all subscribers are behind; if there are none, return at once."""
         await self._followers.wait_for_capacity()
 
-    def continue_elsewhere(self, *, continues: bool) -> None:
+    def on_session_replaced(self, *, continues: bool) -> None:
         """Tell every adapter whether the conversation goes on after the end of the session."""
         self._elsewhere = continues
         for channel in self._apis.values():
-            channel.adapter.continue_elsewhere(continues=continues)
+            channel.adapter.on_session_replaced(continues=continues)
 
     # --- clients to ask
     def prefer(self, client: Client, api: ConversationApi) -> None:
@@ -342,21 +342,21 @@ class Subscriptions:
     def adapters(self) -> list[ApiAdapter]:
         return [channel.adapter for channel in self._apis.values()]
 
-    def seats(self, api: ConversationApi) -> dict[Client, Seat]:
+    def seats(self, api: ConversationApi) -> dict[Client, Attachment]:
         """Return the seats at an API."""
         channel = self._apis.get(api.id)
         return {} if channel is None else channel.seats
 
-    def _channel(self, api: ConversationApi) -> FollowedApi:
+    def _channel(self, api: ConversationApi) -> ApiChannel:
         channel = self._apis.get(api.id)
         if channel is None:
-            adapter = api.make_adapter(self._id, self.so_far.ids.copy())
-            channel = self._apis[api.id] = FollowedApi(api, adapter)
+            adapter = api.new_adapter(self._id, self.so_far.ids.copy())
+            channel = self._apis[api.id] = ApiChannel(api, adapter)
             if self._elsewhere:
-                channel.adapter.continue_elsewhere(continues=True)
+                channel.adapter.on_session_replaced(continues=True)
             if channel.adapter.needs_identity:
                 self._session.store_identity()
-            channel.prime(self.so_far)
+            channel.replay(self.so_far)
             self._follow()
         return channel
 
@@ -377,7 +377,7 @@ class Subscriptions:
 
 
 def _reachable(
-    apis: dict[ApiId, FollowedApi], preferred: Mapping[Client, ApiId], *, joining: bool
+    apis: dict[ApiId, ApiChannel], preferred: Mapping[Client, ApiId], *, joining: bool
 ) -> dict[Client, list[ApiAdapter]]:
     found = dict[Client, list[ApiAdapter]]()
     for id, channel in reversed(apis.items()):

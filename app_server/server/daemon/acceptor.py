@@ -17,12 +17,18 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from app_server.server.composition import ClientPlace, Server
-from app_server.server.daemon.client_connections import Arrival, Nonsense, Speech, Visit, speech_of
-from app_server.server.daemon.listeners import Door
+from app_server.server.composition import ClientSettings, Server
+from app_server.server.daemon.client_connections import (
+    ClientConnection,
+    SocketConnection,
+    UnknownProtocol,
+    WireProtocol,
+    speech_of,
+)
+from app_server.server.daemon.listeners import Listener
 from app_server.server.daemon.preface import BadPreface, Question, no, parse_preface, yes
 from app_server.server.logs import CONNECTION
-from app_server.server.transport.socket_streams import LongMessages, SocketStream
+from app_server.server.transport.socket_streams import LongMessageLimiter, SocketStream
 from app_server_protocol.framing import Transport
 from app_server_protocol.jsonrpc import dump_error
 from app_server_protocol.rpc_errors import overloaded
@@ -57,18 +63,18 @@ def has_descriptors_left(count: int) -> bool:
     return lowest < most - min(count, most // SHARE_OF_RESERVE)
 
 
-class Reception:
+class Acceptor:
     """The clients of one process."""
 
     def __init__(
         self,
         server: Server,
-        place: ClientPlace,
+        place: ClientSettings,
         *,
         most: int,
         line_limit: int,
         wall_clock: Callable[[], float],
-        answer: Callable[[Question, Arrival], Awaitable[None]],
+        answer: Callable[[Question, SocketConnection], Awaitable[None]],
     ) -> None:
         """Begin without clients. `place` has the surroundings of clients without a preface; its overrides take
         precedence over those of others. At most `most` clients are served at once. `answer` answers requests of
@@ -76,10 +82,10 @@ class Reception:
         """
         self._server, self.place, self._most, self.line_limit = server, place, most, line_limit
         self._wall_clock, self._answer = wall_clock, answer
-        self._long_messages = LongMessages(line_limit)
+        self._long_messages = LongMessageLimiter(line_limit)
         self._tasks: TaskGroup | None = None
-        self.doors: list[Door] = []
-        self.present: dict[int, Visit] = {}
+        self.doors: list[Listener] = []
+        self.present: dict[int, ClientConnection] = {}
         """All connections that have come and not ended, by number."""
         self.last_number = 0
         self.closed = False
@@ -90,7 +96,7 @@ class Reception:
         """Set when a connection has ended, and then replaced."""
 
     @property
-    def clients(self) -> list[Visit]:
+    def clients(self) -> list[ClientConnection]:
         return [each for each in self.present.values() if each.is_guest]
 
     def why_full(self) -> str | None:
@@ -106,8 +112,8 @@ class Reception:
         """Whether no connection has just begun, and no client waits for an answer."""
         return all(each.asks or (each.is_guest and each.at_rest) for each in self.present.values())
 
-    def _arrivals(self) -> Iterator[Arrival]:
-        return (each for each in self.present.values() if isinstance(each, Arrival))
+    def _arrivals(self) -> Iterator[SocketConnection]:
+        return (each for each in self.present.values() if isinstance(each, SocketConnection))
 
     # --- listening
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -117,12 +123,12 @@ class Reception:
             task_status.started()
             await anyio.sleep_forever()
 
-    def _open_doors(self, doors: list[Door]) -> None:
+    def _open_doors(self, doors: list[Listener]) -> None:
         assert self._tasks is not None
         for door in doors:
             door.open(self._tasks, self._accepted)
 
-    def replace(self, door: Door, listening: socket.socket) -> None:
+    def replace(self, door: Listener, listening: socket.socket) -> None:
         """Replace the socket of a door by another one under the same address."""
         door.close()
         door.socket = listening
@@ -144,7 +150,7 @@ class Reception:
         return found
 
     # --- receiving
-    def _accepted(self, connection: socket.socket, door: Door) -> None:
+    def _accepted(self, connection: socket.socket, door: Listener) -> None:
         if door.held is None:
             self._make_room_for_stranger(door)
             if not has_descriptors_left(RESERVE):
@@ -152,10 +158,10 @@ class Reception:
                 return
         self.last_number += 1
         stream, since = SocketStream(connection), self._wall_clock()
-        arrival = Arrival(number=self.last_number, since=since, door=door, stream=stream)
+        arrival = SocketConnection(number=self.last_number, since=since, door=door, stream=stream)
         self.receive(arrival, partial(self._greet, arrival))
 
-    def _make_room_for_stranger(self, door: Door) -> None:
+    def _make_room_for_stranger(self, door: Listener) -> None:
         """Drop the connection that has waited longest, if too many have not shown a token: a client shows
         it at once.
         """
@@ -164,18 +170,18 @@ class Reception:
             strangers[0].is_known = True  # so that it no longer counts until it has ended
             strangers[0].drop()
 
-    def receive(self, arrival: Arrival, serve: Callable[[], Awaitable[None]]) -> None:
+    def receive(self, arrival: SocketConnection, serve: Callable[[], Awaitable[None]]) -> None:
         """Begin to serve a connection, of any kind."""
         assert self._tasks is not None
         self.present[arrival.number] = arrival
-        arrival.room = self._long_messages.connection()
+        arrival.slot = self._long_messages.connection()
         self._tasks.start_soon(self._received, arrival, serve, name=f"connection {arrival.number}")
 
-    async def _received(self, arrival: Arrival, serve: Callable[[], Awaitable[None]]) -> None:
+    async def _received(self, arrival: SocketConnection, serve: Callable[[], Awaitable[None]]) -> None:
         async with self._is_here(arrival):
             try:
                 await serve()
-            except Nonsense:
+            except UnknownProtocol:
                 log.info("closed: its first bytes begin nothing that is served here")
             except Exception:
                 log.exception("a connection failed")  # other connections go on
@@ -183,7 +189,7 @@ class Reception:
                 await arrival.stream.aclose()
 
     @asynccontextmanager
-    async def _is_here(self, visit: Visit) -> AsyncIterator[None]:
+    async def _is_here(self, visit: ClientConnection) -> AsyncIterator[None]:
         CONNECTION.set(visit.number)
         self.present[visit.number] = visit
         self.quiet_since = anyio.current_time()
@@ -195,25 +201,25 @@ class Reception:
             self.left.set()
             self.left = anyio.Event()
 
-    async def _greet(self, arrival: Arrival) -> None:
+    async def _greet(self, arrival: SocketConnection) -> None:
         if not arrival.may_enter():
             return
-        speech: Speech | None = None
+        speech: WireProtocol | None = None
         with anyio.move_on_after(FIRST_MESSAGE_SECONDS):
             speech = await arrival.hear(speech_of)
         if speech is None or self.closed:
             return
-        if speech is not Speech.HTTP and arrival.door.held is None:
-            raise Nonsense  # lines have no token
-        if speech is Speech.PREFACE:
+        if speech is not WireProtocol.HTTP and arrival.door.held is None:
+            raise UnknownProtocol  # lines have no token
+        if speech is WireProtocol.PREFACE:
             await self._read_preface(arrival)
-        elif speech is Speech.LINES and (why := self.why_full()):
+        elif speech is WireProtocol.LINES and (why := self.why_full()):
             error = overloaded(why)
             await arrival.dismiss(dump_error(None, error.code, error.message, error.data) + b"\n")
         else:
             await self.attend(arrival, self.place, speech)
 
-    async def _read_preface(self, arrival: Arrival) -> None:
+    async def _read_preface(self, arrival: SocketConnection) -> None:
         line = arrival.take_line()
         try:
             said = parse_preface(line, self.place)
@@ -231,22 +237,24 @@ class Reception:
             await self.attend(arrival, said, None)
 
     # --- serving
-    async def attend(self, arrival: Arrival, place: ClientPlace, speech: Speech | None) -> None:
+    async def attend(
+        self, arrival: SocketConnection, place: ClientSettings, speech: WireProtocol | None
+    ) -> None:
         """Serve a client over its protocol, which may still have to be detected."""
         async with self.counted(arrival):
             transport = await arrival.speaks(self.line_limit, speech)
             if transport is not None:
                 await arrival.serve(self._server, transport, place)
 
-    async def host(self, transport: Transport, place: ClientPlace) -> None:
+    async def host(self, transport: Transport, place: ClientSettings) -> None:
         """Serve a client that did not connect to a door: the process that has started this one."""
         self.last_number += 1
-        visit = Visit(number=self.last_number, since=self._wall_clock(), pid=os.getppid())
+        visit = ClientConnection(number=self.last_number, since=self._wall_clock(), pid=os.getppid())
         async with self._is_here(visit), self.counted(visit):
             await visit.serve(self._server, transport, place)
 
     @asynccontextmanager
-    async def counted(self, visit: Visit) -> AsyncIterator[None]:
+    async def counted(self, visit: ClientConnection) -> AsyncIterator[None]:
         """Count a client until it leaves or its scope is cancelled; let it read the last output."""
         visit.is_guest = True
         log.info("connected: process %s", visit.pid)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from app_server.engine.support.socket_paths import PlaceRefused, SocketPlace, place_at
+from app_server.engine.support.socket_paths import BadSocketPath, SocketPaths, place_at
 
 STDIO = ("stdio", "stdio://")
 OFF = "off"
@@ -58,20 +58,20 @@ class Addresses(Struct, frozen=True):
     """Socket places and TCP ports at which the server listens."""
 
     stdio: bool = False
-    places: tuple[SocketPlace, ...] = ()
+    places: tuple[SocketPaths, ...] = ()
     web: tuple[LoopbackAddress, ...] = ()
     """Addresses for WebSockets over TCP."""
 
 
 def parse_addresses(given: Sequence[str], home: str) -> Addresses:
     """Parse the values of `--listen`. Raises BadOption."""
-    places: dict[str, SocketPlace] = {}
+    places: dict[str, SocketPaths] = {}
     web: list[LoopbackAddress] = []
     for address in given:
         if address.startswith(UNIX):
             try:
                 place = place_at(home, address.removeprefix(UNIX) or None)
-            except PlaceRefused as error:
+            except BadSocketPath as error:
                 raise BadOption(f"cannot listen on {address}: {error}") from None
             places[place.socket] = place
         elif address.startswith(WEBSOCKET):

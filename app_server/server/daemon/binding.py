@@ -19,8 +19,8 @@ from app_server.engine.storage.socket_folders import announce
 from app_server.engine.support.filelock import LockHeld, hold
 from app_server.engine.support.socket_paths import (
     SOCKET,
-    PlaceRefused,
-    SocketPlace,
+    BadSocketPath,
+    SocketPaths,
     fits,
     make_socket_folder,
     runtime_folder_of,
@@ -35,11 +35,11 @@ BACKLOG = 4096
 ATTEMPTS = 5
 
 
-class HeldPlace:
+class BoundSocket:
     """A place whose lock this process holds."""
 
     def __init__(
-        self, place: SocketPlace, lock: int, listening: socket.socket | None = None, home: str | None = None
+        self, place: SocketPaths, lock: int, listening: socket.socket | None = None, home: str | None = None
     ) -> None:
         """Take over a lock that is held. `listening` is a socket of a service manager, which is used once instead of a
         new one. A named place is announced to all servers of the `home`.
@@ -84,12 +84,12 @@ class HeldPlace:
         return listening
 
     def _bind(self, environment: Mapping[str, str]) -> socket.socket:
-        """Listen under the name of the place. Raises CannotListen, PlaceRefused and OSError."""
+        """Listen under the name of the place. Raises CannotListen, BadSocketPath and OSError."""
         path = self.place.socket
         if (address := self.place.address()) is not None and is_answered(address):
             raise CannotListen(f"another program listens on {path}")
         if os.path.lexists(path) and not (os.path.islink(path) or stat.S_ISSOCK(os.lstat(path).st_mode)):
-            raise PlaceRefused(f"{path} is no socket")
+            raise BadSocketPath(f"{path} is no socket")
         listening, real = self._listening_at(path, environment)
         try:
             status = os.lstat(real)
@@ -112,7 +112,7 @@ class HeldPlace:
             real = _short_path(path, environment)
             with suppress(FileNotFoundError):
                 return _listen_privately(real), real
-        raise PlaceRefused(f"the folder {os.path.dirname(real)} cannot be made")
+        raise BadSocketPath(f"the folder {os.path.dirname(real)} cannot be made")
 
     def unlink(self) -> None:
         """Remove the names that are still this server's."""
@@ -145,15 +145,15 @@ class HeldPlace:
 
 
 def hold_place(
-    place: SocketPlace, passed: socket.socket | None = None, *, seconds: float = 0, home: str | None = None
-) -> HeldPlace:
+    place: SocketPaths, passed: socket.socket | None = None, *, seconds: float = 0, home: str | None = None
+) -> BoundSocket:
     """Take the lock of a place, for which a service manager may have `passed` a socket; wait up to `seconds` for
     another server to release it. A named place is announced to all servers of the `home`. Raises CannotListen,
-    PlaceRefused, and OSError if files cannot be locked.
+    BadSocketPath, and OSError if files cannot be locked.
     """
     place.make_ready()
     try:
-        return HeldPlace(place, hold(place.server_lock, seconds), passed, home)
+        return BoundSocket(place, hold(place.server_lock, seconds), passed, home)
     except LockHeld:
         signed = signature(place)
         who = f"a server ({signed})" if signed else "a server"
@@ -203,7 +203,7 @@ def _beside(path: str) -> str:
 
 def _short_path(path: str, environment: Mapping[str, str]) -> str:
     """Return the path of a socket whose own path is too long: in a folder that only the user can access. Raises
-    PlaceRefused.
+    BadSocketPath.
     """
     runtime = environment.get("XDG_RUNTIME_DIR")
     folder = runtime_folder_of(runtime) if runtime else usual_folder()

@@ -19,12 +19,12 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.server.composition import ClientPlace, Server
-from app_server.server.daemon.listeners import Door
+from app_server.server.composition import ClientSettings, Server
+from app_server.server.daemon.listeners import Listener
 from app_server.server.daemon.peer_credentials import is_from_own_work, is_own_work, peer_of
 from app_server.server.proxy.connect import BEGINNING_OF_ANY, MOST_BYTES
-from app_server.server.served_connection import Served
-from app_server.server.transport.socket_streams import Room, SocketStream, StreamTransport
+from app_server.server.served_connection import ServedConnection
+from app_server.server.transport.socket_streams import LongMessageSlot, SocketStream, StreamTransport
 from app_server_protocol.framing import Transport
 
 if TYPE_CHECKING:
@@ -46,45 +46,45 @@ MOST_WAITING = 1 << 16
 """Size of an incomplete first line from which the client counts as one that speaks lines, in bytes."""
 
 
-class Speech(Enum):
+class WireProtocol(Enum):
     LINES = "lines"
     HTTP = "HTTP"
     PREFACE = "a preface"
 
 
-class Nonsense(Exception):
+class UnknownProtocol(Exception):
     """The first bytes belong to no protocol that is served here."""
 
 
-def speech_of(said: bytes | bytearray, has_line: bool) -> Speech | None:
+def speech_of(said: bytes | bytearray, has_line: bool) -> WireProtocol | None:
     """Return the protocol of a new connection; None if it is not known yet. `has_line` says whether its first line is
     complete. Raises Nonsense.
     """
     if not said:
         return None
     if said.startswith(b"G"):
-        return Speech.HTTP
+        return WireProtocol.HTTP
     if not said.startswith(b"{"):
-        raise Nonsense
+        raise UnknownProtocol
     if said.startswith(BEGINNING_OF_ANY):
         if len(said) > MOST_BYTES and said.find(b"\n", 0, MOST_BYTES) < 0:
-            raise Nonsense
-        return Speech.PREFACE if has_line else None
+            raise UnknownProtocol
+        return WireProtocol.PREFACE if has_line else None
     if has_line or len(said) > MOST_WAITING:
-        return Speech.LINES
+        return WireProtocol.LINES
     return None
 
 
-def speech_after_preface(said: bytes | bytearray, has_line: bool) -> Speech | None:
+def speech_after_preface(said: bytes | bytearray, has_line: bool) -> WireProtocol | None:
     """Return the protocol of the client behind a proxy; None if it is not known yet. Its first line may be any, and
     need not be complete.
     """
     if not said:
         return None
-    return Speech.HTTP if said.startswith(b"G") else Speech.LINES
+    return WireProtocol.HTTP if said.startswith(b"G") else WireProtocol.LINES
 
 
-class Visit(Struct, eq=False, kw_only=True):
+class ClientConnection(Struct, eq=False, kw_only=True):
     """A client; one that did not connect to a door is the process that has started this one."""
 
     number: int
@@ -98,7 +98,7 @@ class Visit(Struct, eq=False, kw_only=True):
     """
     asks: bool = False
     """Whether the connection is not a client's, but a request of `daemon`."""
-    served: Served | None = None
+    served: ServedConnection | None = None
     """The connection while the server serves it; None before and after."""
     farewell: tuple[int, str] = (GOING_AWAY, "server shutting down")
     """Close code and reason for a WebSocket when it is no longer served."""
@@ -108,10 +108,10 @@ class Visit(Struct, eq=False, kw_only=True):
         """Whether no request of the client is in work, and all its output was written."""
         return self.served is None or self.served.at_rest
 
-    async def serve(self, server: Server, transport: Transport, place: ClientPlace) -> None:
+    async def serve(self, server: Server, transport: Transport, place: ClientSettings) -> None:
         """Serve the client over its transport."""
 
-        def joined(served: Served) -> None:
+        def joined(served: ServedConnection) -> None:
             self.served = served
 
         try:
@@ -125,10 +125,10 @@ class Visit(Struct, eq=False, kw_only=True):
         """Let the client read the last output."""
 
 
-class Arrival(Visit, kw_only=True, eq=False):
+class SocketConnection(ClientConnection, kw_only=True, eq=False):
     """A client that has connected to a door."""
 
-    door: Door
+    door: Listener
     stream: SocketStream
     is_known: bool = False
     """Whether the client has shown that it may connect: by its user, or by a token."""
@@ -136,7 +136,7 @@ class Arrival(Visit, kw_only=True, eq=False):
     """Bytes that were received and are not served yet."""
     transport: ClosingTransport | None = None
     """Transport of the client; None until its protocol is known."""
-    room: Room = msgspec.field(default_factory=Room)
+    slot: LongMessageSlot = msgspec.field(default_factory=LongMessageSlot)
     """Room for an incomplete long message."""
 
     def may_enter(self) -> bool:
@@ -172,7 +172,7 @@ class Arrival(Visit, kw_only=True, eq=False):
         with suppress(OSError):
             self.stream.socket.shutdown(socket.SHUT_RDWR)
 
-    async def hear(self, speech: Callable[[bytearray, bool], Speech | None]) -> Speech | None:
+    async def hear(self, speech: Callable[[bytearray, bool], WireProtocol | None]) -> WireProtocol | None:
         """Read until the protocol is known, and return it; None if it never is. `speech` is called with the bytes so
         far, and whether they contain a complete line: each piece is searched once. Raises Nonsense.
         """
@@ -205,23 +205,23 @@ class Arrival(Visit, kw_only=True, eq=False):
             await self.say(last_words)
             await StreamTransport(self.stream).close(GOING_AWAY, "")
 
-    async def speaks(self, line_limit: int, speech: Speech | None) -> ClosingTransport | None:
+    async def speaks(self, line_limit: int, speech: WireProtocol | None) -> ClosingTransport | None:
         """Return a transport for the client's protocol, which may still have to be detected; None if the client has
         left, or sent another HTTP request.
         """
         speech = speech or await self.hear(speech_after_preface)
         if speech is None:
             return None
-        if speech is Speech.LINES:
-            self.transport = StreamTransport(self.stream, line_limit, unread=self.take_all(), room=self.room)
+        if speech is WireProtocol.LINES:
+            self.transport = StreamTransport(self.stream, line_limit, unread=self.take_all(), slot=self.slot)
             return self.transport
         self.is_guest = False  # until the HTTP request has been checked for capacity
         is_welcome = self._is_welcome if self.door.held is None else None
-        self.transport = await self.door.http.get().enter(self.stream, self.take_all(), self.room, is_welcome)
+        self.transport = await self.door.http.get().enter(self.stream, self.take_all(), self.slot, is_welcome)
         self.is_guest = self.is_known = self.transport is not None
         return self.transport
 
     async def end(self) -> None:
         with anyio.move_on_after(LEAVES_WITHIN, shield=True):
             await (self.transport or StreamTransport(self.stream)).close(*self.farewell)
-        self.room.leave()
+        self.slot.leave()

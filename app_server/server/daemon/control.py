@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from app_server import __version__
-from app_server.server.composition import Work
-from app_server.server.daemon.acceptor import Reception
-from app_server.server.daemon.client_connections import Arrival, Visit
+from app_server.server.composition import ServerLoad
+from app_server.server.daemon.acceptor import Acceptor
+from app_server.server.daemon.client_connections import ClientConnection, SocketConnection
 from app_server.server.daemon.preface import RETIRE, STATUS, STOP, SUCCESSION, Question, no, yes
-from app_server.server.daemon.shutdown import Lifetime
+from app_server.server.daemon.shutdown import Shutdown
 from app_server_protocol.structs import Json
 
 
@@ -19,9 +19,9 @@ class Control:
 
     def __init__(
         self,
-        reception: Reception,
-        lifetime: Lifetime,
-        work: Callable[[], Work],
+        reception: Acceptor,
+        lifetime: Shutdown,
+        work: Callable[[], ServerLoad],
         *,
         words: Sequence[str],
         is_loaded: Callable[[], bool],
@@ -32,7 +32,7 @@ class Control:
         self._reception, self._lifetime, self._work, self._words = reception, lifetime, work, words
         self._is_loaded, self._started, self._log = is_loaded, started, log
 
-    async def answer(self, question: Question, arrival: Arrival) -> None:
+    async def answer(self, question: Question, arrival: SocketConnection) -> None:
         if question.ask == STATUS:
             await arrival.dismiss(yes(status=self.status()))
         elif question.ask == STOP:
@@ -97,7 +97,7 @@ def _lasting(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _client(visit: Visit) -> Json:
+def _client(visit: ClientConnection) -> Json:
     client = None if visit.served is None else visit.served.client
     return {
         "number": visit.number,

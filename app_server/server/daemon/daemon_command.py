@@ -20,14 +20,14 @@ from typing import Any
 
 from app_server import __version__
 from app_server.engine.support.home import home_folder
-from app_server.engine.support.socket_paths import SocketPlace, place_of_home
+from app_server.engine.support.socket_paths import SocketPaths, place_of_home
 from app_server.server.bootstrap.standard_streams import complain
 from app_server.server.daemon.addresses import SOCKETS
 from app_server.server.proxy.connect import (
     NUMBER,
     Left,
     NoAnswer,
-    NobodyListens,
+    NotRunning,
     ProxyRefused,
     as_json,
     ask,
@@ -87,7 +87,7 @@ class Daemon:
     def __init__(self, home: str, environment: Mapping[str, str], *, json: bool) -> None:
         """Begin without a request. `json` says whether answers are JSON, for programs."""
         self._home, self._environment, self._json = home, environment, json
-        self._place: SocketPlace = place_of_home(home)
+        self._place: SocketPaths = place_of_home(home)
 
     def start(self, words: Sequence[str]) -> int:
         """Start the server, with `words` as its options; return the exit status."""
@@ -173,7 +173,7 @@ class Daemon:
         try:
             connection = connect(self._place)
             line = ask(connection, (as_json({"preface": NUMBER, **question}) + "\n").encode())
-        except (NobodyListens, Left):
+        except (NotRunning, Left):
             return None
         except NoAnswer as error:
             raise ProxyRefused(self._silent(error)) from None

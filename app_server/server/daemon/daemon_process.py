@@ -25,12 +25,12 @@ from app_server.engine.support.real_path import within
 from app_server.engine.support.socket_paths import STARTS_WITHIN
 from app_server.server.bootstrap.claim import claim_stdout
 from app_server.server.bootstrap.full_server import settings_of, wait_for_children_without_threads
-from app_server.server.bootstrap.launch import Launch, parse_launch
+from app_server.server.bootstrap.launch import ProcessOptions, parse_launch
 from app_server.server.bootstrap.server_process import begin_loading, end_loading, guard_memory
 from app_server.server.bootstrap.standard_streams import complain
 from app_server.server.bootstrap.stdio import StdioTransport
 from app_server.server.composition import Server, ServerSettings, open_server
-from app_server.server.daemon.acceptor import Reception
+from app_server.server.daemon.acceptor import Acceptor
 from app_server.server.daemon.addresses import (
     Addresses,
     BadOption,
@@ -39,9 +39,9 @@ from app_server.server.daemon.addresses import (
     passed_sockets,
 )
 from app_server.server.daemon.control import Control
-from app_server.server.daemon.listeners import Doors, TokenOptions
+from app_server.server.daemon.listeners import Listeners, TokenOptions
 from app_server.server.daemon.preload import InstallationChanged, load_everything, load_in_quiet_moments
-from app_server.server.daemon.shutdown import Lifetime
+from app_server.server.daemon.shutdown import Shutdown
 from app_server.server.logs import set_up_logging
 from app_server.server.proxy.spawn import Startup
 from app_server_protocol.policy import writable_names
@@ -73,7 +73,7 @@ def serve_shared(options: Mapping[str, Any], startup: Startup | None) -> int:
     token = TokenOptions(options.get("ws_token_file"), options.get("ws_token_sha256"))
     try:
         config = _config(launch)
-        doors = Doors(addresses, str(launch.home), token, writable_folders(launch, config, startup))
+        doors = Listeners(addresses, str(launch.home), token, writable_folders(launch, config, startup))
         is_loaded = startup is not None and startup.succeeds
         if startup is not None and startup.succeeds:
             load_everything()
@@ -104,9 +104,9 @@ class SharedProcess:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: ProcessOptions,
         addresses: Addresses,
-        doors: Doors,
+        doors: Listeners,
         startup: Startup | None,
         config: Config | None,
         *,
@@ -127,7 +127,7 @@ class SharedProcess:
         wire = claim_stdout()
         settings = self._settings()
         async with open_server(settings) as server:
-            reception = Reception(
+            reception = Acceptor(
                 server,
                 settings,
                 most=settings.limits.clients,
@@ -145,7 +145,7 @@ class SharedProcess:
             except CannotListen as error:
                 return str(error)
             stays = WATCHED if self._is_watched else None
-            lifetime = Lifetime(server, reception, self._sharing, settings.environment, stays=stays)
+            lifetime = Shutdown(server, reception, self._sharing, settings.environment, stays=stays)
             control = Control(
                 reception,
                 lifetime,
@@ -164,7 +164,7 @@ class SharedProcess:
                 tasks.cancel_scope.cancel()
         return None
 
-    async def _load(self, server: Server, reception: Reception, lifetime: Lifetime) -> None:
+    async def _load(self, server: Server, reception: Acceptor, lifetime: Shutdown) -> None:
         """Load, while clients are served, the modules that they have not needed yet; then do the preparations that
         otherwise begin with the first turn or command.
         """
@@ -185,21 +185,21 @@ class SharedProcess:
         return replace(
             settings_of(self._launch),
             brings_environment=False,
-            has_folder=self._startup is None,  # else its starter or a service manager chose the directory
+            has_cwd=self._startup is None,  # else its starter or a service manager chose the directory
             shared=True,
             sharing=self._sharing,
         )
 
-    async def _host_stdio(self, wire: int, reception: Reception, lifetime: Lifetime) -> None:
+    async def _host_stdio(self, wire: int, reception: Acceptor, lifetime: Shutdown) -> None:
         """Serve the client on stdin and stdout. Once it has left, the server ends with the last of its clients."""
         transport = StdioTransport(0, wire, self._launch.limits.line_bytes)
-        await reception.host(transport, replace(settings_of(self._launch), hears_all=False))
+        await reception.host(transport, replace(settings_of(self._launch), receives_all_threads=False))
         while reception.present:
             await reception.left.wait()
         lifetime.stop()
 
     # --- information for other processes
-    def _announce(self, reception: Reception, control: Control) -> None:
+    def _announce(self, reception: Acceptor, control: Control) -> None:
         for door in reception.doors:
             print(f"listening on {door.address}", file=sys.stderr, flush=True)  # noqa: T201  for who has started it
             if door.held is not None and door.held.place.reference is not None:
@@ -214,7 +214,7 @@ class SharedProcess:
         return None if self._is_watched or not places else places[0].log
 
 
-def _config(launch: Launch) -> Config | None:
+def _config(launch: ProcessOptions) -> Config | None:
     """Return the user's configuration; None if it cannot be read."""
     try:
         return load_config(settings_of(launch))
@@ -223,7 +223,9 @@ def _config(launch: Launch) -> Config | None:
         return None
 
 
-def writable_folders(launch: Launch, config: Config | None, startup: Startup | None) -> dict[str, str]:
+def writable_folders(
+    launch: ProcessOptions, config: Config | None, startup: Startup | None
+) -> dict[str, str]:
     """Return the folders in which commands of any conversation may write, each with a clause that says so. The folder
     in which a user has started the server is the workspace, unless it is the user's home directory or above that.
     """

@@ -27,13 +27,13 @@ from msgspec import Struct
 from app_server.engine.config.safe_file import UnreadableFileError, create_file_atomically, read_regular_file
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.real_path import within
-from app_server.engine.support.socket_paths import PlaceRefused, SocketPlace, place_at, place_of_home
+from app_server.engine.support.socket_paths import BadSocketPath, SocketPaths, place_at, place_of_home
 from app_server.server.daemon.addresses import Addresses, BadOption, CannotListen, listen_on
-from app_server.server.daemon.binding import HeldPlace, hold_place
+from app_server.server.daemon.binding import BoundSocket, hold_place
 from app_server_protocol.structs import replace
 
 if TYPE_CHECKING:
-    from app_server.server.daemon.websocket_listener import HttpDoor
+    from app_server.server.daemon.websocket_listener import WebSocketListener
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +50,15 @@ LEAST_CHARACTERS = 16
 """Minimum length of a token, in characters: a shorter one can be guessed."""
 
 
-class Door:
+class Listener:
     """A listening socket."""
 
     def __init__(
-        self, listening: socket.socket, address: str, http: Lazy[HttpDoor], held: HeldPlace | None = None
+        self,
+        listening: socket.socket,
+        address: str,
+        http: Lazy[WebSocketListener],
+        held: BoundSocket | None = None,
     ) -> None:
         """Begin with a listening socket. `address` is in the form that users write; `http` is loaded with the first
         client that uses HTTP. `held` is the place of a unix socket, for which the system identifies its clients; at any
@@ -63,7 +67,7 @@ class Door:
         self.socket, self.address, self.http, self.held = listening, address, http, held
         self._scope = anyio.CancelScope()
 
-    def open(self, tasks: TaskGroup, receive: Callable[[socket.socket, Door], None]) -> None:
+    def open(self, tasks: TaskGroup, receive: Callable[[socket.socket, Listener], None]) -> None:
         """Begin to accept connections, and call `receive` with each of them."""
         self._scope = anyio.CancelScope()
         tasks.start_soon(self._accept, self._scope, receive, name=f"accept {self.address}")
@@ -83,7 +87,9 @@ class Door:
                 raise
             return None
 
-    async def _accept(self, scope: anyio.CancelScope, receive: Callable[[socket.socket, Door], None]) -> None:
+    async def _accept(
+        self, scope: anyio.CancelScope, receive: Callable[[socket.socket, Listener], None]
+    ) -> None:
         is_short = False
         with scope:
             while True:
@@ -103,7 +109,7 @@ class Door:
                     await anyio.wait_readable(self.socket)
 
 
-class Doors:
+class Listeners:
     """The addresses of one process, from the locks to the open doors."""
 
     def __init__(
@@ -114,7 +120,7 @@ class Doors:
         """
         self._addresses, self._home, self._writable = addresses, home, writable
         self._digest = _token_digest(home, token) if addresses.web else None
-        self._held: list[HeldPlace] = []
+        self._held: list[BoundSocket] = []
 
     def hold(self, passed: Sequence[socket.socket], seconds: float = 0) -> None:
         """Take the locks of all places, and wait up to `seconds` for another server to release them. `passed` are
@@ -126,11 +132,11 @@ class Doors:
             for place in () if passed else self._addresses.places:
                 self._hold(place, None, seconds)
 
-    def _hold(self, place: SocketPlace, listening: socket.socket | None, seconds: float = 0) -> None:
+    def _hold(self, place: SocketPaths, listening: socket.socket | None, seconds: float = 0) -> None:
         self._refuse_writable(place)
         self._held.append(hold_place(place, listening, seconds=seconds, home=self._home))
 
-    def _refuse_writable(self, place: SocketPlace) -> None:
+    def _refuse_writable(self, place: SocketPaths) -> None:
         """Raise CannotListen if commands could replace the server's socket by one of their own."""
         folder = os.path.realpath(place.folder)
         if place.reference is not None or within(folder, os.path.realpath(self._home)):
@@ -147,14 +153,14 @@ class Doors:
         *,
         why_full: Callable[[], str | None],
         is_loaded: Callable[[], bool],
-    ) -> list[Door]:
+    ) -> list[Listener]:
         """Listen at all addresses. Raises CannotListen."""
 
-        def http(port: int | None, digest: bytes | None) -> Lazy[HttpDoor]:
-            def load() -> HttpDoor:
-                from app_server.server.daemon.websocket_listener import HttpDoor  # noqa: PLC0415 - proxies do without it
+        def http(port: int | None, digest: bytes | None) -> Lazy[WebSocketListener]:
+            def load() -> WebSocketListener:
+                from app_server.server.daemon.websocket_listener import WebSocketListener  # noqa: PLC0415 - proxies do without it
 
-                return HttpDoor(
+                return WebSocketListener(
                     port=port,
                     token_sha256=digest,
                     line_limit=line_limit,
@@ -168,11 +174,11 @@ class Doors:
         with _told_to_users():
             for held in self._held:
                 address = f"unix://{held.place.socket}"
-                doors.append(Door(held.listen(environment), address, http(None, None), held))
+                doors.append(Listener(held.listen(environment), address, http(None, None), held))
             for wanted in self._addresses.web:
                 listening = listen_on(wanted)
                 found = replace(wanted, port=listening.getsockname()[1])
-                doors.append(Door(listening, found.url, http(found.port, self._digest)))
+                doors.append(Listener(listening, found.url, http(found.port, self._digest)))
         return doors
 
 
@@ -180,7 +186,7 @@ class Doors:
 def _told_to_users() -> Iterator[None]:
     try:
         yield
-    except PlaceRefused as error:
+    except BadSocketPath as error:
         raise CannotListen(str(error)) from None
     except OSError as error:
         where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
@@ -200,7 +206,7 @@ def _token_digest(home: str, token: TokenOptions) -> bytes:
     place = place_of_home(home)
     try:
         place.make_ready()
-    except PlaceRefused as error:
+    except BadSocketPath as error:
         raise BadOption(str(error)) from None
     file = None if token.file is None else Path(token.file)
     return token_digest(Path(place.folder), file, token.sha256, os.urandom)

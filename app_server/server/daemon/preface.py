@@ -16,9 +16,9 @@ from msgspec import Struct
 from app_server import __version__
 from app_server.server.bootstrap.launch import parse_launch
 from app_server.server.bootstrap.overrides import cli_overrides
-from app_server.server.composition import ClientPlace
+from app_server.server.composition import ClientSettings
 from app_server.server.proxy.connect import NUMBER
-from app_server_protocol.structs import Discreet, Json, replace
+from app_server_protocol.structs import Json, Redacted, replace
 
 STATUS: Final = "status"
 STOP: Final = "stop"
@@ -39,7 +39,7 @@ class Question(Struct, frozen=True):
     now: bool = False
 
 
-class Brought(Discreet, frozen=True):
+class PrefaceHeader(Redacted, frozen=True):
     """A preface of a proxy, with the surroundings of its client."""
 
     HIDDEN = ("env",)
@@ -52,7 +52,7 @@ class Brought(Discreet, frozen=True):
     all_threads: bool = False
 
 
-def parse_preface(line: bytes, server: ClientPlace) -> ClientPlace | Question:
+def parse_preface(line: bytes, server: ClientSettings) -> ClientSettings | Question:
     """Return the surroundings of a proxy's client, for a server with the surroundings `server`, or the request. Raises
     BadPreface.
     """
@@ -69,9 +69,9 @@ def parse_preface(line: bytes, server: ClientPlace) -> ClientPlace | Question:
             return _place(said, server)
 
 
-def _place(said: Json, server: ClientPlace) -> ClientPlace:
+def _place(said: Json, server: ClientSettings) -> ClientSettings:
     try:
-        brought = msgspec.convert(said, Brought)
+        brought = msgspec.convert(said, PrefaceHeader)
         own = cli_overrides(parse_launch(brought.options, brought.env))
     except msgspec.ValidationError as error:
         raise BadPreface(f"the preface lacks something, or has what it should not have: {error}") from None
@@ -79,15 +79,15 @@ def _place(said: Json, server: ClientPlace) -> ClientPlace:
         raise BadPreface(f"its options cannot be used: {error}") from None
     if not os.path.isabs(brought.cwd):
         raise BadPreface("the preface has no absolute working directory")
-    return ClientPlace(
+    return ClientSettings(
         home=server.home,
         cwd=Path(brought.cwd),
         environment=brought.env,
         cli=replace(own, above=server.cli),
-        own_folder=server.cwd if server.has_folder else None,
+        own_folder=server.cwd if server.has_cwd else None,
         acp=brought.api == "acp",
         shared=True,
-        hears_all=brought.all_threads,
+        receives_all_threads=brought.all_threads,
     )
 
 

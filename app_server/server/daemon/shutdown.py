@@ -24,9 +24,9 @@ from anyio.abc import TaskStatus
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.support.filelock import LockHeld, hold
 from app_server.server.composition import Server
-from app_server.server.daemon.acceptor import Reception
-from app_server.server.daemon.binding import HeldPlace
-from app_server.server.daemon.listeners import Door
+from app_server.server.daemon.acceptor import Acceptor
+from app_server.server.daemon.binding import BoundSocket
+from app_server.server.daemon.listeners import Listener
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +37,13 @@ LONGEST_LOOK = 15
 """Longest interval between two checks for activity, in seconds."""
 
 
-class Lifetime:
+class Shutdown:
     """The lifetime of the process, from its first client to its end."""
 
     def __init__(
         self,
         server: Server,
-        reception: Reception,
+        reception: Acceptor,
         settings: SharingSettings,
         environment: Mapping[str, str],
         *,
@@ -110,7 +110,7 @@ class Lifetime:
         for held in places:
             held.release()
 
-    def _places(self) -> list[tuple[Door, HeldPlace]]:
+    def _places(self) -> list[tuple[Listener, BoundSocket]]:
         return [(door, door.held) for door in self._reception.doors if door.held is not None]
 
     async def _drain(self) -> None:
@@ -198,7 +198,7 @@ class Lifetime:
         except OSError:  # the system has no resources to accept a connection, so one may wait
             return True
 
-    def _listen_anew(self, door: Door, held: HeldPlace) -> None:
+    def _listen_anew(self, door: Listener, held: BoundSocket) -> None:
         try:
             listening = held.listen(self._environment)
         except Exception as error:  # its clients are served, and new clients find another server

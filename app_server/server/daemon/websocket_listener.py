@@ -21,7 +21,7 @@ from anyio.abc import ByteStream
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
-from app_server.server.transport.socket_streams import Room
+from app_server.server.transport.socket_streams import LongMessageSlot
 from app_server.server.transport.websocket import UNFRAGMENTED, WebSocketTransport, server_protocol
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ WRONG_TOKEN_DELAY = 1
 """Delay of the answer to each further wrong token, in seconds."""
 
 
-class HttpDoor:
+class WebSocketListener:
     """The HTTP requests at one address."""
 
     def __init__(
@@ -72,7 +72,7 @@ class HttpDoor:
         self,
         stream: ByteStream,
         received: bytes,
-        room: Room | None = None,
+        slot: LongMessageSlot | None = None,
         is_welcome: Callable[[], Awaitable[bool]] | None = None,
     ) -> WebSocketTransport | None:
         """Return the WebSocket of a client of which `received` was read. None if it was refused or only requested the
@@ -98,7 +98,7 @@ class HttpDoor:
         answer.headers[MOST_UNFRAGMENTED] = str(min(UNFRAGMENTED, self._line_limit))
         protocol.send_response(answer)
         sent = await _send(stream, b"".join(protocol.data_to_send()))
-        return WebSocketTransport(stream, protocol, unread=rest, room=room) if sent else None
+        return WebSocketTransport(stream, protocol, unread=rest, slot=slot) if sent else None
 
     def _answer(self, head: bytes, protocol: ServerProtocol) -> Response:
         protocol.receive_data(head)

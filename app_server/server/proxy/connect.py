@@ -15,7 +15,7 @@ import sys
 import time
 
 from app_server import __version__
-from app_server.engine.support.socket_paths import STARTS_WITHIN, SocketPlace
+from app_server.engine.support.socket_paths import STARTS_WITHIN, SocketPaths
 
 TYPE_CHECKING = False
 
@@ -60,7 +60,7 @@ in a string.
 """
 
 
-class NobodyListens(Exception):
+class NotRunning(Exception):
     """No server listens at the place."""
 
 
@@ -79,7 +79,7 @@ class NoAnswer(ProxyRefused):
         super().__init__(f"the server there does not answer within {ANSWERS_WITHIN:g} s")
 
 
-def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _socket.socket:
+def meet(place: SocketPaths, preface: bytes, start: Callable[[], object]) -> _socket.socket:
     """Return a connection on which the preface was accepted.
 
     `start` is called if there is no server, and starts one or raises. Raises ProxyRefused and OSError.
@@ -89,7 +89,7 @@ def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _so
         attempts += 1
         try:
             connection = connect(place)
-        except NobodyListens:
+        except NotRunning:
             start()
             continue
         try:
@@ -106,22 +106,22 @@ def meet(place: SocketPlace, preface: bytes, start: Callable[[], object]) -> _so
     raise ProxyRefused("the server there closes the connection")
 
 
-def is_there(place: SocketPlace) -> bool:
+def is_there(place: SocketPaths) -> bool:
     """Return whether a process listens at the place."""
     try:
         connect(place).close()
-    except NobodyListens:
+    except NotRunning:
         return False
     except (ProxyRefused, OSError):
         return True
     return True
 
 
-def connect(place: SocketPlace) -> _socket.socket:
-    """Connect without blocking. Raises NobodyListens, ProxyRefused if the listener is another user's, and OSError."""
+def connect(place: SocketPaths) -> _socket.socket:
+    """Connect without blocking. Raises NotRunning, ProxyRefused if the listener is another user's, and OSError."""
     address = place.address()
     if address is None:
-        raise NobodyListens
+        raise NotRunning
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.setblocking(False)
@@ -140,7 +140,7 @@ def _connect(connection: _socket.socket, address: str) -> None:
         try:
             return connection.connect(os.fsencode(address))
         except (FileNotFoundError, ConnectionRefusedError):
-            raise NobodyListens from None
+            raise NotRunning from None
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise NoAnswer from None
@@ -178,7 +178,7 @@ def _is_in_own_namespace(pid: int) -> bool:
         return False
 
 
-def is_starting(place: SocketPlace) -> bool:
+def is_starting(place: SocketPaths) -> bool:
     """Return whether a server is being started; a service manager starts one with the first client that connects."""
     from app_server.engine.support.filelock import is_held  # noqa: PLC0415  only for a server that is slow
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from app_server.engine.support.filelock import is_held
-from app_server.engine.support.socket_paths import SocketPlace
+from app_server.engine.support.socket_paths import SocketPaths
 
 MOST_SIGNED = 200
 """Maximum size of the text that a server writes into its lock, in bytes."""
@@ -20,7 +20,7 @@ MOST_SAID = 1 << 16
 """Maximum size of the information that a server leaves for people, in bytes."""
 
 
-class Found(NamedTuple):
+class DaemonState(NamedTuple):
     """The state of a place."""
 
     obstacle: str | None = None
@@ -38,11 +38,11 @@ class Found(NamedTuple):
     """Information that the server has left for people."""
 
 
-def look(place: SocketPlace) -> Found:
+def look(place: SocketPaths) -> DaemonState:
     if (obstacle := _obstacle(place.folder)) is not None:
-        return Found(obstacle)
+        return DaemonState(obstacle)
     address = place.address()
-    return Found(
+    return DaemonState(
         is_locked=is_held(place.server_lock),
         is_starting=is_held(place.startup_lock),
         is_answered=address is not None and is_answered(address),
@@ -77,7 +77,7 @@ def _obstacle(folder: str) -> str | None:
     return None if found.st_uid == os.geteuid() else f"{folder} belongs to another user"
 
 
-def _is_known_otherwise(place: SocketPlace) -> bool:
+def _is_known_otherwise(place: SocketPaths) -> bool:
     name = place.reference
     if name is None or os.path.realpath(name) == os.path.realpath(place.socket):
         return False
@@ -92,7 +92,7 @@ def _said(path: str) -> dict[str, Any]:
     return {}
 
 
-def signature(place: SocketPlace) -> str:
+def signature(place: SocketPaths) -> str:
     """Return the text in the lock of the server that holds the place: `pid 1, 0.60.0`. Empty if no server holds it."""
     with suppress(OSError):
         if is_held(place.server_lock):

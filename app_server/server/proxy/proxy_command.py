@@ -11,8 +11,8 @@ import select
 import sys
 
 from app_server.engine.support.home import home_folder
-from app_server.engine.support.socket_paths import PlaceRefused, SocketPlace, place_at
-from app_server.server.proxy.connect import MOST_BYTES, NobodyListens, ProxyRefused, is_there, meet, preface
+from app_server.engine.support.socket_paths import BadSocketPath, SocketPaths, place_at
+from app_server.server.proxy.connect import MOST_BYTES, NotRunning, ProxyRefused, is_there, meet, preface
 from app_server.server.proxy.relay import DIED, Relay
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ SETTINGS = ("config", "profile", "model", "sandbox", "ask_for_approval", "enable
 """Options that apply to the conversations that this client opens."""
 
 
-class Alone(Exception):
+class ServeDirectly(Exception):
     """Raised if this process has to serve the client itself; the text is a clause with the reason."""
 
 
@@ -40,12 +40,12 @@ def run_proxy(options: Mapping[str, object], environment: Mapping[str, str]) -> 
     may_start = not options.get("no_start")
     try:
         connection = _meet(options, environment, may_start=may_start)
-    except Alone as why:
+    except ServeDirectly as why:
         if not may_start:
             return _fail(str(why))
         notice(f"this client is served alone: {why}")
         return _serve_alone(options)
-    except NobodyListens:
+    except NotRunning:
         return _fail("no shared server is running")
     if Relay(connection, 0, 1).run() == DIED:
         return _fail("the shared server ended; threads are stored and can be resumed")
@@ -55,29 +55,29 @@ def run_proxy(options: Mapping[str, object], environment: Mapping[str, str]) -> 
 def _meet(
     options: Mapping[str, object], environment: Mapping[str, str], *, may_start: bool
 ) -> _socket.socket:
-    """Connect to a shared server. Raises Alone, and NobodyListens if no server may be started."""
+    """Connect to a shared server. Raises Alone, and NotRunning if no server may be started."""
     line = _preface(options, environment)
     if len(line) > MOST_BYTES:
-        raise Alone(f"the environment has more than {MOST_BYTES:,} bytes")
+        raise ServeDirectly(f"the environment has more than {MOST_BYTES:,} bytes")
     try:
         sock = options.get("sock")
         place = place_at(home_folder(environment), None if sock is None else os.path.abspath(str(sock)))
         return meet(place, line, lambda: _start(place, environment, may_start=may_start))
-    except (PlaceRefused, ProxyRefused) as error:
-        raise Alone(str(error)) from None
+    except (BadSocketPath, ProxyRefused) as error:
+        raise ServeDirectly(str(error)) from None
     except OSError as error:
-        raise Alone(error.strerror or str(error)) from None
+        raise ServeDirectly(error.strerror or str(error)) from None
 
 
-def _start(place: SocketPlace, environment: Mapping[str, str], *, may_start: bool) -> None:
+def _start(place: SocketPaths, environment: Mapping[str, str], *, may_start: bool) -> None:
     if not may_start:
-        raise NobodyListens
+        raise NotRunning
     from app_server.server.proxy.spawn import StartFailed, start_server  # noqa: PLC0415  one of a hundred needs it
 
     try:
         start_server(place, (), environment, lambda: is_there(place))
     except StartFailed as error:
-        raise Alone(f"no shared server could be started: {error}") from None
+        raise ServeDirectly(f"no shared server could be started: {error}") from None
 
 
 def _preface(options: Mapping[str, object], environment: Mapping[str, str]) -> bytes:

@@ -16,7 +16,7 @@ import time
 
 from app_server.engine.support.filelock import LockHeld, hold
 from app_server.engine.support.home import home_folder
-from app_server.engine.support.socket_paths import STARTS_WITHIN, PlaceRefused, SocketPlace, place_of_home
+from app_server.engine.support.socket_paths import STARTS_WITHIN, BadSocketPath, SocketPaths, place_of_home
 
 TYPE_CHECKING = False
 
@@ -43,7 +43,7 @@ class StartFailed(Exception):
 
 
 def start_server(
-    place: SocketPlace,
+    place: SocketPaths,
     words: Sequence[str],
     environment: Mapping[str, str],
     there: Callable[[], bool],
@@ -60,7 +60,7 @@ def start_server(
         lock = hold(place.startup_lock, STARTS_WITHIN)
     except LockHeld:
         raise StartFailed(f"another start is not ready within {STARTS_WITHIN:g} s") from None
-    except PlaceRefused as error:
+    except BadSocketPath as error:
         raise StartFailed(str(error)) from None
     except OSError as error:
         raise StartFailed(f"{error.filename or place.folder}: {error.strerror}") from None
@@ -77,7 +77,7 @@ def start_server(
 
 def _start_holding(
     lock: int,
-    place: SocketPlace,
+    place: SocketPaths,
     words: Sequence[str],
     environment: Mapping[str, str],
     give_up: Callable[[], object] | None,
@@ -101,7 +101,7 @@ def _start_holding(
                 os.close(fd)
 
 
-def server_command(place: SocketPlace) -> tuple[str, ...]:
+def server_command(place: SocketPaths) -> tuple[str, ...]:
     """Return the command of a server that listens at the place; it works in any directory."""
     return (sys.executable, "-P", "-m", "app_server", "--listen", place.listen)
 
@@ -253,7 +253,7 @@ def startup_of(descriptors: str | None, environment: Mapping[str, str]) -> Start
     try:
         place.make_ready()
         return Startup(hold(place.startup_lock), None)
-    except (LockHeld, PlaceRefused, OSError):
+    except (LockHeld, BadSocketPath, OSError):
         return None  # the place is checked again later, and that check reports the error
 
 

@@ -24,14 +24,14 @@ WIDEST: Final = 4
 """Maximum size of a character in UTF-8, in bytes."""
 
 
-class TextPart(Struct, frozen=True):
+class Delta(Struct, frozen=True):
     """A piece of a text, made once for all clients that are sent it."""
 
-    text: StreamedText
+    text: DeltaStream
     piece: str
 
 
-class StreamedText(Struct, eq=False):
+class DeltaStream(Struct, eq=False):
     """A text that clients are sent piece by piece, in lines that differ only in the piece."""
 
     line: Callable[[str], bytes]
@@ -43,10 +43,10 @@ class StreamedText(Struct, eq=False):
     _kept: list[str | int] = msgspec.field(default_factory=list)
     """Pieces that clients have missed; a piece beyond the maximum is replaced by its length."""
     _size: int = 0
-    _last: TextPart | None = None
+    _last: Delta | None = None
 
-    def part(self, piece: str) -> TextPart:
-        return TextPart(self, piece)
+    def part(self, piece: str) -> Delta:
+        return Delta(self, piece)
 
     def pieces(self, text: str) -> Iterator[str]:
         """Cut a text so that its lines are not too long."""
@@ -56,7 +56,7 @@ class StreamedText(Struct, eq=False):
         else:
             yield from (text[start : start + step] for start in range(0, len(text), step))
 
-    def keep(self, part: TextPart) -> int:
+    def keep(self, part: Delta) -> int:
         """Store a part for a client, unless it was stored for another one. Return the number of stored parts."""
         if part is not self._last:
             self._last = part
@@ -74,13 +74,13 @@ class StreamedText(Struct, eq=False):
         yield from map(self.line, self.pieces(text))
 
 
-class SharedLines(Struct, eq=False):
+class SharedChunk(Struct, eq=False):
     """Lines that several clients are sent one after another, until they are closed."""
 
     lines: list[bytes] = msgspec.field(default_factory=list)
     size: int = 0
     """Size of the lines with their line ends, in bytes."""
-    readers: set[Backlog] = msgspec.field(default_factory=set)
+    readers: set[SendBuffer] = msgspec.field(default_factory=set)
     """Queues that get each further line at their ends."""
 
     def add(self, line: bytes) -> None:
@@ -94,10 +94,10 @@ class SharedLines(Struct, eq=False):
             each.end_shared()
 
 
-class SharedPlace(Struct, eq=False):
+class SharedRef(Struct, eq=False):
     """Queue entry of lines that other clients are sent, too."""
 
-    of: SharedLines
+    of: SharedChunk
     start: int
     end: int | None = None
     """Number of the first line that does not belong to the entry; None if every further line belongs to it."""
@@ -105,37 +105,37 @@ class SharedPlace(Struct, eq=False):
     """Size of the lines once the end is known, in bytes; until then, minus the size of the lines before the entry."""
 
 
-class Missed(Struct, eq=False):
+class CoalescedText(Struct, eq=False):
     """Queue entry of the pieces of a text that a client missed."""
 
-    text: StreamedText
+    text: DeltaStream
     start: int
     end: int
 
 
-class State(Struct, eq=False):
+class ConflatedState(Struct, eq=False):
     """Queue entry of a line that reports a state, until a later line reports it again."""
 
     of: Hashable
     line: bytes
 
 
-class Asked(Struct, eq=False):
+class ResponseEntry(Struct, eq=False):
     """Queue entry of a response, which the client requested."""
 
     line: bytes
 
 
-class Backlog:
+class SendBuffer:
     """The queue of one client."""
 
     def __init__(self) -> None:
-        self._places: deque[bytes | SharedPlace | Missed | State | Asked] = deque()
-        self._shared: SharedPlace | None = None
+        self._places: deque[bytes | SharedRef | CoalescedText | ConflatedState | ResponseEntry] = deque()
+        self._shared: SharedRef | None = None
         """The last entry if it is a shared one that gets further lines."""
-        self._missed: dict[StreamedText, Missed] = {}
+        self._missed: dict[DeltaStream, CoalescedText] = {}
         """Entries to which further pieces may be added: only such entries and states are queued after them."""
-        self._states: dict[Hashable, State] = {}
+        self._states: dict[Hashable, ConflatedState] = {}
         self._size = 0
         """Size of all lines with their line ends, in bytes."""
         self._asked = 0
@@ -165,12 +165,12 @@ class Backlog:
         self._places.append(line)
         self._size += len(line) + 1
 
-    def share(self, lines: SharedLines) -> None:
+    def share(self, lines: SharedChunk) -> None:
         """Add every line that is added to `lines` from now on, until another line is added here or the
         entry is taken.
         """
         self._end_joined()
-        self._shared = SharedPlace(lines, len(lines.lines), size=-lines.size)
+        self._shared = SharedRef(lines, len(lines.lines), size=-lines.size)
         self._places.append(self._shared)
         lines.readers.add(self)
 
@@ -186,17 +186,17 @@ class Backlog:
     def add_answer(self, line: bytes) -> None:
         """Add a line that the client requested."""
         self._end_joined()
-        self._places.append(Asked(line))
+        self._places.append(ResponseEntry(line))
         self._size += len(line) + 1
         self._asked += len(line) + 1
 
-    def add_missed(self, part: TextPart) -> None:
+    def add_missed(self, part: Delta) -> None:
         """Count a piece of a text instead of adding its line."""
         end = part.text.keep(part)
         missed = self._missed.get(part.text)
         if missed is None:
             self.end_shared()
-            missed = self._missed[part.text] = Missed(part.text, end - 1, end)
+            missed = self._missed[part.text] = CoalescedText(part.text, end - 1, end)
             self._places.append(missed)
             self._costs += PLACE
         missed.end = end
@@ -204,7 +204,7 @@ class Backlog:
     def add_state(self, of: Hashable, line: bytes) -> None:
         """Add a line that replaces the earlier one of the same state."""
         self.end_shared()
-        before, state = self._states.get(of), State(of, line)
+        before, state = self._states.get(of), ConflatedState(of, line)
         if before is not None:
             self._size -= len(before.line) + 1
             before.line = b""
@@ -235,24 +235,26 @@ class Backlog:
                 size += sum(len(line) + 1 for line in lines[taken:])
         return lines
 
-    def _take(self, place: SharedPlace | Missed | State | Asked, lines: list[bytes]) -> None:
+    def _take(
+        self, place: SharedRef | CoalescedText | ConflatedState | ResponseEntry, lines: list[bytes]
+    ) -> None:
         match place:
-            case SharedPlace(of=shared):
+            case SharedRef(of=shared):
                 if place is self._shared:
                     self.end_shared()
                 lines.extend(shared.lines[place.start : place.end])
                 self._size -= place.size
-            case Asked(line=line):
+            case ResponseEntry(line=line):
                 lines.append(line)
                 self._size -= len(line) + 1
                 self._asked -= len(line) + 1
-            case State(line=line):
+            case ConflatedState(line=line):
                 self._costs -= PLACE
                 if line:
                     lines.append(line)
                     self._size -= len(line) + 1
                     del self._states[place.of]
-            case Missed(text=text):
+            case CoalescedText(text=text):
                 lines.extend(text.lines(place.start, place.end))
                 self._costs -= PLACE
                 if self._missed.get(text) is place:

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.server.rpc.backlog import Backlog, SharedLines, TextPart
+from app_server.server.rpc.backlog import Delta, SendBuffer, SharedChunk
 from app_server_protocol.jsonrpc import (
     RequestId,
     dump_error,
@@ -103,7 +103,7 @@ and are stored once for all clients.
 """
 
 
-class Patience(Struct, frozen=True):
+class SlowClientLimit(Struct, frozen=True):
     """Bound for how far a client may fall behind."""
 
     most_unasked: int
@@ -116,7 +116,7 @@ class Patience(Struct, frozen=True):
     """Function that returns monotonic seconds."""
 
 
-class Capacity:
+class CapacityGate:
     """A fair queue of tasks that wait for capacity."""
 
     def __init__(self, is_there: Callable[[], bool]) -> None:
@@ -146,7 +146,7 @@ class Capacity:
             self._waiting[0].set()
 
 
-class Outgoing:
+class OutboundQueue:
     """The sending half of a connection."""
 
     def __init__(
@@ -156,7 +156,7 @@ class Outgoing:
         *,
         jsonrpc: bool = False,
         after_large_batch: Callable[[], None] = lambda: None,
-        patience: Patience | None = None,
+        patience: SlowClientLimit | None = None,
     ) -> None:
         """Begin with an empty queue. Producers wait while more than `high_water` bytes are queued. `jsonrpc` says
         whether messages name their version, which clients of some APIs require. `after_large_batch` is called when the
@@ -167,7 +167,7 @@ class Outgoing:
         self._high_water = high_water
         self._jsonrpc = jsonrpc
         self._patience = patience
-        self._backlog = Backlog()
+        self._backlog = SendBuffer()
         self._in_hand = 0
         """Size of the lines that are being written, in bytes."""
         self.writing_since: float | None = None
@@ -176,7 +176,7 @@ class Outgoing:
         # Created only by a task that has to wait, because most of the time no task has to.
         self._writing: anyio.Event | None = None
         self._draining: anyio.Event | None = None
-        self._capacity = Capacity(lambda: self._closed or not self.congested)
+        self._capacity = CapacityGate(lambda: self._closed or not self.congested)
         self._ended = anyio.Event()
         self._closed = False
         self.pending = PendingRequests()
@@ -212,17 +212,17 @@ class Outgoing:
             self._backlog.add(line)
             self._added()
 
-    def shares(self, lines: SharedLines) -> bool:
+    def shares(self, lines: SharedChunk) -> bool:
         """Return whether every line that is added to `lines` is sent."""
         return self._backlog in lines.readers
 
-    def send_shared(self, lines: SharedLines) -> None:
+    def send_shared(self, lines: SharedChunk) -> None:
         """Send every line that is added to `lines` from now on, until another message is sent."""
         if self._takes_more():
             self._backlog.share(lines)
             self._added()
 
-    def send_missed(self, part: TextPart, *, further: bool = False) -> None:
+    def send_missed(self, part: Delta, *, further: bool = False) -> None:
         """Count a piece of a text, because the client is behind: it is sent all missed pieces in one message."""
         if self._takes_more(further):
             before = len(self._backlog)

@@ -17,7 +17,7 @@ import anyio.lowlevel
 from msgspec import Struct
 
 from app_server.server.rpc.lanes import LaneName, Lanes, ServerLanes
-from app_server.server.rpc.outgoing import ClientReply, Outgoing, describe
+from app_server.server.rpc.outgoing import ClientReply, OutboundQueue, describe
 from app_server_protocol import jsonrpc
 from app_server_protocol.framing import Oversized
 from app_server_protocol.rpc_errors import RpcError, overloaded
@@ -67,7 +67,7 @@ class Connection:
     def __init__(
         self,
         incoming: AsyncIterator[Sequence[bytes | Oversized]],
-        outgoing: Outgoing,
+        outgoing: OutboundQueue,
         router: Router,
         max_in_flight: int,
         lanes: ServerLanes | None = None,

@@ -65,7 +65,7 @@ class SocketStream(ByteStream):
         self.socket.close()
 
 
-class LongMessages:
+class LongMessageLimiter:
     """The slots for long messages of one server. Slots are counted, not bytes: a message that has a slot can always
     end, so there is no deadlock.
     """
@@ -74,11 +74,11 @@ class LongMessages:
         """Make the slots. `limit` is the maximum size of one message, in bytes."""
         self._free = anyio.Semaphore(max(1, ALL_BYTES // limit), fast_acquire=True)
 
-    def connection(self) -> Room:
-        return Room(self._free)
+    def connection(self) -> LongMessageSlot:
+        return LongMessageSlot(self._free)
 
 
-class Room:
+class LongMessageSlot:
     """Room for the messages of one connection: it has at most one slot, while it receives a long message."""
 
     def __init__(self, free: anyio.Semaphore | None = None) -> None:
@@ -113,10 +113,10 @@ class StreamTransport:
         limit: int = DEFAULT_LINE_LIMIT,
         *,
         unread: bytes = b"",
-        room: Room | None = None,
+        slot: LongMessageSlot | None = None,
     ) -> None:
         """Begin to read with `unread`, the bytes that were received before. The caller closes `stream`."""
-        self._stream, self._unread, self._room = stream, unread, room or Room()
+        self._stream, self._unread, self._slot = stream, unread, slot or LongMessageSlot()
         self._decoder = LineDecoder(limit)
 
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
@@ -126,7 +126,7 @@ class StreamTransport:
         while data:
             if lines := decoder.feed(data):
                 yield lines
-            if not await self._room.is_enough_for(decoder.held):
+            if not await self._slot.is_enough_for(decoder.held):
                 decoder.drop()
             data = await self._receive()
 

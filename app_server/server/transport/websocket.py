@@ -17,7 +17,7 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 
-from app_server.server.transport.socket_streams import Room
+from app_server.server.transport.socket_streams import LongMessageSlot
 from app_server_protocol.framing import Oversized, TransportClosed
 
 log = logging.getLogger(__name__)
@@ -143,11 +143,11 @@ class WebSocketTransport:
         protocol: ServerProtocol,
         *,
         unread: bytes = b"",
-        room: Room | None = None,
+        slot: LongMessageSlot | None = None,
     ) -> None:
         """Begin to read with `unread`, the bytes that were received with the handshake. The caller closes `stream`."""
         self._stream, self._protocol, self._unread = stream, protocol, unread
-        self._room = room or Room()
+        self._slot = slot or LongMessageSlot()
         self._decoder = MessageDecoder(protocol)
         self._sending = anyio.Lock(fast_acquire=True)
         self._sent_at = anyio.current_time()
@@ -168,7 +168,7 @@ class WebSocketTransport:
                 answered = decoder.pings
             if messages:
                 yield messages
-            if not await self._room.is_enough_for(decoder.held):
+            if not await self._slot.is_enough_for(decoder.held):
                 decoder.refuse(CloseCode.TRY_AGAIN_LATER, "others are sending long messages; try again")
             if self._protocol.state is not State.OPEN:
                 break

@@ -12,7 +12,7 @@ from typing_extensions import TypeAliasType
 from app_server_protocol.base import WireModel, omit_none, tag_of
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientNotification, ClientRequest
-from app_server_protocol.structs import Json, WireStruct, shown
+from app_server_protocol.structs import Json, WireStruct, always_written
 from app_server_protocol.wire_fields import CleanText
 
 
@@ -82,7 +82,7 @@ class ConfigOptionValue(WireStruct, omit_defaults=True):
 class SessionConfigOption(WireStruct, omit_defaults=True):
     """One choice out of several; `category` is where clients show it."""
 
-    type: Literal["select"] = shown("select")
+    type: Literal["select"] = always_written("select")
     id: str
     name: str
     description: str | None = None

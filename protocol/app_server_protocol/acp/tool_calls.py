@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from app_server_protocol.method_table import NoResult, ServerRequest
-from app_server_protocol.structs import Json, WireStruct, shown
+from app_server_protocol.structs import Json, WireStruct, always_written
 
 
 class ToolKind(StrEnum):
@@ -73,11 +73,11 @@ class SessionToolCallFields(WireStruct, omit_defaults=True):
 
 
 class SessionToolCall(SessionToolCallFields, omit_defaults=True):
-    session_update: Literal["tool_call"] = shown("tool_call")
+    session_update: Literal["tool_call"] = always_written("tool_call")
 
 
 class SessionToolCallUpdate(SessionToolCallFields, omit_defaults=True):
-    session_update: Literal["tool_call_update"] = shown("tool_call_update")
+    session_update: Literal["tool_call_update"] = always_written("tool_call_update")
 
 
 class PermissionOption(WireStruct):
@@ -103,7 +103,7 @@ class CreateElicitationRequest(WireStruct, omit_defaults=True):
 
     session_id: str
     tool_call_id: str | None = None
-    mode: Literal["form"] = shown("form")
+    mode: Literal["form"] = always_written("form")
     message: str
     requested_schema: Json
 

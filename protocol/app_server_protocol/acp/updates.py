@@ -5,7 +5,7 @@ are written without a shape.
 from typing import Literal
 
 from app_server_protocol.acp.sessions import SessionConfigOption
-from app_server_protocol.structs import Json, WireStruct, shown
+from app_server_protocol.structs import Json, WireStruct, always_written
 
 
 class MessageChunk(WireStruct):
@@ -19,7 +19,7 @@ class MessageChunk(WireStruct):
 class NoticeUpdate(WireStruct, omit_defaults=True):
     """A notice for the user that no model wrote."""
 
-    session_update: Literal["notice"] = shown("notice")
+    session_update: Literal["notice"] = always_written("notice")
     severity: Literal["info", "warning", "error"]
     title: str
     description: str | None = None
@@ -34,20 +34,20 @@ class PlanEntry(WireStruct):
 class PlanUpdate(WireStruct):
     """The whole plan."""
 
-    session_update: Literal["plan"] = shown("plan")
+    session_update: Literal["plan"] = always_written("plan")
     entries: tuple[PlanEntry, ...]
 
 
 class UsageUpdate(WireStruct):
     """Tokens in the context, and the size of the context window in tokens."""
 
-    session_update: Literal["usage_update"] = shown("usage_update")
+    session_update: Literal["usage_update"] = always_written("usage_update")
     used: int
     size: int
 
 
 class CompactionUpdate(WireStruct):
-    session_update: Literal["compaction_update"] = shown("compaction_update")
+    session_update: Literal["compaction_update"] = always_written("compaction_update")
     compaction_id: str
     status: str
 
@@ -55,24 +55,24 @@ class CompactionUpdate(WireStruct):
 class AvailableCommandsUpdate(WireStruct):
     """The slash commands of a session."""
 
-    session_update: Literal["available_commands_update"] = shown("available_commands_update")
+    session_update: Literal["available_commands_update"] = always_written("available_commands_update")
     available_commands: tuple[Json, ...]
 
 
 class SessionInfoUpdate(WireStruct, omit_defaults=True):
-    session_update: Literal["session_info_update"] = shown("session_info_update")
+    session_update: Literal["session_info_update"] = always_written("session_info_update")
     title: str | None = None
 
 
 class ConfigOptionUpdate(WireStruct):
     """All options of a session with their current values."""
 
-    session_update: Literal["config_option_update"] = shown("config_option_update")
+    session_update: Literal["config_option_update"] = always_written("config_option_update")
     config_options: tuple[SessionConfigOption, ...]
 
 
 class CurrentModeUpdate(WireStruct):
-    session_update: Literal["current_mode_update"] = shown("current_mode_update")
+    session_update: Literal["current_mode_update"] = always_written("current_mode_update")
     current_mode_id: str
 
 

@@ -20,7 +20,7 @@ from app_server_protocol.events.command_events import TAGGED_CHANGE, ParsedComma
 from app_server_protocol.events.command_events import FileChange as ChangedFile
 from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.responses import WebSearchAction
-from app_server_protocol.structs import Discreet, EngineStruct, Json, json_bytes, model_of, struct_of
+from app_server_protocol.structs import EngineStruct, Json, Redacted, json_bytes, model_of, struct_of
 
 if TYPE_CHECKING:
     import app_server_protocol.mcp
@@ -110,7 +110,7 @@ class FileTexts(EngineStruct):
     new: str | None
 
 
-class FileChange(Discreet, frozen=True, kw_only=True):
+class FileChange(Redacted, frozen=True, kw_only=True):
     """One patch: keys of `changes` are absolute paths."""
 
     HIDDEN = ("texts",)

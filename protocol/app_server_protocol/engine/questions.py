@@ -34,7 +34,7 @@ class Choice(Struct, frozen=True):
     description: str
 
 
-class Inquiry(Struct, frozen=True, kw_only=True):
+class UserQuestion(Struct, frozen=True, kw_only=True):
     """One question of the model to the user, with answers to choose from; another answer may be given as well."""
 
     id: str
@@ -47,7 +47,7 @@ class UserInputQuestion(Struct, frozen=True):
     """The model asks the user."""
 
     call_id: str
-    inquiries: tuple[Inquiry, ...]
+    inquiries: tuple[UserQuestion, ...]
 
 
 class UserInputAnswer(Struct, frozen=True):
@@ -87,7 +87,7 @@ class McpCallDecision(StrEnum):
     CANCELLED = "cancelled"
 
 
-class KeepRule(Struct, frozen=True):
+class RuleAmendment(Struct, frozen=True):
     """Approval of the command, and from now on of every command that begins with these words, if its approval request
     proposed them.
     """
@@ -95,7 +95,7 @@ class KeepRule(Struct, frozen=True):
     words: tuple[str, ...]
 
 
-class AllowFiles(Struct, frozen=True):
+class FileGrant(Struct, frozen=True):
     """Approval of the patch, and of every later patch of the session that changes only its files."""
 
 

@@ -7,7 +7,7 @@ text, unless a `stream_error` made them void. The whole ones are for clients tha
 
 from typing import Literal
 
-from app_server_protocol.structs import EngineStruct, shown
+from app_server_protocol.structs import EngineStruct, always_written
 
 
 class UserMessageEvent(EngineStruct, omit_defaults=True):
@@ -15,7 +15,7 @@ class UserMessageEvent(EngineStruct, omit_defaults=True):
     (or later, if the user spoke while the turn ran).
     """
 
-    type: Literal["user_message"] = shown("user_message")
+    type: Literal["user_message"] = always_written("user_message")
     message: str
     images: tuple[str, ...] | None = None
 

@@ -15,14 +15,14 @@ from app_server_protocol.events import command_events, messages, notice_events, 
 from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.policy import ReasoningEffort
-from app_server_protocol.structs import EngineStruct, shown
+from app_server_protocol.structs import EngineStruct, always_written
 
 
 class SessionConfiguredEvent(EngineStruct, omit_defaults=True):
     """The conversation is ready. Listeners never receive it: when they are added it is over. What it says is in the
     answer to `newConversation`, and on a resume in the notification `sessionConfigured`."""
 
-    type: Literal["session_configured"] = shown("session_configured")
+    type: Literal["session_configured"] = always_written("session_configured")
     session_id: ConversationId
     model: str
     reasoning_effort: ReasoningEffort | None = None

@@ -4,7 +4,7 @@ each with the id of its operation.
 
 from typing import Literal
 
-from app_server_protocol.structs import EngineStruct, shown
+from app_server_protocol.structs import EngineStruct, always_written
 
 
 class ErrorEvent(EngineStruct):
@@ -25,7 +25,7 @@ class WarningEvent(EngineStruct):
 class DeprecationNoticeEvent(EngineStruct, omit_defaults=True):
     """A setting in use will go away. After the session was configured, before its first turn."""
 
-    type: Literal["deprecation_notice"] = shown("deprecation_notice")
+    type: Literal["deprecation_notice"] = always_written("deprecation_notice")
     summary: str
     details: str | None = None
 
@@ -48,7 +48,7 @@ class StreamErrorEvent(EngineStruct):
 class UndoStartedEvent(EngineStruct, omit_defaults=True):
     """The working tree is being put back. After `task_started`, unless a turn runs: then the undo is refused."""
 
-    type: Literal["undo_started"] = shown("undo_started")
+    type: Literal["undo_started"] = always_written("undo_started")
     message: str | None = None
 
 
@@ -56,7 +56,7 @@ class UndoCompletedEvent(EngineStruct, omit_defaults=True):
     """The working tree was put back, or not; `message` names the files that were kept. Exactly one for each
     `undo_started`."""
 
-    type: Literal["undo_completed"] = shown("undo_completed")
+    type: Literal["undo_completed"] = always_written("undo_completed")
     success: bool
     message: str | None = None
 
@@ -78,7 +78,7 @@ class HistoryEntry(EngineStruct):
 class GetHistoryEntryResponseEvent(EngineStruct, omit_defaults=True):
     """Answer to `get_history_entry_request`; the entry is left out if there is none at that place."""
 
-    type: Literal["get_history_entry_response"] = shown("get_history_entry_response")
+    type: Literal["get_history_entry_response"] = always_written("get_history_entry_response")
     offset: int
     log_id: int
     entry: HistoryEntry | None = None

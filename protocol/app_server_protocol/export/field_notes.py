@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from app_server_protocol.export.definitions import references
 from app_server_protocol.export.schemas import Schema
-from app_server_protocol.structs import Written
+from app_server_protocol.structs import JsonSerializable
 
 EVERYWHERE: Final[Mapping[str, str]] = {
     "threadId": "the thread's id",
@@ -57,7 +57,7 @@ EVERYWHERE: Final[Mapping[str, str]] = {
 """Meanings of names that have the same meaning in every shape."""
 
 
-def meaning(model: type[Written], field: str) -> str:
+def meaning(model: type[JsonSerializable], field: str) -> str:
     """Return the meaning of a field, on one line; "" if there is no text about it. `field` is its name on the wire."""
     said = declared_meanings(model).get(field) or EVERYWHERE.get(field, "")
     first = said.partition("\n\n")[0]
@@ -65,7 +65,7 @@ def meaning(model: type[Written], field: str) -> str:
 
 
 @cache
-def declared_meanings(model: type[Written]) -> Mapping[str, str]:
+def declared_meanings(model: type[JsonSerializable]) -> Mapping[str, str]:
     """Return the texts under the fields of a class and its bases, by their names on the wire and in Python."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):

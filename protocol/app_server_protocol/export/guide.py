@@ -18,7 +18,7 @@ from app_server_protocol.export.field_notes import alternatives, is_experimental
 from app_server_protocol.export.schemas import Schema, params_name, published_name, result_name
 from app_server_protocol.export.typescript import type_of
 from app_server_protocol.method_table import AnyClientRequest, AnyServerRequest
-from app_server_protocol.structs import Json, Struct, Written
+from app_server_protocol.structs import Json, JsonSerializable, Struct
 from app_server_protocol.v1.conversation import event_method
 from app_server_protocol.v1.ops import OPERATIONS
 
@@ -127,7 +127,7 @@ def _types(definitions: Mapping[str, Schema], shown: Set[str]) -> Iterator[str]:
         yield _block(type_of(definitions[name]))
 
 
-def _tagged(definitions: Mapping[str, Schema], model: type[Written]) -> Iterator[str]:
+def _tagged(definitions: Mapping[str, Schema], model: type[JsonSerializable]) -> Iterator[str]:
     yield f"#### `{get_args(model.__annotations__['type'])[0]}`\n\n{_paragraphs(model.__doc__)}\n"
     yield _fields_list(definitions, published_name(model), model, "Fields")
 
@@ -140,7 +140,7 @@ def _both_shapes(definitions: Mapping[str, Schema], row: AnyClientRequest | AnyS
 def _fields_list(
     definitions: Mapping[str, Schema],
     name: str,
-    model: type[Written],
+    model: type[JsonSerializable],
     title: str,
     noted: Callable[[str], str] = lambda field: "",
 ) -> str:
@@ -159,7 +159,7 @@ def _fields_list(
     return f"{title}:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def _omitted(kind: type[Written]) -> Set[str]:
+def _omitted(kind: type[JsonSerializable]) -> Set[str]:
     """Return the names on the wire of the fields that are left out if they have no value."""
     if issubclass(kind, Model):
         return {field.alias or name for name, field in kind.model_fields.items() if field.exclude_if}
@@ -252,7 +252,7 @@ def _noted_list(
     definitions: Mapping[str, Schema],
     stable: Mapping[str, Schema],
     name: str,
-    model: type[Written],
+    model: type[JsonSerializable],
     title: str,
 ) -> str:
     """Return the fields with their meanings, and the members of a union with theirs."""

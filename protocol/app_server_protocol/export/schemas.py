@@ -24,7 +24,7 @@ from app_server_protocol.mcp import McpResult
 from app_server_protocol.method_table import AnyClientRequest, AnyServerNotification, AnyServerRequest, Table
 from app_server_protocol.policy import SandboxMode
 from app_server_protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
-from app_server_protocol.structs import Json, Written, replace
+from app_server_protocol.structs import Json, JsonSerializable, replace
 from app_server_protocol.v1.ops import Submission
 from app_server_protocol.v1.setup import GitSha
 from app_server_protocol.v2.fields import EXPERIMENTAL
@@ -247,7 +247,7 @@ def result_name(row: AnyClientRequest | AnyServerRequest) -> str:
     return _name_at(row.method, row.result, "Response")
 
 
-def _name_at(method: str, shape: type[Written], role: str) -> str:
+def _name_at(method: str, shape: type[JsonSerializable], role: str) -> str:
     """Return the published name of a method's parameters or result."""
     if shape.__name__.endswith(_NAMED_FOR_ONE):
         return published_name(shape)

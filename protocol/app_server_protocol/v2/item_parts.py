@@ -11,7 +11,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
 from app_server_protocol.ids import PathText
-from app_server_protocol.structs import EngineStruct, Json, WireStruct, shown
+from app_server_protocol.structs import EngineStruct, Json, WireStruct, always_written
 from app_server_protocol.v2.fields import LegacyAppPathString
 from app_server_protocol.wire_fields import CleanText, Count
 
@@ -21,8 +21,8 @@ class Item(WireStruct):
 
     type: str
     id: str
-    started_at_ms: int | None = shown(None)
-    completed_at_ms: int | None = shown(None)
+    started_at_ms: int | None = always_written(None)
+    completed_at_ms: int | None = always_written(None)
 
 
 class ReadCommandAction(WireStruct):

@@ -11,7 +11,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import Foreign, unserved
 from app_server_protocol.method_table import ServerNotification
-from app_server_protocol.structs import Json, WireStruct, json_bytes, replace, shown
+from app_server_protocol.structs import Json, WireStruct, always_written, json_bytes, replace
 from app_server_protocol.v2 import item_parts as parts
 from app_server_protocol.v2.fields import LegacyAppPathString, RequestId
 
@@ -84,18 +84,18 @@ class FileChangeThreadItem(parts.Item):
 class McpToolCallThreadItem(parts.Item, omit_defaults=True):
     """A call of a tool of an MCP server: `result` or `error` when it ended."""
 
-    type: Literal["mcpToolCall"] = shown("mcpToolCall")
+    type: Literal["mcpToolCall"] = always_written("mcpToolCall")
     server: str
     tool: str
     status: parts.McpToolCallStatus
     arguments: Json
-    result: parts.McpToolCallResult | None = shown(None)
-    error: parts.McpToolCallError | None = shown(None)
-    duration_ms: int | None = shown(None)
-    app_context: Annotated[Foreign, unserved("McpToolCallAppContext")] | None = shown(None)
-    plugin_id: str | None = shown(None)
-    read_only_hint: bool | None = shown(None)
-    mcp_app_ui: Annotated[Foreign, unserved("McpAppUi")] | None = shown(None)
+    result: parts.McpToolCallResult | None = always_written(None)
+    error: parts.McpToolCallError | None = always_written(None)
+    duration_ms: int | None = always_written(None)
+    app_context: Annotated[Foreign, unserved("McpToolCallAppContext")] | None = always_written(None)
+    plugin_id: str | None = always_written(None)
+    read_only_hint: bool | None = always_written(None)
+    mcp_app_ui: Annotated[Foreign, unserved("McpAppUi")] | None = always_written(None)
     mcp_app_resource_uri: str | None = None
 
 

@@ -9,7 +9,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
 from app_server_protocol.method_table import ClientRequest, NoParams, NoResult, ServerNotification
-from app_server_protocol.structs import Json, WireStruct, shown
+from app_server_protocol.structs import Json, WireStruct, always_written
 from app_server_protocol.v2.fields import AboutThread, ByPages, Integer
 
 
@@ -161,10 +161,10 @@ class McpServerOauthLoginResponse(WireStruct, omit_defaults=True):
 
 class McpServerOauthLoginCompletedNotification(WireStruct, omit_defaults=True):
     name: str
-    thread_id: str | None = shown(None)
+    thread_id: str | None = always_written(None)
     login_id: str | None = None
     success: bool
-    error: str | None = shown(None)
+    error: str | None = always_written(None)
 
 
 MCP_SERVER_STATUS_LIST: Final = ClientRequest(

@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, Foreign, WireModel, unserved
 from app_server_protocol.method_table import ServerRequest
-from app_server_protocol.structs import Json, WireStruct, shown
+from app_server_protocol.structs import Json, WireStruct, always_written
 from app_server_protocol.v2.fields import Experimental, LegacyAppPathString, without
 from app_server_protocol.v2.item_parts import CommandAction, DynamicToolCallOutputContentItem
 from app_server_protocol.wire_fields import Flag
@@ -207,13 +207,13 @@ CommandExecutionApprovalDecision = TypeAliasType(
 class CommandExecutionRequestApprovalParams(WireStruct, omit_defaults=True):
     """May this command run? Always after the `item/started` of the same item."""
 
-    kind: CommandExecutionApprovalKind = shown("command")
+    kind: CommandExecutionApprovalKind = always_written("command")
     thread_id: str
     turn_id: str
     item_id: str
     started_at_ms: int
     approval_id: str | None = None
-    environment_id: str | None = shown(None)
+    environment_id: str | None = always_written(None)
     reason: str | None = None
     network_approval_context: Annotated[Foreign, unserved("NetworkApprovalContext")] | None = None
     command: str | None = None

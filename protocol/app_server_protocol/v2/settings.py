@@ -165,7 +165,7 @@ class PermissionProfileListResponse(WireStruct):
 Personality = TypeAliasType("Personality", Literal["none", "friendly", "pragmatic"])
 
 
-class ModeKind(StrEnum):
+class PermissionMode(StrEnum):
     PLAN = "plan"
     DEFAULT = "default"
 
@@ -179,7 +179,7 @@ class CollaborationSettings(EngineModel):
 
 
 class CollaborationMode(WireModel):
-    mode: ModeKind
+    mode: PermissionMode
     settings: CollaborationSettings
 
 
@@ -187,7 +187,7 @@ class CollaborationModeMask(EngineStruct):
     """A mode, and what it changes in the settings; null leaves a setting alone."""
 
     name: str
-    mode: ModeKind | None = None
+    mode: PermissionMode | None = None
     model: str | None = None
     reasoning_effort: ReasoningEffort | None = None
 

@@ -27,7 +27,7 @@ from app_server.engine.approvals.decide import (
 from app_server.engine.approvals.prefix_rules import PrefixRules
 from app_server.engine.approvals.rules_text import PrefixRule, RuleDecision, rule_for
 from app_server.engine.sandbox.plan import SandboxPlan
-from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.engine.questions import FileGrant, RuleAmendment
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -238,8 +238,10 @@ async def test_a_withdrawn_question_leaves_nothing_to_answer() -> None:
     assert (await broker.request_decision("c1", "t2", lambda: _answered(broker, "c1"))).decision is YES
 
 
-@pytest.mark.parametrize("also", [None, KeepRule(("touch",)), AllowFiles()])
-async def test_an_answer_says_what_is_allowed_beside_the_request(also: KeepRule | AllowFiles | None) -> None:
+@pytest.mark.parametrize("also", [None, RuleAmendment(("touch",)), FileGrant()])
+async def test_an_answer_says_what_is_allowed_beside_the_request(
+    also: RuleAmendment | FileGrant | None,
+) -> None:
     broker = ApprovalBroker()
 
     def announce() -> None:

@@ -362,12 +362,12 @@ def test_two_servers_add_rules_at_once(tmp_path: Path) -> None:
 
 async def test_a_rule_that_cannot_be_stored_holds_in_its_conversation(tmp_path: Path) -> None:
     rules_file(tmp_path, "xx(")
-    book = exec_policy.RuleBook(tmp_path)
+    book = exec_policy.ExecPolicy(tmp_path)
     problem = await book.keep(("touch",))
     assert problem is not None
     assert "this thread only" in problem
     assert book.allows(("touch", "a"))
-    assert not exec_policy.RuleBook(tmp_path).allows(("touch", "a"))
+    assert not exec_policy.ExecPolicy(tmp_path).allows(("touch", "a"))
 
 
 def test_a_problem_says_what_it_is(tmp_path: Path) -> None:
@@ -389,16 +389,16 @@ def test_a_problem_says_what_it_is(tmp_path: Path) -> None:
 
 def test_a_book_has_the_rules_of_the_home_and_says_what_is_wrong(tmp_path: Path) -> None:
     rules_file(tmp_path, 'prefix_rule(pattern=["rm"], decision="forbidden")\n' + ALLOW_CP)
-    book = exec_policy.RuleBook(tmp_path)
+    book = exec_policy.ExecPolicy(tmp_path)
     assert book.problems == ()
     assert book.allows(("cp", "a"))
     assert book.restriction(("rm", "a")) is not None
     assert book.restriction(("cp", "a")) is None
     rules_file(tmp_path, ALLOW_CP + "xx(")
-    damaged = exec_policy.RuleBook(tmp_path)
+    damaged = exec_policy.ExecPolicy(tmp_path)
     assert not damaged.allows(("cp", "a"))
     assert len(damaged.problems) == 1
-    empty = exec_policy.RuleBook()
+    empty = exec_policy.ExecPolicy()
     assert (empty.problems, empty.allows(("cp", "a"))) == ((), False)
 
 

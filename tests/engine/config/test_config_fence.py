@@ -11,7 +11,7 @@ from app_server.engine.config.config_values import (
     Config,
     PermissionSettings,
     RequestOverrides,
-    SettingsPlace,
+    SettingsSource,
 )
 from app_server.engine.config.effective import setting_edit
 from app_server.engine.config.settings_file import write_settings
@@ -192,7 +192,7 @@ GRANTING = "sandbox_workspace_write.writable_roots model_providers.x.base_url fe
 @pytest.mark.parametrize("key", f"{STARTING} {GRANTING}".split())
 def test_a_client_writes_no_setting_that_starts_or_grants_something(tmp_path: Path, key: str) -> None:
     (tmp_path / "config.toml").write_text(FENCE)
-    place = SettingsPlace(home=tmp_path, cwd=tmp_path, cli=CliOverrides(), environment={})
+    place = SettingsSource(home=tmp_path, cwd=tmp_path, cli=CliOverrides(), environment={})
     for value in (["touch", "x"], None):
         with pytest.raises(InvalidSettings, match="only the user changes"):
             write_settings(place, [setting_edit(key, value, merge=False)])
@@ -246,7 +246,7 @@ def test_a_client_may_take_its_own_rights(tmp_path: Path) -> None:
 def test_the_folder_of_a_client_is_none_that_the_user_chose(tmp_path: Path) -> None:
     text = f'sandbox_mode = "workspace-write"\n{FENCE}'
     (tmp_path / "config.toml").write_text(text)
-    place = SettingsPlace(home=tmp_path, cwd=tmp_path / "client", cli=brought())
+    place = SettingsSource(home=tmp_path, cwd=tmp_path / "client", cli=brought())
     with pytest.raises(BeyondClientRights, match="writing in"):
         load_config(place)
     assert load_config(replace(place, own_folder=tmp_path)).fence is not None

@@ -9,7 +9,7 @@ from app_server.engine.config.config_values import (
     CliOverrides,
     Config,
     RequestOverrides,
-    SettingsPlace,
+    SettingsSource,
 )
 from app_server.engine.config.permission_profiles import (
     NO_NETWORK,
@@ -45,7 +45,7 @@ def load(
     work.mkdir(exist_ok=True)
     trust = f'\n[projects."{work}"]\ntrust_level = "trusted"\n' if trusted else ""
     (home / "config.toml").write_text(text + trust)
-    place = SettingsPlace(
+    place = SettingsSource(
         home=home, cwd=work, cli=CliOverrides(settings=cli), environment={"HOME": "/home/u"}
     )
     return load_config(place, request or RequestOverrides())

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app_server.engine.config import settings_file
-from app_server.engine.config.config_values import CliOverrides, SettingsPlace
+from app_server.engine.config.config_values import CliOverrides, SettingsSource
 from app_server.engine.config.effective import (
     LayerKind,
     SettingEdit,
@@ -31,20 +31,20 @@ from app_server_protocol.structs import Json
 WITH_PROFILE = '# mine\nmodel = "m"\n\n[profiles.p]\nmodel = "of-p"\n'
 
 
-def home(folder: Path, text: str = WITH_PROFILE, cli: CliOverrides | None = None) -> SettingsPlace:
+def home(folder: Path, text: str = WITH_PROFILE, cli: CliOverrides | None = None) -> SettingsSource:
     (folder / "config.toml").write_text(text)
-    return SettingsPlace(home=folder, cwd=folder, cli=cli or CliOverrides(), environment={})
+    return SettingsSource(home=folder, cwd=folder, cli=cli or CliOverrides(), environment={})
 
 
 def edit(key: str, value: Json, *, merge: bool = False) -> SettingEdit:
     return setting_edit(key, value, merge=merge)
 
 
-def write(place: SettingsPlace, key: str, value: Json, version: str | None = None) -> WriteOutcome:
+def write(place: SettingsSource, key: str, value: Json, version: str | None = None) -> WriteOutcome:
     return write_settings(place, [edit(key, value)], version)
 
 
-def text(place: SettingsPlace) -> str:
+def text(place: SettingsSource) -> str:
     return (place.home / "config.toml").read_text()
 
 
@@ -115,7 +115,7 @@ def test_settings_of_other_programs_are_written(tmp_path: Path) -> None:
 
 def test_a_wrong_entry_that_is_there_keeps_no_other_from_being_written(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("model_context_window = 'big'\n")
-    place = SettingsPlace(home=tmp_path, cwd=tmp_path)
+    place = SettingsSource(home=tmp_path, cwd=tmp_path)
     write(place, "model", "m")
     assert text(place) == "model_context_window = 'big'\nmodel = \"m\"\n"
     with pytest.raises(InvalidSettings, match="`project_doc_max_bytes` must be an integer"):

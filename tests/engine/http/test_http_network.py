@@ -44,7 +44,7 @@ class Wire(httpcore2.AsyncNetworkStream):
 
 async def test_head_and_body_leave_together_when_an_answer_is_waited_for() -> None:
     wire = Wire()
-    stream = pool.GatheringStream(wire)
+    stream = pool.BufferedWriteStream(wire)
     await stream.write(b"POST / HTTP/1.1\r\n\r\n", 3)
     await stream.write(b"{}", 3)
     await stream.write(b"", 3)
@@ -57,24 +57,24 @@ async def test_head_and_body_leave_together_when_an_answer_is_waited_for() -> No
 
 async def test_a_large_write_is_not_buffered() -> None:
     wire = Wire()
-    stream = pool.GatheringStream(wire)
+    stream = pool.BufferedWriteStream(wire)
     await stream.write(b"head", 1)
     await stream.write(bytes(pool.AT_ONCE_BYTES), 2)
     assert wire.written == [(b"head" + bytes(pool.AT_ONCE_BYTES), 2)]
 
 
 async def test_a_response_of_a_server_that_reads_no_more_is_received() -> None:
-    stream = pool.GatheringStream(Wire(broken=True))
+    stream = pool.BufferedWriteStream(Wire(broken=True))
     await stream.write(b"head")
     assert await stream.read(100) == b"said"
 
 
 async def test_encryption_begins_after_the_clear_text() -> None:
     wire = Wire()
-    stream = pool.GatheringStream(wire)
+    stream = pool.BufferedWriteStream(wire)
     await stream.write(b"CONNECT")
     encrypted = await stream.start_tls(ssl.create_default_context())
-    assert isinstance(encrypted, pool.GatheringStream)
+    assert isinstance(encrypted, pool.BufferedWriteStream)
     assert wire.encrypted
     assert [data for data, _ in wire.written] == [b"CONNECT"]
 
@@ -82,7 +82,7 @@ async def test_encryption_begins_after_the_clear_text() -> None:
 async def test_a_connection_is_readable_when_something_came_or_it_ended() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        stream = pool.GatheringStream(Wire(connection=ours))
+        stream = pool.BufferedWriteStream(Wire(connection=ours))
         assert stream.get_extra_info("is_readable") is False
         theirs.close()
         assert stream.get_extra_info("is_readable") is True
@@ -311,4 +311,4 @@ def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> 
 @pytest.mark.parametrize("proxy", ["http://[bad", "nonsense://x", "http://h:99999999"])
 async def test_an_invalid_proxy_url_is_rejected(proxy: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  any of the libraries' own
-        await pool.RouteTable({"all_proxy": proxy}).find("http://h.test/")
+        await pool.PoolManager({"all_proxy": proxy}).find("http://h.test/")

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from app_server.engine.auth.credentials import AuthMethod, Credentials
-from app_server.engine.client_context import CurrentCaller
+from app_server.engine.client_context import ActiveClient
 from app_server.engine.config.config_values import Config, ProviderConfig, WireApi
 from app_server.engine.config.model_rows import ModelRow
 from app_server.engine.config.model_tables import ModelSettings, ModelTables
@@ -332,7 +332,7 @@ class Asked:
         self.let = anyio.Event()
         self.let.set()
 
-    async def ask(self, config: Config, caller: CurrentCaller) -> ServedModels | ModelsUnknown:
+    async def ask(self, config: Config, caller: ActiveClient) -> ServedModels | ModelsUnknown:
         self.count += 1
         await self.let.wait()
         return self.answer
@@ -344,7 +344,7 @@ async def knowing(home: Path, asked: Asked, clock: float = 1e9) -> AsyncIterator
         yield KnownModels(home, asked.ask, lambda config, caller: "", group, lambda: clock)
 
 
-CALLER = CurrentCaller(some_caller(), {})
+CALLER = ActiveClient(some_caller(), {})
 ONE = ServedModels(models=(ServedModel(row=ModelRow(slug="a", context_window=9000, description="a text")),))
 
 

@@ -12,7 +12,7 @@ import pytest
 from app_server.engine.sandbox.exec import probe
 from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
-from app_server.engine.sandbox.exec.launcher_process import Confinement
+from app_server.engine.sandbox.exec.launcher_process import SandboxArgs
 from app_server.engine.storage.socket_folders import known_folders
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, SandboxPolicy
@@ -69,7 +69,7 @@ async def degraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     """Yield a bench on a kernel without namespaces."""
     real = probe._Prober.run_probe
 
-    async def refuse(prober: probe._Prober, confinement: Confinement) -> tuple[str, str]:
+    async def refuse(prober: probe._Prober, confinement: SandboxArgs) -> tuple[str, str]:
         return ("", "they are switched off") if confinement.namespaces else await real(prober, confinement)
 
     monkeypatch.setattr(probe._Prober, "run_probe", refuse)

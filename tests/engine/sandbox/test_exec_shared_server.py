@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.support.filelock import hold
-from app_server.engine.support.socket_paths import SocketPlace, place_of_home
-from app_server.server.daemon.binding import HeldPlace, hold_place
+from app_server.engine.support.socket_paths import SocketPaths, place_of_home
+from app_server.server.daemon.binding import BoundSocket, hold_place
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from tests.engine.sandbox.conftest import Bench, a_bench, at_level
 
@@ -137,8 +137,8 @@ class Served:
     """Socket at the place of a home that replaces a server."""
 
     bench: Bench
-    place: SocketPlace
-    held: HeldPlace
+    place: SocketPaths
+    held: BoundSocket
     listening: socket.socket
 
     @property

@@ -15,20 +15,20 @@ def used(tokens: int, cached: int = 0) -> TokenUsage:
     return TokenUsage(input_tokens=tokens + cached, cached_input_tokens=cached, total_tokens=tokens + cached)
 
 
-def keeper(objective: str = "tidy up", *, budget: int | None = None) -> goals.GoalKeeper:
-    found = goals.GoalKeeper()
+def keeper(objective: str = "tidy up", *, budget: int | None = None) -> goals.GoalState:
+    found = goals.GoalState()
     found.set(goals.GoalChange(objective=objective, token_budget=budget), 100)
     return found
 
 
-def turn(found: goals.GoalKeeper, total: int, *, calls: bool = True, error: ErrorClass | None = None) -> None:
+def turn(found: goals.GoalState, total: int, *, calls: bool = True, error: ErrorClass | None = None) -> None:
     """Count a turn for the goal, after which `total` tokens have been used."""
     found.turn_begins(found._counted, 0.0, asked_for=False)
     found.count(used(total), 1.0, 101, calls=calls)
     found.turn_ends(101, error=error, interrupted=False, for_goal=True)
 
 
-def status(found: goals.GoalKeeper) -> GoalStatus:
+def status(found: goals.GoalState) -> GoalStatus:
     assert found.goal is not None
     return found.goal.status
 
@@ -52,7 +52,7 @@ def test_no_turn_is_wanted_in_any_other_status(other: GoalStatus) -> None:
 
 
 def test_a_restored_goal_waits_for_a_word_of_the_user() -> None:
-    found = goals.GoalKeeper(Goal(objective="old", created_at=1, updated_at=1))
+    found = goals.GoalState(Goal(objective="old", created_at=1, updated_at=1))
     assert not found.wants_turn
     found.turn_begins(TokenUsage(), 0.0, asked_for=True)
     found.turn_ends(2, error=None, interrupted=False, for_goal=False)
@@ -107,7 +107,7 @@ def test_a_failed_turn_ends_the_work(error: ErrorClass, after: GoalStatus) -> No
 
 
 def test_turns_that_know_no_goals_leave_it_alone() -> None:
-    found = goals.GoalKeeper(Goal(objective="old", created_at=1, updated_at=1))
+    found = goals.GoalState(Goal(objective="old", created_at=1, updated_at=1))
     assert found.turn_ends(2, error=ErrorClass.OTHER, interrupted=False, for_goal=False) is None
     assert status(found) is GoalStatus.ACTIVE
 
@@ -142,7 +142,7 @@ def test_what_is_no_goal_is_refused_and_changes_nothing(change: goals.GoalChange
 
 
 def test_nothing_is_changed_where_there_is_no_goal() -> None:
-    found = goals.GoalKeeper()
+    found = goals.GoalState()
     with pytest.raises(goals.NoGoal):
         found.set(goals.GoalChange(status=GoalStatus.ACTIVE), 1)
     with pytest.raises(goals.NoGoal):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app_server.engine.context.environment_context import user_text
 from app_server.engine.session.operations import perform
 from app_server.engine.session.session_commands import (
+    ApiBehaviour,
     ChangeSettings,
     Command,
     Compact,
@@ -19,9 +20,8 @@ from app_server.engine.session.session_commands import (
     RunShell,
     StartTurn,
     TurnNotSteerable,
-    TurnWishes,
 )
-from app_server.engine.session.session_services import SessionState, Turn
+from app_server.engine.session.session_services import SessionState, TurnContext
 from app_server.engine.session.tasks import (
     ActiveTask,
     OperationQueue,
@@ -31,7 +31,7 @@ from app_server.engine.session.tasks import (
 from app_server.engine.session.turn_ids import TurnControl
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.emitter import TurnEmitter
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
 from app_server_protocol.engine.session_settings import Settings, SettingsChange
 from app_server_protocol.events.review_events import ReviewRequest
@@ -53,10 +53,10 @@ SETTINGS = Settings(
 )
 
 
-def active(turn_id: str, *, takes_words: bool) -> ActiveTask:
+def active(turn_id: str, *, takes_input: bool) -> ActiveTask:
     emitter = TurnEmitter(cast("Any", None), "0", turn_id, lambda: 0.0)
-    turn = Turn(cast("Any", None), emitter, SETTINGS)
-    return ActiveTask(task=SessionTask(turn), takes_words=takes_words)
+    turn = TurnContext(cast("Any", None), emitter, SETTINGS)
+    return ActiveTask(task=SessionTask(turn), takes_input=takes_input)
 
 
 class OnlyAState:
@@ -72,7 +72,7 @@ class OnlyAState:
             outbox=SimpleNamespace(emit=lambda operation_id, event: self.told.append(event)),
             model=SimpleNamespace(facts=None),
         )
-        self.tasks = SimpleNamespace(active=active("turn", takes_words=False), services=self.services)
+        self.tasks = SimpleNamespace(active=active("turn", takes_input=False), services=self.services)
 
     async def perform(self, id: str, command: Command) -> None:
         await perform(cast("Any", self), PendingOperation(id, command, "t"))
@@ -92,7 +92,7 @@ async def test_a_change_holds_at_once_and_is_told_where_it_changes_something() -
 async def test_the_settings_of_a_turn_that_has_to_wait_hold_when_it_begins() -> None:
     actor = OnlyAState()
     before = actor.state.settings
-    await actor.perform("1", StartTurn(words=None, change=SettingsChange(model="n")))
+    await actor.perform("1", StartTurn(turn_input=None, change=SettingsChange(model="n")))
     assert actor.state.settings == before
     assert [pending.id for pending in actor.tasks.active.postponed] == ["1"]
 
@@ -141,7 +141,7 @@ def test_a_closed_queue_takes_nothing() -> None:
         operations.submit("a", Interrupt())
 
 
-WORDS = UserWords(user_text("go"))
+WORDS = TurnInput(user_text("go"))
 REVIEW = Review(ReviewRequest(prompt="look", user_facing_hint="look"))
 
 
@@ -153,8 +153,8 @@ class Scene:
         self.tasks = SimpleNamespace(active=None)
         self.turns = TurnControl(self.queue, cast("Any", self.tasks))
 
-    def runs(self, turn_id: str, *, takes_words: bool = True) -> ActiveTask:
-        self.tasks.active = running = active(turn_id, takes_words=takes_words)
+    def runs(self, turn_id: str, *, takes_input: bool = True) -> ActiveTask:
+        self.tasks.active = running = active(turn_id, takes_input=takes_input)
         return running
 
     def waiting(self) -> list[Any]:
@@ -167,22 +167,22 @@ def scene() -> Scene:
 
 
 async def test_words_join_a_turn_that_has_not_begun(scene: Scene) -> None:
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-0"
+    assert scene.turns.start("a", StartTurn(turn_input=WORDS)) == "turn-0"
     assert scene.turns.current_id == "turn-0"
-    more = UserWords(user_text("and this"))
-    assert scene.turns.start("b", StartTurn(words=more)) == "turn-0"
+    more = TurnInput(user_text("and this"))
+    assert scene.turns.start("b", StartTurn(turn_input=more)) == "turn-0"
     (first, _) = scene.queue
     assert first.steered == [more]
 
 
 async def test_a_turn_without_words_joins_none(scene: Scene) -> None:
     scene.runs("running")
-    assert scene.turns.start("a", StartTurn(words=None)) == "turn-0"
+    assert scene.turns.start("a", StartTurn(turn_input=None)) == "turn-0"
 
 
 async def test_a_task_that_takes_no_words_lets_the_next_turn_wait(scene: Scene) -> None:
-    active = scene.runs("running", takes_words=False)
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-0"
+    active = scene.runs("running", takes_input=False)
+    assert scene.turns.start("a", StartTurn(turn_input=WORDS)) == "turn-0"
     assert active.take_input() == []
 
 
@@ -198,8 +198,8 @@ async def test_a_compaction_to_come_takes_no_words(scene: Scene) -> None:
 async def test_an_interrupt_ends_the_turn_that_runs_or_the_named_one(
     scene: Scene, named: str | None, ended: str
 ) -> None:
-    active = scene.runs("running", takes_words=False)
-    scene.turns.start("a", StartTurn(words=WORDS))
+    active = scene.runs("running", takes_input=False)
+    scene.turns.start("a", StartTurn(turn_input=WORDS))
     active.postponed.append(await scene.queue.take())
     scene.queue.done()
     scene.turns.interrupt("i", named)
@@ -209,40 +209,40 @@ async def test_an_interrupt_ends_the_turn_that_runs_or_the_named_one(
 async def test_a_task_that_ends_is_no_turn_that_runs(scene: Scene) -> None:
     scene.runs("running").ending = True
     assert scene.turns.current_id is None
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-0"
+    assert scene.turns.start("a", StartTurn(turn_input=WORDS)) == "turn-0"
 
 
 async def test_what_ends_a_turn_leaves_words_a_turn_of_their_own(scene: Scene) -> None:
     scene.runs("running")
     scene.queue.submit("i", Interrupt())
-    assert scene.turns.start("a", StartTurn(words=WORDS)) == "turn-1"
+    assert scene.turns.start("a", StartTurn(turn_input=WORDS)) == "turn-1"
     scene.queue.submit("j", Interrupt("turn-1"))
-    assert scene.turns.start("b", StartTurn(words=WORDS)) == "turn-3"
+    assert scene.turns.start("b", StartTurn(turn_input=WORDS)) == "turn-3"
 
 
-UNNAMED = TurnWishes(names_turn=False)
+UNNAMED = ApiBehaviour(names_turn=False)
 """Wishes of clients that do not know turns by their ids."""
 
 
 async def test_words_of_no_named_turn_are_not_promised_to_the_one_that_runs(scene: Scene) -> None:
     active = scene.runs("running")
-    assert scene.turns.start("a", StartTurn(words=WORDS, wishes=UNNAMED)) == "running"
-    more = UserWords(user_text("and this"))
-    assert scene.turns.start("b", StartTurn(words=more, wishes=UNNAMED)) == "running"
+    assert scene.turns.start("a", StartTurn(turn_input=WORDS, wishes=UNNAMED)) == "running"
+    more = TurnInput(user_text("and this"))
+    assert scene.turns.start("b", StartTurn(turn_input=more, wishes=UNNAMED)) == "running"
     (late,) = active.drain_late()
     assert late.id == "a"
-    assert late.command == StartTurn(words=WORDS, wishes=UNNAMED), "they begin one of their own"
+    assert late.command == StartTurn(turn_input=WORDS, wishes=UNNAMED), "they begin one of their own"
     assert late.steered == [more], "and what was said later joins it"
     assert not active.has_steered()
     for expected in ("turn-4", "turn-4"):
-        assert scene.turns.start("c", StartTurn(words=more, wishes=UNNAMED)) == expected
+        assert scene.turns.start("c", StartTurn(turn_input=more, wishes=UNNAMED)) == expected
 
 
 async def test_words_that_are_promised_to_a_turn_overtake_none_that_were_said_before(scene: Scene) -> None:
     active = scene.runs("running")
-    more = UserWords(user_text("and this"))
-    scene.turns.start("a", StartTurn(words=WORDS, wishes=UNNAMED))
-    scene.turns.start("b", StartTurn(words=more))
+    more = TurnInput(user_text("and this"))
+    scene.turns.start("a", StartTurn(turn_input=WORDS, wishes=UNNAMED))
+    scene.turns.start("b", StartTurn(turn_input=more))
     assert active.drain_late() == []
     assert active.take_input() == [WORDS, more]
 
@@ -258,18 +258,18 @@ async def test_words_of_no_named_turn_wait_for_what_ends_the_one_that_runs(
     scene.runs("running")
     scene.queue.submit("c", before)
     expected = "turn-0" if joined else "turn-1"
-    assert scene.turns.start("a", StartTurn(words=WORDS, wishes=UNNAMED)) == expected
+    assert scene.turns.start("a", StartTurn(turn_input=WORDS, wishes=UNNAMED)) == expected
 
 
 async def test_nothing_said_in_no_named_turn_leaves_the_one_that_runs_as_it_is(scene: Scene) -> None:
     active = scene.runs("running")
-    assert scene.turns.start("a", StartTurn(words=None, wishes=UNNAMED)) == "running"
+    assert scene.turns.start("a", StartTurn(turn_input=None, wishes=UNNAMED)) == "running"
     assert (active.drain_late(), [type(each) for each in scene.waiting()]) == ([], [ChangeSettings])
 
 
 async def test_what_comes_as_its_turn_ends_waits_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task group without tasks lets other tasks run once more when it ends, and waits for nothing that they start."""
-    running, begun = active("turn", takes_words=True), []
+    running, begun = active("turn", takes_input=True), []
     monkeypatch.setattr(TurnEmitter, "has_started", True)
     command = PendingOperation("1", Interrupt(), "t")
 

@@ -9,7 +9,7 @@ from app_server.engine.storage.decode import TurnReader
 from app_server.engine.storage.pagination import StoredHead, ThreadSummary
 from app_server.engine.storage.record import StoredRecord
 from app_server.engine.storage.rollout_names import new_rollout_path
-from app_server.engine.storage.thread_summary import ThreadNotes, read_stored_thread, summarise
+from app_server.engine.storage.thread_summary import MetadataStore, read_stored_thread, summarise
 from app_server.engine.storage.writer import RolloutWriter
 from app_server_protocol.engine.events import SessionEvent, TurnRenamed
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
@@ -128,8 +128,8 @@ def turn_events(conversation_id: str, lines: Iterable[Line]) -> list[SessionEven
 
 
 def read_summary(
-    path: Path, default_provider: str = "mock", notes: ThreadNotes | None = None
+    path: Path, default_provider: str = "mock", notes: MetadataStore | None = None
 ) -> ThreadSummary:
     """Return the summary of a stored conversation."""
-    noted = (notes or ThreadNotes(path.parent, lambda: 0.0)).read()
+    noted = (notes or MetadataStore(path.parent, lambda: 0.0)).read()
     return summarise(read_stored_thread(path), default_provider, noted)

@@ -25,7 +25,7 @@ from app_server.engine.storage.stored_conversations import (
 from app_server.engine.storage.stored_item_lines import item_fields, item_of_line
 from app_server.engine.storage.stored_items import read_stored_items
 from app_server.engine.storage.thread_listing import ThreadLists
-from app_server.engine.storage.thread_summary import ThreadNotes, read_message_text, read_stored_thread
+from app_server.engine.storage.thread_summary import MetadataStore, read_message_text, read_stored_thread
 from app_server.engine.storage.turn_index import TurnIndexes, find_cut
 from app_server.engine.storage.turn_pages import open_history
 from app_server.engine.storage.writer import RolloutWriter
@@ -226,7 +226,7 @@ def test_the_settings_of_the_last_turn_are_read(home: Path) -> None:
 def listed(home: Path, **asked: Json) -> list[tuple[str, str]]:
     sources = frozenset({"vscode", "cli"})
     wanted = ThreadFilter(sources=sources, default_provider="mock", **asked)
-    lists = ThreadLists(home, ThreadNotes(home, lambda: 0.0), lambda: 2e9)
+    lists = ThreadLists(home, MetadataStore(home, lambda: 0.0), lambda: 2e9)
     page = lists.page(ListRequest(filter=wanted))
     by_change = lists.page(ListRequest(filter=wanted, by_change=True))
     assert {row.id for row in page.rows} == {row.id for row in by_change.rows}

@@ -174,7 +174,7 @@ def message(role: str, text: str) -> tuple[str, Json]:
     return "response_item", {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
 
 
-def taken_back(turns: int) -> tuple[str, Json]:
+def reverted_lines(turns: int) -> tuple[str, Json]:
     return "event_msg", {"type": "thread_rolled_back", "num_turns": turns}
 
 
@@ -191,12 +191,18 @@ def spoken(words: str) -> list[tuple[str, Json]]:
 @pytest.mark.parametrize(
     ("lines", "left"),
     [
-        ([*spoken("a"), *spoken("b"), *spoken("c"), taken_back(1)], ["a", "b"]),
-        ([*spoken("a"), *spoken("b"), taken_back(1), *spoken("c"), taken_back(1), *spoken("d")], ["a", "d"]),
-        ([*spoken("a"), *spoken("b"), taken_back(1), *spoken("c"), taken_back(2), *spoken("d")], ["d"]),
-        ([*spoken("a"), taken_back(5), *spoken("b")], ["b"]),
-        ([taken_back(1), *spoken("a")], ["a"]),
-        ([*spoken("a"), taken_back(0), taken_back(-1)], ["a"]),
+        ([*spoken("a"), *spoken("b"), *spoken("c"), reverted_lines(1)], ["a", "b"]),
+        (
+            [*spoken("a"), *spoken("b"), reverted_lines(1), *spoken("c"), reverted_lines(1), *spoken("d")],
+            ["a", "d"],
+        ),
+        (
+            [*spoken("a"), *spoken("b"), reverted_lines(1), *spoken("c"), reverted_lines(2), *spoken("d")],
+            ["d"],
+        ),
+        ([*spoken("a"), reverted_lines(5), *spoken("b")], ["b"]),
+        ([reverted_lines(1), *spoken("a")], ["a"]),
+        ([*spoken("a"), reverted_lines(0), reverted_lines(-1)], ["a"]),
     ],
 )
 def test_turns_that_are_taken_back_by_their_number_do_not_count(
@@ -209,7 +215,7 @@ def test_turns_that_are_taken_back_by_their_number_do_not_count(
 
 
 def test_a_copy_of_the_lines_before_has_what_was_taken_back_behind_them(tmp_path: Path) -> None:
-    path = file_of(tmp_path, ("session_meta", META), *spoken("a"), *spoken("b"), taken_back(1))
+    path = file_of(tmp_path, ("session_meta", META), *spoken("a"), *spoken("b"), reverted_lines(1))
     assert len(read_rollout(path, keeps=9).items) == 4
     assert len(read_rollout(path).items) == 2
 
@@ -218,7 +224,7 @@ def test_an_index_that_is_kept_learns_of_turns_that_are_taken_back(tmp_path: Pat
     path, indexes = file_of(tmp_path, ("session_meta", META), *spoken("a"), *spoken("b")), TurnIndexes()
     assert turns_in(path, indexes) == [["a", "A"], ["b", "B"]]
     with path.open("ab") as file:
-        file.writelines(raw_line(kind, payload) for kind, payload in [taken_back(1), *spoken("c")])
+        file.writelines(raw_line(kind, payload) for kind, payload in [reverted_lines(1), *spoken("c")])
     assert turns_in(path, indexes) == [["a", "A"], ["c", "C"]]
 
 
@@ -228,7 +234,7 @@ def test_turns_of_a_file_with_identity_are_taken_back_with_the_compactions_betwe
     (source,) = OLDER.glob("*15-35-58*")
     path = Path(shutil.copy(source, tmp_path))
     id = path.stem[28:]
-    rolled = json.dumps({"timestamp": "", "type": "event_msg", "payload": dict(taken_back(2)[1])})
+    rolled = json.dumps({"timestamp": "", "type": "event_msg", "payload": dict(reverted_lines(2)[1])})
     with path.open("a") as file:
         file.write(rolled + "\n")
     with open_history(path, id, TurnIndexes()) as history:

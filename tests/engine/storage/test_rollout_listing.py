@@ -17,7 +17,7 @@ from app_server.engine.storage.stored_conversations import (
     unarchive_rollout,
 )
 from app_server.engine.storage.thread_listing import ThreadLists
-from app_server.engine.storage.thread_summary import ThreadNotes
+from app_server.engine.storage.thread_summary import MetadataStore
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import (
     ArchiveRefused,
@@ -43,7 +43,7 @@ from tests.engine.storage.stored import (
 def listed(
     home: Path, size: int | None = None, cursor: str | None = None, providers: frozenset[str] | None = None
 ) -> Page[ThreadSummary]:
-    lists = ThreadLists(home, ThreadNotes(home, lambda: 0.0), lambda: 0.0)
+    lists = ThreadLists(home, MetadataStore(home, lambda: 0.0), lambda: 0.0)
     sources = frozenset({"cli", "vscode"})
     wanted = ThreadFilter(sources=sources, default_provider="mock", providers=providers)
     return lists.page(ListRequest(filter=wanted, limit=size, cursor=cursor))
@@ -100,7 +100,7 @@ def test_strange_things_are_passed_over(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(folder) + b"/rollout-\xff.jsonl")).write_text("x")
     (tmp_path / "sessions" / "9999999999" / "99" / "99").mkdir(parents=True)
     (tmp_path / "sessions" / "2027").symlink_to(tmp_path / "sessions" / "2026")
-    lists = ThreadLists(tmp_path, ThreadNotes(tmp_path, lambda: 0.0), lambda: 0.0)
+    lists = ThreadLists(tmp_path, MetadataStore(tmp_path, lambda: 0.0), lambda: 0.0)
     wanted = ThreadFilter(sources=frozenset({"cli", "vscode"}), default_provider="mock")
     for request in (ListRequest(filter=wanted), ListRequest(filter=wanted, by_change=True)):
         assert previews(lists.page(request)) == ["good"]

@@ -13,7 +13,7 @@ from app_server.engine.storage import rollout_reader as resume
 from app_server.engine.storage.journal import NOTHING
 from app_server.engine.storage.line_reader import BLOCK, MOST_KEPT, last_turn_context, lines_from_the_end
 from app_server.engine.storage.pagination import PageRequest
-from app_server.engine.storage.record import REVERTED, TakenBack, revert_line
+from app_server.engine.storage.record import REVERTED, RevertedRanges, revert_line
 from app_server.engine.storage.rollout_names import journal_path, new_rollout_path
 from app_server.engine.storage.rollout_reader import (
     copied_lines,
@@ -197,7 +197,7 @@ def test_lines_that_were_taken_back_are_not_copied(tmp_path: Path) -> None:
     path = store(tmp_path, [user("kept"), user("gone")])
     reopened = reopen(path, now, revert=revert_line(2, 1))
     assert texts(reopened.stored.items) == ["kept"]
-    assert (len(reopened.stored.taken_back._ranges), reopened.stored.lines) == (1, 4)
+    assert (len(reopened.stored.reverted_lines._ranges), reopened.stored.lines) == (1, 4)
     reopened.writer.append([user("new")])
     reopened.writer.close()
     assert texts(read_rollout(copy_of(path, tmp_path / "other")).items) == ["kept", "new"]
@@ -261,20 +261,20 @@ def test_a_line_takes_back_what_is_between_the_kept_lines_and_itself(
     lines: list[tuple[int, Json]], shared: int
 ) -> None:
     """This holds also if a reader continues from the state of another one."""
-    taken_back, gone = TakenBack(), set[int]()
+    reverted_lines, gone = RevertedRanges(), set[int]()
     number = -1
     for n, (passed, keeps) in enumerate(lines):
         if n == shared:
             known = set(gone)
-            before, taken_back = taken_back, TakenBack(taken_back)
+            before, reverted_lines = reverted_lines, RevertedRanges(reverted_lines)
         number += passed + 1
         valid = type(keeps) is int and 1 <= keeps <= number
-        assert taken_back.take({"kept_lines": keeps}, number) is valid
+        assert reverted_lines.take({"kept_lines": keeps}, number) is valid
         if valid:
             gone |= set(range(keeps, number + 1))
     everything = range(-1, number + 3)
-    assert {n for n in everything if n in taken_back} == gone
-    assert bool(taken_back) is bool(gone)
+    assert {n for n in everything if n in reverted_lines} == gone
+    assert bool(reverted_lines) is bool(gone)
     if shared < len(lines):
         assert {n for n in everything if n in before} == known
 
@@ -282,9 +282,9 @@ def test_a_line_takes_back_what_is_between_the_kept_lines_and_itself(
 def test_the_line_is_read_as_it_was_written() -> None:
     line = json.loads(revert_line(3, 2).to_json())
     assert line == {"type": REVERTED, "num_turns": 2, "kept_lines": 3}
-    taken_back = TakenBack()
-    assert taken_back.take(line, 5)
-    assert [n for n in range(8) if n in taken_back] == [3, 4, 5]
+    reverted_lines = RevertedRanges()
+    assert reverted_lines.take(line, 5)
+    assert [n for n in range(8) if n in reverted_lines] == [3, 4, 5]
 
 
 def from_the_end(path: Path, mark: bytes) -> list[bytes]:

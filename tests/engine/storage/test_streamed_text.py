@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.engine.storage.disk import REAL_DISK, DiskCalls
-from app_server.engine.storage.encode import MOST_UNKEPT, OpenTexts, stored_events
+from app_server.engine.storage.encode import MOST_UNKEPT, StreamJournal, stored_events
 from app_server.engine.storage.pagination import PageRequest
 from app_server.engine.storage.rollout_names import journal_path, new_rollout_path
 from app_server.engine.storage.rollout_reader import (
@@ -62,7 +62,7 @@ class Server:
         self.paginated = str(THREAD) if paginated else None
         first = meta(history_mode="paginated") if paginated else meta()
         self.writer = RolloutWriter.create(self.path, now, [first], disk, paginated=self.paginated)
-        self.text = OpenTexts()
+        self.text = StreamJournal()
         words = items.UserMessage("u", (TextInput(text="question"),))
         self.writer.append([user("question")])
         self.emit(events.TurnStarted(TurnKind.REGULAR, None, 1.0))
@@ -369,7 +369,7 @@ def test_pieces_hold_the_text_once(tmp_path: Path) -> None:
 
 
 def test_a_piece_is_due_when_four_kilobytes_wait(tmp_path: Path) -> None:
-    text = OpenTexts()
+    text = StreamJournal()
     text.take([event(begins(MESSAGE))], identity=True)
     text.take([event(events.AgentMessageDelta("m", "ä" * 2047))], identity=True)
     assert (text.waiting, text.is_due) == (4094, False)

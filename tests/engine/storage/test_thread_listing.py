@@ -22,7 +22,7 @@ from app_server.engine.storage.rollout_names import ARCHIVED, RolloutName, parse
 from app_server.engine.storage.stored_conversations import archive_rollout, delete_rollout, unarchive_rollout
 from app_server.engine.storage.thread_index import IndexReplaced, ThreadIndex
 from app_server.engine.storage.thread_listing import ThreadLists
-from app_server.engine.storage.thread_summary import ThreadNotes, read_stored_thread
+from app_server.engine.storage.thread_summary import MetadataStore, read_stored_thread
 from app_server_protocol.structs import Json
 from tests.engine.storage.stored import conversation_id, raw_line
 
@@ -67,8 +67,8 @@ def write(home: Path, n: int, text: str | None = None, *, changed: float | None 
     return path
 
 
-def notes(home: Path) -> ThreadNotes:
-    return ThreadNotes(home, lambda: 0.0)
+def notes(home: Path) -> MetadataStore:
+    return MetadataStore(home, lambda: 0.0)
 
 
 def lists(home: Path) -> ThreadLists:

@@ -14,7 +14,7 @@ from app_server.engine.storage.codex_compat import goal_in
 from app_server.engine.storage.encode import stored_events
 from app_server.engine.storage.line_reader import last_goal
 from app_server.engine.storage.rollout_reader import read_rollout
-from app_server.engine.storage.thread_summary import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
+from app_server.engine.storage.thread_summary import METADATA_FILE, NAMES_FILE, LastLineIndex, MetadataStore
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
@@ -25,8 +25,8 @@ from tests.engine.storage.stored import assistant, conversation_id, now, store
 ONE, TWO = conversation_id(1), conversation_id(2)
 
 
-def notes(home: Path) -> ThreadNotes:
-    return ThreadNotes(home, lambda: 1_700_000_000.25)
+def notes(home: Path) -> MetadataStore:
+    return MetadataStore(home, lambda: 1_700_000_000.25)
 
 
 def test_the_last_name_counts_in_every_server(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_metadata_has_its_form(tmp_path: Path) -> None:
 
 
 def test_metadata_without_a_revision_has_none(tmp_path: Path) -> None:
-    noted, lines = notes(tmp_path), LatestLines(tmp_path / METADATA_FILE)
+    noted, lines = notes(tmp_path), LastLineIndex(tmp_path / METADATA_FILE)
     assert noted.read().revision(ONE) is None
     lines.append(ONE, {"git_info": "main"})
     assert noted.read().revision(ONE) is None
@@ -139,7 +139,7 @@ def test_reading_in_steps_is_reading_at_once(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]], step: int
 ) -> None:
     path = tmp_path_factory.mktemp("home") / "lines"
-    writer, reader = LatestLines(path), LatestLines(path)
+    writer, reader = LastLineIndex(path), LastLineIndex(path)
     for number, (id, text) in enumerate(changes):
         writer.append(id, {"text": text})
         if step and number % step == 0:
@@ -147,8 +147,8 @@ def test_reading_in_steps_is_reading_at_once(
     assert dict(reader.read()) == {id: {"id": id, "text": text} for id, text in changes}
 
 
-def lines_in(folder: Path) -> LatestLines:
-    return LatestLines(folder / "lines")
+def lines_in(folder: Path) -> LastLineIndex:
+    return LastLineIndex(folder / "lines")
 
 
 def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from app_server.engine.storage.thread_summary import (
     AFTER,
     BEFORE,
     FileState,
+    MetadataStore,
     StoredThread,
-    ThreadNotes,
     read_message_text,
     snippet,
 )
@@ -139,8 +139,8 @@ def test_words_for_who_began_it(source: Json, word: str) -> None:
     assert pagination.source_word(source) == word
 
 
-def notes(home: Path) -> ThreadNotes:
-    return ThreadNotes(home, lambda: 0.0)
+def notes(home: Path) -> MetadataStore:
+    return MetadataStore(home, lambda: 0.0)
 
 
 def lists(home: Path) -> ThreadLists:

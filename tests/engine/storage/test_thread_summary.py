@@ -15,8 +15,8 @@ from app_server.engine.storage.rollout_reader import read_rollout
 from app_server.engine.storage.thread_summary import (
     MAX_HEAD_LINES,
     FileState,
+    MetadataStore,
     StoredThread,
-    ThreadNotes,
     read_stored_thread,
 )
 from app_server.engine.support.engine_errors import RolloutUnreadable
@@ -37,8 +37,8 @@ from tests.engine.storage.stored import (
 )
 
 
-def notes(home: Path) -> ThreadNotes:
-    return ThreadNotes(home, lambda: 0.0)
+def notes(home: Path) -> MetadataStore:
+    return MetadataStore(home, lambda: 0.0)
 
 
 def context(model: str, effort: str | None = None) -> bytes:

@@ -197,7 +197,7 @@ def test_no_two_items_have_one_id(steps: list[tuple[str, str]]) -> None:
                 if unique != opened.pop(id, None):
                     given_out.append(unique)
             case _:
-                unique = ids.begin_and_end(id)
+                unique = ids.reserve(id)
                 opened.pop(id, None)
                 given_out.append(unique)
         assert unique.startswith(id)
@@ -208,8 +208,8 @@ def test_no_two_items_have_one_id(steps: list[tuple[str, str]]) -> None:
 
 def test_ids_that_repeat_are_counted() -> None:
     ids = ItemIds()
-    assert [ids.begin_and_end("a") for _ in range(3)] == ["a", "a-2", "a-3"]
-    assert ids.begin_and_end("a-2") == "a-2-2"
+    assert [ids.reserve("a") for _ in range(3)] == ["a", "a-2", "a-3"]
+    assert ids.reserve("a-2") == "a-2-2"
     assert ids.begin("b") == ids.of("b") == ids.end("b") == "b"
 
 

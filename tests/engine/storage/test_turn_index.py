@@ -12,7 +12,7 @@ from app_server.engine.storage import turn_index
 from app_server.engine.storage.decode import TurnReader
 from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.pagination import TurnCut, TurnNotFound
-from app_server.engine.storage.record import REVERTED, RawLine, TakenBack, read_record
+from app_server.engine.storage.record import REVERTED, RawLine, RevertedRanges, read_record
 from app_server.engine.storage.reverts import LOOKS_BACK, counting_lines, find_reverts
 from app_server.engine.storage.turn_index import (
     SAMPLE_BYTES,
@@ -200,9 +200,9 @@ def test_a_closed_index_is_its_own_where_a_turn_was_named_late() -> None:
 
 # --- reverted lines
 def test_lines_that_were_taken_back_keep_their_ids_and_have_no_places() -> None:
-    taken_back = TakenBack()
-    assert taken_back.take(reverted(1), 4)
-    index = TurnIndex.empty(THREAD, taken_back)
+    reverted_lines = RevertedRanges()
+    assert reverted_lines.take(reverted(1), 4)
+    index = TurnIndex.empty(THREAD, reverted_lines)
     for line in raw(META, begin("a"), image("i", "a"), end("a"), reverted(1), begin("b"), image("i", "b")):
         index.take(line)
     [place] = index.places
@@ -216,11 +216,11 @@ def test_a_turn_that_was_taken_back_is_taken_back_from_the_file(tmp_path: Path) 
     file.append(reverted(3))
     found = file.places(indexes)
     assert ids(found) == ["a"]
-    assert [number for number in range(7) if number in found.taken_back] == [3, 4, 5]
+    assert [number for number in range(7) if number in found.reverted_lines] == [3, 4, 5]
     file.append(begin("c"), image("i", "c"))
     found = file.places(indexes)
     assert ids(found) == ["a", "c"]
-    assert [number for number in range(9) if number in found.taken_back] == [3, 4, 5], "it is still known"
+    assert [number for number in range(9) if number in found.reverted_lines] == [3, 4, 5], "it is still known"
     file.append(reverted(1))
     assert ids(file.places(indexes)) == []
 
@@ -231,8 +231,8 @@ def test_a_torn_line_takes_nothing_back(tmp_path: Path) -> None:
 
 
 def test_only_such_lines_take_others_back() -> None:
-    def found(*payloads: Json, known: TakenBack | None = None) -> TakenBack | None:
-        return find_reverts(raw(META, begin("a"), *payloads), known or TakenBack(), fd=-1)
+    def found(*payloads: Json, known: RevertedRanges | None = None) -> RevertedRanges | None:
+        return find_reverts(raw(META, begin("a"), *payloads), known or RevertedRanges(), fd=-1)
 
     assert found() is None
     assert found(said(REVERTED), words_before(REVERTED)) is None
@@ -240,7 +240,7 @@ def test_only_such_lines_take_others_back() -> None:
     one = found(reverted(1))
     assert one is not None
     assert [number in one for number in range(4)] == [False, True, True, False]
-    before = TakenBack()
+    before = RevertedRanges()
     before.take(reverted(1), 2)
     both = found(said(), said(), reverted(3), known=before)
     assert both is not None
@@ -315,9 +315,9 @@ def test_the_indexes_that_were_used_last_are_kept(tmp_path: Path, monkeypatch: p
     made: list[str] = []
     empty = TurnIndex.empty
 
-    def counted(conversation_id: str, taken_back: TakenBack | None = None) -> TurnIndex:
+    def counted(conversation_id: str, reverted_lines: RevertedRanges | None = None) -> TurnIndex:
         made.append(conversation_id)
-        return empty(conversation_id, taken_back)
+        return empty(conversation_id, reverted_lines)
 
     monkeypatch.setattr(TurnIndex, "empty", counted)
     files = {name: File(tmp_path / name, META, begin("a")) for name in ("one", "two", "three")}

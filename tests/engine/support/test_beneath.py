@@ -15,7 +15,7 @@ from app_server.engine.config.project_trust import main_worktree, trust_of
 from app_server.engine.context.project_docs import find_instructions
 from app_server.engine.context.skills.skill_catalog import discover, project_roots
 from app_server.engine.support.real_path import followed_path, real_path
-from app_server.engine.support.rooted_fs import MAX_DEPTH, Beneath, RefusedName, TooLarge, read_named
+from app_server.engine.support.rooted_fs import MAX_DEPTH, RefusedName, RootDir, TooLarge, read_named
 from app_server.engine.workspace.git.repository import find_repository, project_of
 
 
@@ -28,12 +28,12 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def beneath(root: Path) -> Iterator[Beneath]:
-    with Beneath(root) as opened:
+def beneath(root: Path) -> Iterator[RootDir]:
+    with RootDir(root) as opened:
         yield opened
 
 
-def test_a_file_is_read_by_its_name(root: Path, beneath: Beneath) -> None:
+def test_a_file_is_read_by_its_name(root: Path, beneath: RootDir) -> None:
     (root / "a" / "b").mkdir(parents=True)
     (root / "a" / "b" / "c").write_bytes(b"text")
     assert beneath.read("a/b/c", 10) == b"text"
@@ -41,7 +41,7 @@ def test_a_file_is_read_by_its_name(root: Path, beneath: Beneath) -> None:
     assert beneath.stat("./a//b/c").st_size == 4
 
 
-def test_a_link_is_not_followed_at_the_end_or_on_the_way(root: Path, beneath: Beneath) -> None:
+def test_a_link_is_not_followed_at_the_end_or_on_the_way(root: Path, beneath: RootDir) -> None:
     (root / "link").symlink_to("../out/file")
     (root / "folder").symlink_to("../out")
     for name in ("link", "folder/file"):
@@ -54,18 +54,18 @@ def test_a_link_is_not_followed_at_the_end_or_on_the_way(root: Path, beneath: Be
     assert beneath.read_link("link") == b"../out/file"
 
 
-def test_parent_folders_are_refused(beneath: Beneath) -> None:
+def test_parent_folders_are_refused(beneath: RootDir) -> None:
     with pytest.raises(RefusedName):
         beneath.read("../out/file", 100)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", ""])
-def test_a_name_that_is_none_is_an_error_of_the_system(beneath: Beneath, name: str) -> None:
+def test_a_name_that_is_none_is_an_error_of_the_system(beneath: RootDir, name: str) -> None:
     with pytest.raises(OSError, match="Errno"):
         beneath.read(name, 100)
 
 
-def test_links_that_stay_inside_are_followed_where_it_is_asked_for(root: Path, beneath: Beneath) -> None:
+def test_links_that_stay_inside_are_followed_where_it_is_asked_for(root: Path, beneath: RootDir) -> None:
     (root / "docs").mkdir()
     (root / "docs" / "real").write_text("text")
     (root / "docs" / "up").symlink_to("../docs/real")
@@ -73,7 +73,7 @@ def test_links_that_stay_inside_are_followed_where_it_is_asked_for(root: Path, b
     assert beneath.read("absolute", 10, follow_links=True) == b"text"
 
 
-def test_links_that_lead_out_or_nowhere_are_refused(root: Path, beneath: Beneath) -> None:
+def test_links_that_lead_out_or_nowhere_are_refused(root: Path, beneath: RootDir) -> None:
     (root / "out").symlink_to("../out/file")
     (root / "absolute").symlink_to(root.parent / "out" / "file")
     (root / "similar").symlink_to(f"{root}-2/file")
@@ -86,8 +86,8 @@ def test_links_that_lead_out_or_nowhere_are_refused(root: Path, beneath: Beneath
 def test_the_root_itself_may_not_be_reached_by_a_link(root: Path) -> None:
     (root.parent / "link").symlink_to("ws")
     with pytest.raises(OSError, match="Errno"):
-        Beneath(root.parent / "link")
-    with Beneath.named_by_user(root.parent / "link") as opened:
+        RootDir(root.parent / "link")
+    with RootDir.named_by_user(root.parent / "link") as opened:
         assert opened.list() == []
 
 
@@ -97,7 +97,7 @@ def test_credentials_are_refused_by_whatever_name(root: Path, name: str) -> None
     (home / name).parent.mkdir(parents=True)
     (home / name).write_text("key")
     os.link(home / name, root / "plain")
-    with Beneath(root, home) as opened, pytest.raises(RefusedName):
+    with RootDir(root, home) as opened, pytest.raises(RefusedName):
         opened.read("plain", 100)
 
 
@@ -132,7 +132,7 @@ def test_what_shows_a_process_is_refused(root: Path) -> None:
     assert read_named("/proc/filesystems", 1 << 20)
 
 
-def test_pipes_and_folders_are_no_files(root: Path, beneath: Beneath) -> None:
+def test_pipes_and_folders_are_no_files(root: Path, beneath: RootDir) -> None:
     os.mkfifo(root / "pipe")
     (root / "folder").mkdir()
     with pytest.raises(RefusedName):
@@ -141,14 +141,14 @@ def test_pipes_and_folders_are_no_files(root: Path, beneath: Beneath) -> None:
         beneath.read("folder", 100)
 
 
-def test_a_large_file_is_refused(root: Path, beneath: Beneath) -> None:
+def test_a_large_file_is_refused(root: Path, beneath: RootDir) -> None:
     (root / "large").write_bytes(b"12345")
     with pytest.raises(TooLarge):
         beneath.read("large", 4)
     assert beneath.read("large", 5) == b"12345"
 
 
-def test_a_file_is_replaced_whole_with_its_bits(root: Path, beneath: Beneath) -> None:
+def test_a_file_is_replaced_whole_with_its_bits(root: Path, beneath: RootDir) -> None:
     beneath.replace("new/folder/file", b"one", 0o600)
     beneath.replace("new/folder/file", b"two", 0o755)
     assert (root / "new/folder/file").read_bytes() == b"two"
@@ -158,7 +158,7 @@ def test_a_file_is_replaced_whole_with_its_bits(root: Path, beneath: Beneath) ->
     assert sorted(each.name for each in root.rglob("*")) == ["file", "folder", "link", "new"]
 
 
-def test_what_cannot_be_replaced_leaves_nothing_behind(root: Path, beneath: Beneath) -> None:
+def test_what_cannot_be_replaced_leaves_nothing_behind(root: Path, beneath: RootDir) -> None:
     (root / "folder" / "inner").mkdir(parents=True)
     with pytest.raises(OSError, match="Errno"):
         beneath.replace("folder", b"text", 0o644)
@@ -167,7 +167,7 @@ def test_what_cannot_be_replaced_leaves_nothing_behind(root: Path, beneath: Bene
     assert beneath.list() == ["folder"]
 
 
-def test_removed_are_files_and_empty_folders(root: Path, beneath: Beneath) -> None:
+def test_removed_are_files_and_empty_folders(root: Path, beneath: RootDir) -> None:
     beneath.replace("a/b/c", b"", 0o644)
     with pytest.raises(OSError, match="Errno"):
         beneath.remove_folder("a/b")
@@ -176,7 +176,7 @@ def test_removed_are_files_and_empty_folders(root: Path, beneath: Beneath) -> No
     assert beneath.list("a") == []
 
 
-def test_the_depth_is_bounded(beneath: Beneath) -> None:
+def test_the_depth_is_bounded(beneath: RootDir) -> None:
     with pytest.raises(OSError, match="too long"):
         beneath.replace("d/" * (MAX_DEPTH + 1) + "x", b"", 0o644)
 
@@ -195,7 +195,7 @@ def test_no_tree_of_links_leads_out(
         (place / "file").write_text("inside" if place != top else "outside")
     for link, target in links.items():
         (top / "ws" / link).symlink_to(target or ".")
-    with Beneath(top / "ws") as opened:
+    with RootDir(top / "ws") as opened:
         for follow_links in (False, True):
             try:
                 found = opened.read(f"{name}/file", 100, follow_links=follow_links)
@@ -221,7 +221,7 @@ def test_a_folder_that_is_exchanged_with_a_link_meanwhile_leads_nowhere(root: Pa
     seen = set()
     try:
         for round in range(2000):
-            with Beneath(root) as opened:
+            with RootDir(root) as opened:
                 try:
                     seen.add(opened.read("d/file", 100))
                     opened.replace("d/new", b"%d" % round, 0o644)
@@ -235,9 +235,9 @@ def test_a_folder_that_is_exchanged_with_a_link_meanwhile_leads_nowhere(root: Pa
     assert os.listdir(root.parent / "out") == ["file"]
 
 
-def test_a_file_that_is_made_aside_leaves_nothing_beside_its_place(root: Path, beneath: Beneath) -> None:
+def test_a_file_that_is_made_aside_leaves_nothing_beside_its_place(root: Path, beneath: RootDir) -> None:
     (root / "aside").mkdir()
-    with Beneath(root / "aside") as aside, beneath.staged("d/file", 0o640, aside) as file:
+    with RootDir(root / "aside") as aside, beneath.staged("d/file", 0o640, aside) as file:
         file.write(b"new")
         assert list((root / "d").iterdir()) == []
         assert [place.name[:4] for place in (root / "aside").iterdir()] == ["tmp_"]

@@ -15,14 +15,14 @@ import pytest
 
 from app_server.engine.approvals.broker import ApprovalBroker
 from app_server.engine.approvals.consent import ApprovalMemory
-from app_server.engine.client_context import CurrentCaller
-from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.client_context import ActiveClient
+from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
-from app_server.engine.sandbox.exec.probe import MachineSandbox
+from app_server.engine.sandbox.exec.probe import SandboxBackend
 from app_server.engine.sandbox.plan import SandboxState
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.engine.tools.registry import TOOLS
@@ -33,7 +33,7 @@ from app_server.engine.tools.tool_base import (
     CommandServices,
     Tool,
     ToolCall,
-    ToolTurn,
+    ToolContext,
     TurnDiffTracker,
 )
 from app_server.engine.turn.emitter import TurnEmitter
@@ -74,7 +74,7 @@ def program_in(folder: Path, name: str) -> None:
     (folder / name).chmod(0o755)
 
 
-class ScriptedSandbox(MachineSandbox):
+class ScriptedSandbox(SandboxBackend):
     """Sandbox with the level that the test sets."""
 
     scripted = SandboxState("full")
@@ -125,7 +125,7 @@ class Scene:
 
     root: Path
     runner: ScriptedRunner
-    turn: ToolTurn
+    turn: ToolContext
     said: list[EventMsg]
     answers: list[ReviewDecision] = field(default_factory=list)
     """Answers of the user, in order."""
@@ -160,7 +160,7 @@ def scene(tmp_path: Path) -> MakeScene:
         policy = sandbox or WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
         said: list[EventMsg] = []
         broker, runner = ApprovalBroker(), ScriptedRunner(tmp_path / "home")
-        config = load_config(SettingsPlace(home=tmp_path / "home", cwd=tmp_path / "ws"))
+        config = load_config(SettingsSource(home=tmp_path / "home", cwd=tmp_path / "ws"))
 
         adapter = ConversationAdapter("01a1fc2e-450f-7ed0-9b52-64722a96c4dc", ItemIds())
 
@@ -174,7 +174,7 @@ def scene(tmp_path: Path) -> MakeScene:
         async def store() -> None:
             pass
 
-        turn = ToolTurn(
+        turn = ToolContext(
             id="1",
             settings=Settings(
                 cwd=str(tmp_path / "ws"),
@@ -187,7 +187,7 @@ def scene(tmp_path: Path) -> MakeScene:
             config=config,
             items=TurnEmitter(EventSink(lambda each: emit(each.event)), "1", "turn-1", lambda: 0.0),
             commands=CommandServices(
-                runner, runner.roots.open(), Terminals(), "/bin/sh", CurrentCaller(some_caller(), ENVIRONMENT)
+                runner, runner.roots.open(), Terminals(), "/bin/sh", ActiveClient(some_caller(), ENVIRONMENT)
             ),
             approvals=ApprovalServices(broker, ApprovalMemory(), store),
             mcp=cast("McpManager", None),  # no tool here uses servers

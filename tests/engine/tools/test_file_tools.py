@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.engine.config.config_values import Config, SettingsPlace
+from app_server.engine.config.config_values import Config, SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.model.catalogue import find_model
 from app_server.engine.support.images import BROKEN, MAX_IMAGE_BYTES
@@ -357,7 +357,7 @@ FILES = ["grep_files", "read_file", "list_dir"]
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    return load_config(SettingsPlace(home=tmp_path, cwd=tmp_path))
+    return load_config(SettingsSource(home=tmp_path, cwd=tmp_path))
 
 
 def offered(config: Config, model: str = "some-model", *features: str) -> list[str]:

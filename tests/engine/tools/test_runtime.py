@@ -14,7 +14,7 @@ from app_server.engine.support.images import BROKEN
 from app_server.engine.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS, bounded, checked_tools
 from app_server.engine.tools.registry import RESERVED_NAMES, build_tools
 from app_server.engine.tools.runtime import CallRun, ToolRuntime, as_call
-from app_server.engine.tools.tool_base import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.policy import TurnMode
 from app_server_protocol.responses import (
@@ -48,7 +48,7 @@ class Scripted:
     def spec(self) -> ToolSpec:
         return FunctionTool(name=self.name, description="", parameters={"type": "object"})
 
-    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolContext) -> ToolOutput:
         self.calls.append(call)
         return await self.body()
 

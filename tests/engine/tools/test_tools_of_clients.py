@@ -48,8 +48,8 @@ async def opened_again(w: World, old: Client) -> str:
 
 
 async def say_and_take_back(client: Client, thread: str) -> None:
-    taken_back = await say(client, thread)
-    await client.call("thread/revert", {"threadId": thread, "beforeTurnId": taken_back})
+    reverted_lines = await say(client, thread)
+    await client.call("thread/revert", {"threadId": thread, "beforeTurnId": reverted_lines})
 
 
 async def test_a_tool_is_called_on_the_connection_that_brought_it_and_fails_without_it(

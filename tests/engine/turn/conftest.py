@@ -16,14 +16,14 @@ from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import CoreError, ModelError
 from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.engine.tools.runtime import ToolRuntime
-from app_server.engine.tools.tool_base import ToolCall, ToolOutput, ToolTurn, text_output
+from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolOutput, text_output
 from app_server.engine.turn.emitter import TurnEmitter
-from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnSteps
+from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnStrategy
 from app_server.engine.turn.model_call import ModelCall
 from app_server.engine.turn.outbox import Outbox, Transcript
 from app_server.engine.turn.stream_assembler import ReplyAssembler
 from app_server.engine.turn.token_counts import TokenCounts
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, TurnKind
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
@@ -48,7 +48,7 @@ class NoteTool:
     def spec(self) -> ToolSpec:
         return FunctionTool(name=self.name, description="", parameters={"type": "object"})
 
-    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolContext) -> ToolOutput:
         self.ran.append(call.call_id)
         if self.hold is not None:
             await self.hold()
@@ -85,11 +85,11 @@ class AmpleRoom:
     def learn(self, estimated: int) -> None:
         """Learn nothing."""
 
-    def explained(self, error: ModelError, estimated: int) -> ModelError:
+    def explain_error(self, error: ModelError, estimated: int) -> ModelError:
         return error
 
 
-class OnlyAPrompt(TurnSteps):
+class OnlyAPrompt(TurnStrategy):
     """Turn that does nothing but send requests."""
 
     kind = TurnKind.REGULAR
@@ -115,7 +115,7 @@ class Bench:
     history: ConversationHistory = field(default_factory=ConversationHistory)
     tokens: TokenCounts = field(default_factory=TokenCounts)
     tool: NoteTool = field(default_factory=NoteTool)
-    pending_input: list[UserWords] = field(default_factory=list)
+    pending_input: list[TurnInput] = field(default_factory=list)
     emitter: TurnEmitter = field(init=False)
     ids: Iterator[int] = field(default_factory=lambda: iter(range(1000)))
     compacted: int = 0
@@ -145,7 +145,7 @@ class Bench:
                 summary=ReasoningSummary.AUTO,
             ),
             assembler=lambda: ReplyAssembler(self.emitter, self.new_id, raw_reasoning=False),
-            tools=ToolRuntime({"note": self.tool}, cast("ToolTurn", OnlyAClock())) if tools else None,
+            tools=ToolRuntime({"note": self.tool}, cast("ToolContext", OnlyAClock())) if tools else None,
             clock=lambda: 0.0,
             telemetry=NO_TELEMETRY,
         )
@@ -164,14 +164,14 @@ class Bench:
             steps=OnlyAPrompt(),
             compaction=None
             if compact_limit is None
-            else AutoCompaction(limit=compact_limit, compact=compact, room=AmpleRoom()),
+            else AutoCompaction(limit=compact_limit, compact=compact, budget=AmpleRoom()),
             new_id=self.new_id,
         )
 
     def prompt(self) -> Prompt:
         return OnlyAPrompt().prompt(self.history.for_prompt())
 
-    def take_input(self) -> list[UserWords]:
+    def take_input(self) -> list[TurnInput]:
         taken, self.pending_input = self.pending_input, []
         return taken
 

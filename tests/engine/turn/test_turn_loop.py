@@ -7,7 +7,7 @@ from app_server.engine.context.environment_context import user_text
 from app_server.engine.http.interface import Fault, HttpFailure
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.engine.turn.loop import ContextStillFull
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import AttemptFailed, ItemCompleted
 from app_server_protocol.engine.items import AgentMessage
@@ -174,7 +174,7 @@ async def test_what_the_history_does_not_need_is_left_out(bench: Bench) -> None:
     assert "ItemCompleted WebSearch" in await bench.kinds()
 
 
-WORDS = UserWords(user_text("go"))
+WORDS = TurnInput(user_text("go"))
 
 
 def costing(tokens: int) -> bytes:
@@ -235,7 +235,7 @@ async def test_an_interrupted_turn_leaves_its_words_and_whole_pairs(bench: Bench
     async with anyio.create_task_group() as group:
         group.start_soon(loop.run, WORDS)
         await anyio.wait_all_tasks_blocked()
-        bench.pending_input.append(UserWords(user_text("wait")))
+        bench.pending_input.append(TurnInput(user_text("wait")))
         group.cancel_scope.cancel()
     loop.interrupted()
     assert [item.type for item in bench.history.items] == [

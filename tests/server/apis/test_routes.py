@@ -18,8 +18,8 @@ from app_server.server.apis.v1.handlers import misc
 from app_server.server.apis.v1.v1_routes import HANDLERS
 from app_server.server.apis.v2.v2_routes import HANDLERS as THREADS
 from app_server.server.apis.v2.v2_routes import gated, needed_capability
-from app_server.server.apis.v2.v2_services import NewsFilter
-from app_server.server.conversations.adapter import ClientLine
+from app_server.server.apis.v2.v2_services import NotificationFilter
+from app_server.server.conversations.adapter import OutboundMessage
 from app_server.server.rpc.lanes import LaneName
 from app_server_protocol import acp, v1, v2
 from app_server_protocol.base import WireModel
@@ -174,11 +174,11 @@ def used(percent: int) -> RateLimitSnapshot:
 
 def test_a_client_is_told_what_it_wants_and_does_not_know() -> None:
     profile = ClientProfile(opted_out=frozenset({"warning"}))
-    known = NewsFilter(cast("Any", SimpleNamespace(profile=profile)))
+    known = NotificationFilter(cast("Any", SimpleNamespace(profile=profile)))
     known.warnings = frozenset({"told before"})
 
     def wants(news: object, method: str = "method") -> bool:
-        return known.wants(ClientLine(b"", method, news))
+        return known.wants(OutboundMessage(b"", method, news))
 
     assert [wants(news) for news in (RateLimitSnapshot(), used(1), None, used(1), used(2))] == [
         *(False, True, True, False, True)

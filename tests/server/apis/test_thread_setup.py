@@ -13,7 +13,7 @@ import pytest
 
 from app_server.engine.auth.accounts import Accounts
 from app_server.engine.auth.auth_manager import AuthManager
-from app_server.engine.client_context import Caller
+from app_server.engine.client_context import ClientContext
 from app_server.engine.config.config_values import CliOverrides, Config
 from app_server.engine.config.model_rows import ModelRow
 from app_server.engine.config.settings_service import UserSettings
@@ -27,7 +27,7 @@ from app_server.server.apis.v2.v2_services import ThreadServices
 from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json, Written
+from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.v1.setup import ModelListResponse
 from app_server_protocol.v2.account import ACCOUNT_READ
 from app_server_protocol.v2.config import CONFIG_READ
@@ -41,7 +41,7 @@ from app_server_protocol.v2.models import (
 from app_server_protocol.v2.settings import PERMISSION_PROFILE_LIST
 from tests.support.callers import some_caller
 
-Handler = Callable[..., Awaitable[Written]]
+Handler = Callable[..., Awaitable[JsonSerializable]]
 
 
 def source(home: Path, text: str = "", cli: CliOverrides | None = None) -> UserSettings:
@@ -186,7 +186,7 @@ async def test_models_of_a_provider_or_a_page_that_is_none(tmp_path: Path) -> No
 class OneMore:
     """Engine whose provider serves one model of the catalogue."""
 
-    async def models(self, config: Config, caller: Caller) -> ModelFacts:
+    async def models(self, config: Config, caller: ClientContext) -> ModelFacts:
         served = (
             ServedModel(row=ModelRow(slug=name)) for name in ("gpt-6.2-sol", "gpt-5.5", "of-the-provider")
         )

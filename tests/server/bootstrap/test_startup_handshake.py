@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from app_server.engine.support.client_info import ClientProfile
 from app_server.engine.support.lazy import Lazy
 from app_server.server.bootstrap.handshake import (
-    Handover,
-    Inbox,
+    EarlyHandshake,
+    StdinBuffer,
     early_handshake,
     initialize_responder,
     plain_initialize,
@@ -53,8 +53,8 @@ class Pipes:
         os.close(self.to_stdin)
         self.to_stdin = -1
 
-    def handshake(self, load: Callable[[], object] = object) -> Handover | None:
-        return early_handshake(Inbox(self.stdin), self.stdout, GREET, Lazy(load))
+    def handshake(self, load: Callable[[], object] = object) -> EarlyHandshake | None:
+        return early_handshake(StdinBuffer(self.stdin), self.stdout, GREET, Lazy(load))
 
     def answers(self) -> list[Json]:
         os.close(self.stdout)
@@ -124,7 +124,7 @@ def test_what_has_to_be_looked_at_is_left_for_the_full_server(pipes: Pipes, para
 def test_a_first_request_that_introduces_nobody_is_refused(pipes: Pipes, first: Json, kind: str) -> None:
     pipes.send(first)
     handover = pipes.handshake()
-    assert handover == Handover(None, b"")
+    assert handover == EarlyHandshake(None, b"")
     [refusal] = pipes.answers()
     assert (refusal["id"], refusal["error"]["code"], refusal["error"]["data"]["kind"]) == (5, -32600, kind)
 

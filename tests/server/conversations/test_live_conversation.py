@@ -13,10 +13,10 @@ from anyio import wait_all_tasks_blocked
 from app_server.engine.session.session_commands import Close, Command
 from app_server.engine.support.client_info import ClientProfile
 from app_server.server.conversations.adapter import ApiAdapter, ApiId, ConversationApi
-from app_server.server.conversations.idle import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleUnloader
+from app_server.server.conversations.idle import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleReaper
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
-from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.engine.events import SessionEvent
 from tests.support.callers import some_caller
 
@@ -52,7 +52,7 @@ class SilentAdapter:
     def api(self, name: Literal["v1", "v2"]) -> ConversationApi:
         return ConversationApi(ApiId(name), lambda _id, _ids: cast("ApiAdapter", self))
 
-    def continue_elsewhere(self, *, continues: bool) -> None:
+    def on_session_replaced(self, *, continues: bool) -> None:
         self.elsewhere = continues
 
 
@@ -61,7 +61,7 @@ async def running() -> AsyncIterator[tuple[LiveConversation, ScriptedSession, Cl
     async def write(data: bytes) -> None:
         pass
 
-    session, client = ScriptedSession(), Client(Outgoing(write, 1 << 20), ClientProfile(), some_caller())
+    session, client = ScriptedSession(), Client(OutboundQueue(write, 1 << 20), ClientProfile(), some_caller())
     live = LiveConversation("c", cast("Any", session), client, [client], 0.0, brings_tools=False)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
@@ -95,7 +95,7 @@ async def test_adapters_know_that_the_conversation_goes_on_elsewhere() -> None:
 class Conversation:
     id: str
     idle: bool = True
-    unloads: bool = True
+    auto_unload: bool = True
     deserted: bool = False
     ended: bool = False
     ending: bool = False
@@ -115,7 +115,7 @@ class Open:
     closed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.unloader = IdleUnloader(cast("Any", self), lambda: self.now)
+        self.unloader = IdleReaper(cast("Any", self), lambda: self.now)
         self.unloader.closed.append(lambda live: self.closed.append(live.id))
 
     def all(self) -> list[Conversation]:
@@ -173,8 +173,8 @@ async def test_none_is_opened_while_too_many_wait_for_their_end() -> None:
 
 
 async def test_others_stay() -> None:
-    busy, followed = Conversation("a", idle=False), Conversation("b", unloads=False)
-    place = Open([busy, followed, Conversation("c"), Conversation("d", unloads=False, deserted=True)])
+    busy, followed = Conversation("a", idle=False), Conversation("b", auto_unload=False)
+    place = Open([busy, followed, Conversation("c"), Conversation("d", auto_unload=False, deserted=True)])
     assert await place.after(3 * IDLE_SECONDS) == ["c", "d"]
     assert not busy.ended
     assert not followed.ended

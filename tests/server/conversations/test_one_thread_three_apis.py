@@ -236,9 +236,9 @@ async def test_who_takes_a_thread_back_is_told_to_all_and_old_clients_hear_on(wo
         await t.old_joins()
         await t.editor_joins()
         await late.call("resumeConversation", {"conversationId": t.thread})  # it listens afterwards
-        taken_back = await say(t.threads, t.thread, "wrong")
+        on_reverted = await say(t.threads, t.thread, "wrong")
         await t.old.expect("task_complete")
-        await t.threads.call("thread/revert", {"threadId": t.thread, "beforeTurnId": taken_back})
+        await t.threads.call("thread/revert", {"threadId": t.thread, "beforeTurnId": on_reverted})
         await t.threads.expect("thread/reverted")
         assert "was taken back" in (await t.old.expect("background_event"))["params"]["msg"]["message"]
         assert not t.old.events("shutdown_complete")

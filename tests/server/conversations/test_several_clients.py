@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.server.conversations.idle import IDLE_SECONDS, IdleUnloader, Unattended
+from app_server.server.conversations.idle import IDLE_SECONDS, IdleReaper, UnattendedReaper
 from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import (
@@ -139,17 +139,22 @@ async def test_opt_outs_and_what_is_experimental_are_a_clients_own(world: MakeWo
         await other.call("fuzzyFileSearch/sessionStop", stop)
 
 
-@pytest.mark.parametrize("hears_all", [False, True])
+@pytest.mark.parametrize("receives_all_threads", [False, True])
 async def test_a_client_hears_of_foreign_threads_only_if_it_wants_to(
-    world: MakeWorld, hears_all: bool
+    world: MakeWorld, receives_all_threads: bool
 ) -> None:
-    async with world(reply(says("a"))) as w, w.another(hears_all=hears_all, capabilities={}) as other:
+    async with (
+        world(reply(says("a"))) as w,
+        w.another(receives_all_threads=receives_all_threads, capabilities={}) as other,
+    ):
         await other.call("thread/loaded/list", {})
         thread = await start(w.client)
         await say(w.client, thread)
         await other.call("thread/read", {"threadId": thread})
-        assert [each["thread"]["id"] for each in heard(other, "thread/started")] == [thread] * hears_all
-        assert bool(heard(other, "thread/status/changed")) is hears_all
+        assert [each["thread"]["id"] for each in heard(other, "thread/started")] == [
+            thread
+        ] * receives_all_threads
+        assert bool(heard(other, "thread/status/changed")) is receives_all_threads
         assert heard(other, "turn/started") == []
 
 
@@ -454,7 +459,7 @@ async def test_who_joins_in_the_middle_of_an_item_has_its_whole_text(world: Make
 
 
 async def test_a_client_without_a_folder_names_one(world: MakeWorld) -> None:
-    async with world(reply(says("a"))) as w, w.another(has_folder=False) as other:
+    async with world(reply(says("a"))) as w, w.another(has_cwd=False) as other:
         for method, params in (
             ("thread/start", {}),
             ("thread/start", {"cwd": None}),
@@ -518,9 +523,11 @@ async def test_a_server_that_drains_lets_what_runs_end_and_begins_nothing(world:
 
 
 @asynccontextmanager
-async def alone(w: World, clock: list[float]) -> AsyncIterator[Unattended]:
+async def alone(w: World, clock: list[float]) -> AsyncIterator[UnattendedReaper]:
     assert w.in_process is not None
-    yield Unattended(w.in_process.conversations, lambda: clock[0], turn_seconds=60, question_seconds=3600)
+    yield UnattendedReaper(
+        w.in_process.conversations, lambda: clock[0], turn_seconds=60, question_seconds=3600
+    )
 
 
 async def test_a_turn_that_nobody_follows_for_long_is_interrupted(world: MakeWorld) -> None:
@@ -569,7 +576,7 @@ async def test_a_turn_ends_with_its_last_client_where_none_may_go_on_alone(world
     async with world(reply(begins_to_say(), word("a"), Hold())) as w, anyio.create_task_group() as group:
         assert w.in_process is not None
         conversations = w.in_process.conversations
-        unattended = Unattended(conversations, lambda: 0, turn_seconds=0, question_seconds=3600)
+        unattended = UnattendedReaper(conversations, lambda: 0, turn_seconds=0, question_seconds=3600)
         group.start_soon(unattended.run, lambda seconds: anyio.sleep_forever())
         async with w.another() as leaving:
             thread = await start(leaving)
@@ -591,7 +598,7 @@ async def test_a_conversation_is_unloaded_when_its_client_has_left_long_ago(worl
     async with world() as w:
         assert w.in_process is not None
         conversations = w.in_process.conversations
-        unloader = IdleUnloader(conversations, lambda: clock[0])
+        unloader = IdleReaper(conversations, lambda: clock[0])
 
         async def look_after_long() -> None:
             for _ in range(2):

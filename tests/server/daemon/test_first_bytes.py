@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from app_server.server.daemon.client_connections import (
     MOST_WAITING,
-    Nonsense,
-    Speech,
+    UnknownProtocol,
+    WireProtocol,
     speech_after_preface,
     speech_of,
 )
@@ -18,20 +18,20 @@ from app_server.server.proxy.connect import MOST_BYTES
     ("said", "speech"),
     [
         (b"", None),
-        (b"G", Speech.HTTP),
-        (b"GET / HTTP/1.1\r\n", Speech.HTTP),
+        (b"G", WireProtocol.HTTP),
+        (b"GET / HTTP/1.1\r\n", WireProtocol.HTTP),
         (b"{", None),
         (b'{"id":1}', None),
-        (b'{"id":1}\n', Speech.LINES),
-        (b"{" + b"x" * MOST_WAITING, Speech.LINES),
+        (b'{"id":1}\n', WireProtocol.LINES),
+        (b"{" + b"x" * MOST_WAITING, WireProtocol.LINES),
         (b'{"preface', None),
         (b'{"preface":1,', None),
-        (b'{"preface":1}\n', Speech.PREFACE),
+        (b'{"preface":1}\n', WireProtocol.PREFACE),
         (b'{"preface":' + b"x" * (MOST_BYTES - 100), None),
-        (b'{"prefaces":1}\n', Speech.LINES),
+        (b'{"prefaces":1}\n', WireProtocol.LINES),
     ],
 )
-def test_the_first_bytes_decide(said: bytes, speech: Speech | None) -> None:
+def test_the_first_bytes_decide(said: bytes, speech: WireProtocol | None) -> None:
     assert speech_of(said, b"\n" in said) is speech
 
 
@@ -41,26 +41,26 @@ def test_the_first_bytes_decide(said: bytes, speech: Speech | None) -> None:
     ids=["a letter", "a space", "an empty line", "no UTF-8", "POST", "an endless preface", "TLS"],
 )
 def test_anything_else_is_none_of_ours(said: bytes) -> None:
-    with pytest.raises(Nonsense):
+    with pytest.raises(UnknownProtocol):
         speech_of(said, b"\n" in said)
 
 
 @given(st.binary(min_size=1))
 def test_behind_a_preface_any_line_may_come(said: bytes) -> None:
     assert speech_after_preface(said, b"\n" in said) is (
-        Speech.HTTP if said.startswith(b"G") else Speech.LINES
+        WireProtocol.HTTP if said.startswith(b"G") else WireProtocol.LINES
     )
 
 
 @given(st.binary())
 def test_what_was_decided_stays(said: bytes) -> None:
     """More bytes never change the protocol, except that a preface may turn out to be endless."""
-    decided: list[Speech | type[Nonsense]] = []
+    decided: list[WireProtocol | type[UnknownProtocol]] = []
     for end in range(len(said) + 1):
         try:
             found = speech_of(said[:end], b"\n" in said[:end])
-        except Nonsense:
-            decided.append(Nonsense)
+        except UnknownProtocol:
+            decided.append(UnknownProtocol)
         else:
             decided += [found] if found else []
     assert len(set(decided)) <= 1

@@ -12,7 +12,7 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.engine.support.socket_paths import SocketPlace
+from app_server.engine.support.socket_paths import SocketPaths
 from app_server.server.proxy.connect import preface
 from tests.support.fuzz_mutation import chunks, mutated, thorough
 from tests.support.pipes import HEALTH
@@ -54,7 +54,7 @@ class Errors(logging.Handler):
 class Server:
     """Server that listens at a place, with a client that it serves beside the one that sends the bytes."""
 
-    def __init__(self, place: SocketPlace, errors: Callable[[], list[str]]) -> None:
+    def __init__(self, place: SocketPaths, errors: Callable[[], list[str]]) -> None:
         self.place, self.errors = place, errors
         self.other = dialled(place)
         answer_of(self.other)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed
 
-from app_server.server.daemon.websocket_listener import HEAD_LIMIT, HttpDoor
+from app_server.server.daemon.websocket_listener import HEAD_LIMIT, WebSocketListener
 from app_server.server.transport.websocket import WebSocketTransport
 from tests.support.byte_streams import byte_pair
 from tests.support.virtual_time import in_virtual_time
@@ -28,9 +28,9 @@ ACCEPTED = "FDrtOi0f55ZvGub21xu4QwSrtio="
 
 def door(
     *, port: int | None = PORT, token: str | None = TOKEN, why_not: str | None = None, limit: int = LINE_LIMIT
-) -> HttpDoor:
+) -> WebSocketListener:
     digest = None if token is None else hashlib.sha256(token.encode()).digest()
-    return HttpDoor(port=port, token_sha256=digest, line_limit=limit, unavailable=lambda: why_not)
+    return WebSocketListener(port=port, token_sha256=digest, line_limit=limit, unavailable=lambda: why_not)
 
 
 GOOD = {
@@ -50,7 +50,7 @@ def request(line: str = "GET / HTTP/1.1", *more: str, **changed: str | None) -> 
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-async def enter(through: HttpDoor, sent: bytes) -> tuple[WebSocketTransport | None, bytes]:
+async def enter(through: WebSocketListener, sent: bytes) -> tuple[WebSocketTransport | None, bytes]:
     """Return the transport of an accepted client, None if it is refused, and the bytes that it received."""
     server, client = byte_pair()
     await client.send_eof()
@@ -59,7 +59,7 @@ async def enter(through: HttpDoor, sent: bytes) -> tuple[WebSocketTransport | No
     return transport, await client.receive_all()
 
 
-async def status(through: HttpDoor, sent: bytes) -> int:
+async def status(through: WebSocketListener, sent: bytes) -> int:
     transport, answer = await enter(through, sent)
     code = int(answer.split(b" ", 2)[1]) if answer else 0
     assert (transport is not None) == (code == 101)
@@ -340,7 +340,7 @@ Connect = Callable[[], Awaitable[ClientConnection]]
 @pytest.fixture(params=["tcp", "unix"])
 async def connected(request: pytest.FixtureRequest, short_folder: Path) -> AsyncIterator[Connect]:
     """Yield a function that connects to a server which echoes each message."""
-    through: HttpDoor
+    through: WebSocketListener
 
     async def echo(stream: ByteStream) -> None:
         async with stream:

@@ -11,7 +11,7 @@ import pytest
 
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.support.filelock import LockHeld, hold
-from app_server.engine.support.socket_paths import SocketPlace, named_place
+from app_server.engine.support.socket_paths import SocketPaths, named_place
 from app_server.server.proxy.connect import is_there, meet, preface
 from tests.support.places import LONG
 from tests.support.receiving import Echo, dialled, lifetime_of
@@ -90,7 +90,7 @@ class Starter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.place: SocketPlace = named_place(str(folder / "s"))
+        self.place: SocketPaths = named_place(str(folder / "s"))
         self.wanted = threading.Event()
         self.started = 0
         self._ready = threading.Event()

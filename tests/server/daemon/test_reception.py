@@ -19,10 +19,10 @@ import pytest
 from app_server.engine.support.lazy import Lazy
 from app_server.server.daemon import acceptor as module
 from app_server.server.daemon import listeners
-from app_server.server.daemon.acceptor import Reception
-from app_server.server.daemon.client_connections import Arrival
-from app_server.server.daemon.listeners import Door
-from app_server.server.daemon.websocket_listener import HttpDoor
+from app_server.server.daemon.acceptor import Acceptor
+from app_server.server.daemon.client_connections import SocketConnection
+from app_server.server.daemon.listeners import Listener
+from app_server.server.daemon.websocket_listener import WebSocketListener
 from app_server.server.proxy.connect import preface
 from app_server.server.transport.socket_streams import ALL_BYTES, SHORT_BYTES
 from tests.support.proxied import received
@@ -196,8 +196,8 @@ async def test_a_long_line_that_has_no_end_holds_up_long_ones_only_and_only_whil
             assert await blocking(lambda: received(waiting, len(long) + 1)) == long + b"\n"
 
 
-def takes_room(reception: Reception) -> list[bool]:
-    return [each.room.is_taken for each in reception.clients if isinstance(each, Arrival)]
+def takes_room(reception: Acceptor) -> list[bool]:
+    return [each.slot.is_taken for each in reception.clients if isinstance(each, SocketConnection)]
 
 
 async def test_a_client_that_drops_leaves_nothing(short_folder: Path) -> None:
@@ -214,7 +214,7 @@ def descriptors_and_tasks() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
 
 
-async def dropped(reception: Reception, dial: Callable[[], socket.socket]) -> None:
+async def dropped(reception: Acceptor, dial: Callable[[], socket.socket]) -> None:
     """Open connections that end at each stage, at once, and then one that is served: all were accepted."""
 
     def drop() -> None:
@@ -240,8 +240,8 @@ async def test_strangers_over_tcp_are_few_and_the_oldest_makes_room(
     async with receiving(short_folder) as (reception, place):
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setblocking(False)
-        http = HttpDoor(port=None, token_sha256=None, line_limit=1 << 20)
-        door = Door(socket.socket(), "ws://127.0.0.1:0", Lazy(lambda: http))
+        http = WebSocketListener(port=None, token_sha256=None, line_limit=1 << 20)
+        door = Listener(socket.socket(), "ws://127.0.0.1:0", Lazy(lambda: http))
         with dialled(place) as client:
             await blocking(lambda: said(client, b"{}\n"))  # the reception runs
         reception.replace(door, listening)
@@ -296,7 +296,7 @@ async def test_a_long_preface_in_pieces_is_searched_once(short_folder: Path) -> 
             client.sendall(line[:1])
             await until(lambda: bool(reception.present))
             [arrival] = reception.present.values()
-            assert isinstance(arrival, Arrival)
+            assert isinstance(arrival, SocketConnection)
             arrival.said = Counting(arrival.said)
             assert json.loads(await blocking(lambda: said(client, line[1:])))["ok"] is True
     assert searched <= 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app_server import __version__
 from app_server.engine.config.config_values import CliOverrides, RequestOverrides
 from app_server.engine.config.layers import combine
-from app_server.server.composition import ClientPlace
+from app_server.server.composition import ClientSettings
 from app_server.server.daemon.preface import BadPreface, Question, no, parse_preface, yes
 from app_server.server.proxy.connect import ProxyRefused, accepted, preface
 from app_server_protocol.structs import Json
@@ -21,13 +21,13 @@ OURS = CliOverrides(settings=(("model", '"ours"'),))
 NONE = CliOverrides()
 
 
-def server(cli: CliOverrides = NONE, *, has_folder: bool = True) -> ClientPlace:
-    return ClientPlace(home=HOME, cwd=Path("/started"), cli=cli, has_folder=has_folder)
+def server(cli: CliOverrides = NONE, *, has_cwd: bool = True) -> ClientSettings:
+    return ClientSettings(home=HOME, cwd=Path("/started"), cli=cli, has_cwd=has_cwd)
 
 
-def place_of(line: bytes, above: CliOverrides = NONE) -> ClientPlace:
+def place_of(line: bytes, above: CliOverrides = NONE) -> ClientSettings:
     said = parse_preface(line, server(above))
-    assert isinstance(said, ClientPlace)
+    assert isinstance(said, ClientSettings)
     return said
 
 
@@ -41,7 +41,7 @@ def test_a_server_has_the_environment_as_the_client_has_it(environment: dict[str
     line = preface(7, "acp", "/work", environment, {"options": {"config": ["a=1"]}, "all_threads": True})
     place = place_of(line)
     assert place.environment == environment
-    assert (place.home, place.cwd, place.acp, place.hears_all) == (HOME, Path("/work"), True, True)
+    assert (place.home, place.cwd, place.acp, place.receives_all_threads) == (HOME, Path("/work"), True, True)
     assert place.cli.settings == (("a", "1"),)
     assert place.shared
     assert place.brings_environment

@@ -9,7 +9,7 @@ import pytest
 from app_server.engine.support.home import home_folder
 from app_server.engine.support.socket_paths import (
     LONGEST_ADDRESS,
-    PlaceRefused,
+    BadSocketPath,
     fits,
     named_place,
     place_at,
@@ -43,14 +43,14 @@ def test_rights_of_others_are_taken_from_the_folder(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_link_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o755)
     (tmp_path / "app-server-control").symlink_to(tmp_path / "real")
-    with pytest.raises(PlaceRefused, match=r"app-server-control is a link$"):
+    with pytest.raises(BadSocketPath, match=r"app-server-control is a link$"):
         place_of_home(str(tmp_path)).make_ready()
     assert mode(tmp_path / "real") == 0o755
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "app-server-control").touch()
-    with pytest.raises(PlaceRefused, match=r"is no folder$"):
+    with pytest.raises(BadSocketPath, match=r"is no folder$"):
         place_of_home(str(tmp_path)).make_ready()
 
 
@@ -59,29 +59,29 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "app-server-control"
     folder.mkdir(mode=0o700)
     os.chown(folder, NOBODY, NOBODY)
-    with pytest.raises(PlaceRefused, match=r"belongs to another user$"):
+    with pytest.raises(BadSocketPath, match=r"belongs to another user$"):
         place_of_home(str(tmp_path)).make_ready()
-    with pytest.raises(PlaceRefused, match=r"belongs to another user$"):
+    with pytest.raises(BadSocketPath, match=r"belongs to another user$"):
         named_place(str(folder / "s")).make_ready()
 
 
 def test_the_folder_of_a_named_socket_is_looked_at_and_not_changed(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     place = named_place(str(folder / "s"))
-    with pytest.raises(PlaceRefused, match=r"does not exist$"):
+    with pytest.raises(BadSocketPath, match=r"does not exist$"):
         place.make_ready()
     folder.mkdir()
     folder.chmod(0o755)
     place.make_ready()
     folder.chmod(0o775)
-    with pytest.raises(PlaceRefused, match="others may write"):
+    with pytest.raises(BadSocketPath, match="others may write"):
         place.make_ready()
     assert mode(folder) == 0o775
 
 
 @pytest.mark.parametrize("path", ["s", "./s", "", "/", "/tmp/", "/tmp/s\0"])
 def test_a_named_socket_needs_an_absolute_path(path: str) -> None:
-    with pytest.raises(PlaceRefused, match="needs an absolute path"):
+    with pytest.raises(BadSocketPath, match="needs an absolute path"):
         named_place(path)
 
 

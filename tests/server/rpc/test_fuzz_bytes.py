@@ -14,7 +14,7 @@ from app_server.engine.approvals.shell.dangerous_commands import is_dangerous
 from app_server.engine.approvals.shell.safe_commands import is_known_safe as judge_safe
 from app_server.engine.approvals.shell.shell_script import split_script
 from app_server.engine.approvals.shell.summaries import parse_command
-from app_server.engine.config.config_values import SettingsPlace
+from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.engine.model.prompt import Completed, ModelEvent
@@ -200,7 +200,7 @@ def test_a_spoiled_configuration_is_used_or_refused_by_name(folder: Path, data: 
     (folder / "config.toml").write_bytes(data)
     problem: str | None = None
     try:
-        config = load_config(SettingsPlace(home=folder, cwd=folder, environment={"HOME": "/h"}))
+        config = load_config(SettingsSource(home=folder, cwd=folder, environment={"HOME": "/h"}))
     except ConfigError as error:
         problem = str(error)
     if problem is None:

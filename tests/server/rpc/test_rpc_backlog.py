@@ -8,19 +8,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.server.rpc.backlog import MOST_KEPT, PIECE, PLACE, Backlog, SharedLines, StreamedText
+from app_server.server.rpc.backlog import MOST_KEPT, PIECE, PLACE, DeltaStream, SendBuffer, SharedChunk
 
 
-def streamed(name: str, *, output: bool = False) -> StreamedText:
-    return StreamedText(lambda text: json.dumps([name, text]).encode(), output)
+def streamed(name: str, *, output: bool = False) -> DeltaStream:
+    return DeltaStream(lambda text: json.dumps([name, text]).encode(), output)
 
 
-def everything(backlog: Backlog) -> list[bytes]:
+def everything(backlog: SendBuffer) -> list[bytes]:
     return backlog.take(1 << 60)
 
 
 def test_pieces_that_were_missed_are_one_line_where_the_first_of_them_was() -> None:
-    backlog, one, other = Backlog(), streamed("one"), streamed("other")
+    backlog, one, other = SendBuffer(), streamed("one"), streamed("other")
     backlog.add(b"before")
     for text in (one, other):
         for piece in "abc":
@@ -29,7 +29,7 @@ def test_pieces_that_were_missed_are_one_line_where_the_first_of_them_was() -> N
 
 
 def test_what_comes_behind_another_line_is_not_moved_before_it() -> None:
-    backlog, text = Backlog(), streamed("text")
+    backlog, text = SendBuffer(), streamed("text")
     for piece in "ab":
         backlog.add_missed(text.part(piece))
     backlog.add(b"end of the part")
@@ -41,7 +41,7 @@ def test_what_comes_behind_another_line_is_not_moved_before_it() -> None:
 
 
 def test_a_text_is_kept_once_for_all_who_miss_it() -> None:
-    backlogs, text = [Backlog() for _ in range(3)], streamed("text")
+    backlogs, text = [SendBuffer() for _ in range(3)], streamed("text")
     for number, piece in enumerate("abcdef"):
         part = text.part(piece)
         for backlog in backlogs[: 1 + number // 2]:  # one backlog after another falls behind
@@ -53,7 +53,7 @@ def test_a_text_is_kept_once_for_all_who_miss_it() -> None:
     ]
 
 
-def share(line: bytes, shared: SharedLines, *backlogs: Backlog) -> None:
+def share(line: bytes, shared: SharedChunk, *backlogs: SendBuffer) -> None:
     for backlog in backlogs:
         if backlog not in shared.readers:
             backlog.share(shared)
@@ -61,7 +61,7 @@ def share(line: bytes, shared: SharedLines, *backlogs: Backlog) -> None:
 
 
 def test_shared_lines_stand_where_each_client_was_sent_them_and_count_until_they_are_taken() -> None:
-    shared, one, other = SharedLines(), Backlog(), Backlog()
+    shared, one, other = SharedChunk(), SendBuffer(), SendBuffer()
     share(b"1", shared, one)
     share(b"22", shared, one, other)
     assert (one.size, one.unasked, other.size) == (5, 5, 3)
@@ -78,7 +78,7 @@ def test_shared_lines_stand_where_each_client_was_sent_them_and_count_until_they
 
 
 def test_of_much_output_the_beginning_is_kept_and_what_is_left_out_is_said() -> None:
-    backlog, text = Backlog(), streamed("output", output=True)
+    backlog, text = SendBuffer(), streamed("output", output=True)
     for _ in range(MOST_KEPT // 1000 + 5):
         backlog.add_missed(text.part("x" * 1000))
     lines = [json.loads(line)[1] for line in everything(backlog)]
@@ -95,7 +95,7 @@ def test_lines_of_output_are_short_also_where_characters_are_wide() -> None:
 
 
 def test_of_what_says_the_same_state_the_last_is_left_where_it_was_said() -> None:
-    backlog = Backlog()
+    backlog = SendBuffer()
     backlog.add_state("status", b"active")
     backlog.add_state("usage", b"1")
     backlog.add(b"turn completed")
@@ -106,7 +106,7 @@ def test_of_what_says_the_same_state_the_last_is_left_where_it_was_said() -> Non
 
 
 def test_bytes_are_counted_apart_from_those_that_were_asked_for() -> None:
-    backlog, text = Backlog(), streamed("text")
+    backlog, text = SendBuffer(), streamed("text")
     backlog.add(b"12345")
     backlog.add_answer(b"123")
     backlog.add_missed(text.part("much"))
@@ -122,7 +122,7 @@ def test_bytes_are_counted_apart_from_those_that_were_asked_for() -> None:
 
 
 def test_nothing_is_left_when_it_is_cleared() -> None:
-    backlog, text = Backlog(), streamed("text")
+    backlog, text = SendBuffer(), streamed("text")
     backlog.add(b"1")
     backlog.add_missed(text.part("a"))
     backlog.add_state("status", b"1")
@@ -152,8 +152,8 @@ Steps = st.lists(
 def test_whatever_is_missed_and_read_texts_are_whole_and_lines_keep_their_order(
     steps: list[tuple[str, int]],
 ) -> None:
-    backlog, texts = Backlog(), {name: streamed(name) for name in "ab"}
-    shared, other = SharedLines(), Backlog()
+    backlog, texts = SendBuffer(), {name: streamed(name) for name in "ab"}
+    shared, other = SharedChunk(), SendBuffer()
     read: list[bytes] = []
     sent: list[list[Any]] = []
     for number, (what, n) in enumerate(steps):
@@ -163,7 +163,7 @@ def test_whatever_is_missed_and_read_texts_are_whole_and_lines_keep_their_order(
             continue
         if what == "close":
             shared.close()
-            shared = SharedLines()
+            shared = SharedChunk()
             continue
         if what == "line":
             backlog.add(line)

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 
 from app_server.server.rpc.lanes import LaneName, ServerLanes
-from app_server.server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
+from app_server.server.rpc.outgoing import ClientReply, OutboundQueue, PendingRequests, describe
 from app_server.server.rpc.rpc_connection import LINES_AT_ONCE, Connection, RpcReply
 from app_server.server.transport.memory import MemoryTransport, memory_pair
 from app_server_protocol.framing import Oversized
@@ -69,7 +69,7 @@ class Echo:
 class Talk:
     """Connection with the client's end of it."""
 
-    def __init__(self, end: MemoryTransport, outgoing: Outgoing, echo: Echo) -> None:
+    def __init__(self, end: MemoryTransport, outgoing: OutboundQueue, echo: Echo) -> None:
         self.end, self.outgoing, self.echo = end, outgoing, echo
         self.answers: list[Json] = []
 
@@ -91,7 +91,7 @@ async def talk(
 ) -> Talk:
     server, client = memory_pair(line_limit, buffered=1)
     echo = Echo()
-    outgoing = Outgoing(server.write, unread)
+    outgoing = OutboundQueue(server.write, unread)
     talking = Talk(client, outgoing, echo)
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
@@ -178,7 +178,7 @@ async def test_a_line_that_had_no_room_beside_those_of_others_may_be_sent_again(
         yield [Oversized(7, crowded=True)]
 
     server, client = memory_pair()
-    outgoing = Outgoing(server.write, 1000)
+    outgoing = OutboundQueue(server.write, 1000)
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
         await Connection(lines(), outgoing, Echo(), 10).serve()
@@ -246,7 +246,7 @@ async def test_others_run_while_very_many_lines_are_taken_in() -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(others)
-        await Connection(lines(), Outgoing(write, 1000), Echo(), 1).serve()
+        await Connection(lines(), OutboundQueue(write, 1000), Echo(), 1).serve()
         assert len(batches) >= 8
 
 
@@ -265,7 +265,7 @@ async def test_a_flood_of_one_client_keeps_others_waiting_for_one_request_at_a_t
         yield [json.dumps(message).encode() for message in messages]
 
     async def serve(lines: AsyncIterator[list[bytes]]) -> None:
-        outgoing = Outgoing(write, 1 << 20)
+        outgoing = OutboundQueue(write, 1 << 20)
         async with anyio.create_task_group() as writing:
             writing.start_soon(outgoing.write_queued)
             await Connection(lines, outgoing, echo, 10_000, lanes).serve()

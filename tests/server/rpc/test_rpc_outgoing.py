@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from app_server.server.rpc.outgoing import LARGE_BATCH, Outgoing
+from app_server.server.rpc.outgoing import LARGE_BATCH, OutboundQueue
 from app_server_protocol.framing import TransportClosed
 
 
@@ -27,7 +27,7 @@ class Client:
 async def test_lines_leave_whole_and_in_order() -> None:
     client = Client()
     client.reads.set()
-    outgoing = Outgoing(client.write, 100)
+    outgoing = OutboundQueue(client.write, 100)
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
         for n in range(1000):
@@ -40,7 +40,7 @@ async def test_lines_leave_whole_and_in_order() -> None:
 
 async def test_a_producer_is_held_back_until_the_client_reads() -> None:
     client, produced = Client(), 0
-    outgoing = Outgoing(client.write, 100)
+    outgoing = OutboundQueue(client.write, 100)
 
     async def produce() -> None:
         nonlocal produced
@@ -65,7 +65,7 @@ async def test_a_producer_is_held_back_until_the_client_reads() -> None:
 async def test_a_producer_without_end_keeps_nobody_else_waiting() -> None:
     """Each producer gets its turn, whichever is quicker when the client has read."""
     client = Client()
-    outgoing = Outgoing(client.write, 100)
+    outgoing = OutboundQueue(client.write, 100)
     order: list[str] = []
 
     async def produce(name: str, rounds: int) -> None:
@@ -90,7 +90,7 @@ async def test_a_producer_without_end_keeps_nobody_else_waiting() -> None:
 
 async def test_a_cancelled_or_closed_wait_blocks_nobody() -> None:
     client, went = Client(), []
-    outgoing = Outgoing(client.write, 100)
+    outgoing = OutboundQueue(client.write, 100)
 
     async def wait(name: str) -> None:
         await outgoing.wait_for_capacity()
@@ -115,7 +115,7 @@ async def test_a_cancelled_or_closed_wait_blocks_nobody() -> None:
 
 async def test_written_waits_for_what_was_sent_and_not_for_more() -> None:
     client, done = Client(), False
-    outgoing = Outgoing(client.write, 100)
+    outgoing = OutboundQueue(client.write, 100)
 
     async def wait() -> None:
         nonlocal done
@@ -137,7 +137,7 @@ async def test_written_waits_for_what_was_sent_and_not_for_more() -> None:
 async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
     client = Client()
     client.gone = True
-    outgoing = Outgoing(client.write, 10)
+    outgoing = OutboundQueue(client.write, 10)
     answers = []
 
     async def ask() -> None:
@@ -173,7 +173,7 @@ class SlowClient:
 
 async def test_what_waits_is_counted_to_the_byte_also_while_a_write_is_under_way() -> None:
     client = SlowClient()
-    outgoing = Outgoing(client.write, 100)
+    outgoing = OutboundQueue(client.write, 100)
 
     def congested() -> bool:
         return outgoing.congested
@@ -202,7 +202,7 @@ async def test_what_waits_is_counted_to_the_byte_also_while_a_write_is_under_way
 async def test_messages_name_their_version_where_clients_require_it() -> None:
     client = Client()
     client.reads.set()
-    outgoing = Outgoing(client.write, 100, jsonrpc=True)
+    outgoing = OutboundQueue(client.write, 100, jsonrpc=True)
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
         outgoing.notify("m", b"{}")
@@ -213,7 +213,7 @@ async def test_messages_name_their_version_where_clients_require_it() -> None:
 async def test_a_large_batch_is_followed_by_a_call_once_the_queue_is_empty() -> None:
     client, seen = Client(), list[int]()
     client.reads.set()
-    outgoing = Outgoing(client.write, 100, after_large_batch=lambda: seen.append(len(client.got)))
+    outgoing = OutboundQueue(client.write, 100, after_large_batch=lambda: seen.append(len(client.got)))
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
         outgoing.send(b"x" * LARGE_BATCH)

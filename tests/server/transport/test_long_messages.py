@@ -9,8 +9,8 @@ from app_server.server.transport.socket_streams import (
     ALL_BYTES,
     PATIENCE,
     SHORT_BYTES,
-    LongMessages,
-    Room,
+    LongMessageLimiter,
+    LongMessageSlot,
     StreamTransport,
 )
 from app_server_protocol.framing import LineDecoder, Oversized
@@ -21,14 +21,14 @@ LIMIT = ALL_BYTES // 2
 LONG = b"x" * (SHORT_BYTES + 1)
 
 
-async def is_there_room(room: Room) -> bool:
-    return await room.is_enough_for(len(LONG))
+async def is_there_room(slot: LongMessageSlot) -> bool:
+    return await slot.is_enough_for(len(LONG))
 
 
 @pytest.mark.parametrize(("limit", "places"), [(64 << 20, 4), (1 << 20, 256), (1 << 40, 1)])
 def test_as_many_are_kept_as_have_room_together(limit: int, places: int) -> None:
     async def play() -> None:
-        messages = LongMessages(limit)
+        messages = LongMessageLimiter(limit)
         for _ in range(places):
             assert await is_there_room(messages.connection())
         assert anyio.current_time() == 0
@@ -40,7 +40,7 @@ def test_as_many_are_kept_as_have_room_together(limit: int, places: int) -> None
 
 def test_who_waits_has_the_place_of_who_ends_or_leaves_in_the_order_of_their_coming() -> None:
     async def play() -> None:
-        messages, got = LongMessages(ALL_BYTES), []
+        messages, got = LongMessageLimiter(ALL_BYTES), []
         holder = messages.connection()
         assert await is_there_room(holder)
         rooms = {name: messages.connection() for name in ("first", "second")}
@@ -67,7 +67,7 @@ def test_who_waits_has_the_place_of_who_ends_or_leaves_in_the_order_of_their_com
 
 def test_who_gives_up_waiting_takes_no_place_along() -> None:
     async def play() -> None:
-        messages = LongMessages(ALL_BYTES)
+        messages = LongMessageLimiter(ALL_BYTES)
         holder, gives_up = messages.connection(), messages.connection()
         assert await is_there_room(holder)
         with anyio.move_on_after(1):
@@ -81,9 +81,9 @@ def test_who_gives_up_waiting_takes_no_place_along() -> None:
 
 
 async def test_one_that_has_its_server_for_itself_has_all_the_room() -> None:
-    room = Room()
-    assert await room.is_enough_for(ALL_BYTES * 2)
-    room.leave()
+    slot = LongMessageSlot()
+    assert await slot.is_enough_for(ALL_BYTES * 2)
+    slot.leave()
 
 
 def test_a_line_that_is_dropped_is_told_of_at_its_end_and_the_next_is_kept() -> None:
@@ -97,8 +97,8 @@ def test_a_line_that_is_dropped_is_told_of_at_its_end_and_the_next_is_kept() -> 
     assert decoder.feed(b"x" * 9 + b"\n") == [Oversized(11)]  # it could not be sent again
 
 
-def lines(stream: MemoryByteStream, room: Room) -> StreamTransport:
-    return StreamTransport(stream, LIMIT, room=room)
+def lines(stream: MemoryByteStream, slot: LongMessageSlot) -> StreamTransport:
+    return StreamTransport(stream, LIMIT, slot=slot)
 
 
 async def read(transport: StreamTransport) -> list[bytes | Oversized]:
@@ -107,7 +107,7 @@ async def read(transport: StreamTransport) -> list[bytes | Oversized]:
 
 def test_a_long_line_beside_too_many_is_dropped_and_what_follows_it_is_read() -> None:
     async def play() -> None:
-        messages = LongMessages(LIMIT)
+        messages = LongMessageLimiter(LIMIT)
         pairs = [byte_pair() for _ in range(3)]
         async with anyio.create_task_group() as group:
             heard: list[list[bytes | Oversized]] = [[] for _ in pairs]

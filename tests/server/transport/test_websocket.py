@@ -16,7 +16,13 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from app_server.server.transport import websocket
-from app_server.server.transport.socket_streams import ALL_BYTES, PATIENCE, SHORT_BYTES, LongMessages, Room
+from app_server.server.transport.socket_streams import (
+    ALL_BYTES,
+    PATIENCE,
+    SHORT_BYTES,
+    LongMessageLimiter,
+    LongMessageSlot,
+)
 from app_server.server.transport.websocket import MessageDecoder, WebSocketTransport
 from app_server_protocol.framing import Oversized, TransportClosed
 from tests.support.byte_streams import MemoryByteStream, byte_pair
@@ -62,11 +68,11 @@ def opened(
     to_server: float = math.inf,
     to_client: float = math.inf,
     limit: int = LIMIT,
-    room: Room | None = None,
+    slot: LongMessageSlot | None = None,
 ) -> tuple[WebSocketTransport, Peer]:
     server, client = byte_pair(to_first=to_server, to_second=to_client)
     protocol = ServerProtocol(state=State.OPEN, max_size=limit)
-    return WebSocketTransport(server, protocol, unread=unread, room=room), Peer(client)
+    return WebSocketTransport(server, protocol, unread=unread, slot=slot), Peer(client)
 
 
 async def read(transport: WebSocketTransport) -> list[bytes | Oversized]:
@@ -180,9 +186,9 @@ LONG = b"x" * (SHORT_BYTES + 1)
 @pytest.mark.parametrize("fin", [True, False], ids=["in a frame", "in a fragment"])
 def test_a_long_message_beside_too_many_closes_with_a_reason(fin: bool) -> None:
     async def play() -> None:
-        messages = LongMessages(ALL_BYTES)
+        messages = LongMessageLimiter(ALL_BYTES)
         assert await messages.connection().is_enough_for(len(LONG))
-        transport, peer = opened(limit=ALL_BYTES, room=messages.connection())
+        transport, peer = opened(limit=ALL_BYTES, slot=messages.connection())
         peer.protocol.send_text(LONG, fin=fin)
         sent = b"".join(peer.protocol.data_to_send())
         await peer.stream.send(sent[:-1] if fin else sent)
@@ -201,8 +207,8 @@ def test_a_long_message_beside_too_many_closes_with_a_reason(fin: bool) -> None:
 
 def test_a_long_message_gives_its_place_back_when_it_has_come() -> None:
     async def play() -> None:
-        messages = LongMessages(ALL_BYTES)
-        transport, peer = opened(limit=ALL_BYTES, room=messages.connection())
+        messages = LongMessageLimiter(ALL_BYTES)
+        transport, peer = opened(limit=ALL_BYTES, slot=messages.connection())
         peer.protocol.send_text(LONG)
         [sent] = peer.protocol.data_to_send()
         async with anyio.create_task_group() as group:

@@ -38,7 +38,7 @@ from app_server.engine.context.skills.skill import (
 )
 from app_server.engine.support.engine_errors import ConfigError, describe
 from app_server.engine.support.real_path import real_path
-from app_server.engine.support.rooted_fs import Beneath, RefusedName
+from app_server.engine.support.rooted_fs import RefusedName, RootDir
 from app_server.engine.support.text_of_bytes import text_of_bytes
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.workspace.git.repository import belongs_to_another, project_of
@@ -230,7 +230,7 @@ def _skill_files(root: SkillRoot) -> Iterator[str]:
 
 def _names(folder: str) -> list[str]:
     try:
-        with Beneath(folder) as opened:
+        with RootDir(folder) as opened:
             # Other names cannot be sent, to clients as Unicode or to the model as part of a line.
             return sorted(name for name in opened.list(most=MAX_FOLDERS) if name.isprintable())
     except OSError:
@@ -280,7 +280,7 @@ def read_skill_file(path: str, place: SkillPlace, limit: int, home: str | None =
     Raises UnreadableSkill.
     """
     try:
-        with Beneath(place.inside or "/", home) as root:
+        with RootDir(place.inside or "/", home) as root:
             name = os.path.relpath(os.fsencode(path), root.root)
             with root.opened(name, follow_links=True) as (descriptor, facts):
                 looked_at = () if place.inside is None else (root.stat(name), facts)

@@ -25,7 +25,7 @@ from msgspec import Struct
 from app_server.engine.config.config_values import EnvInherit, ShellEnvironmentPolicy
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server_protocol.events.command_events import ExecOutputStream
-from app_server_protocol.structs import Discreet
+from app_server_protocol.structs import Redacted
 
 TIMEOUT_EXIT_CODE = 124
 """Exit code of a command that exceeded its time limit, as with timeout(1)."""
@@ -38,7 +38,7 @@ OnOutput = Callable[[ExecOutputStream, bytes], None]
 """Callback that receives output as it arrives, in the order of the reads. It must not block."""
 
 
-class CommandSpec(Discreet, frozen=True, kw_only=True):
+class CommandSpec(Redacted, frozen=True, kw_only=True):
     HIDDEN = ("env",)
     argv: tuple[str, ...]
     cwd: str

@@ -23,7 +23,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.engine.sandbox.exec import command
-from app_server.engine.sandbox.exec.launcher_process import Confinement, LauncherProcess, build
+from app_server.engine.sandbox.exec.launcher_process import LauncherProcess, SandboxArgs, build
 from app_server.engine.sandbox.exec.streams import (
     KILLED,
     READ_SIZE,
@@ -216,7 +216,7 @@ def launch_errors() -> Iterator[None]:
 async def start(
     launcher: LauncherProcess,
     spec: command.CommandSpec,
-    confinement: Confinement | None,
+    confinement: SandboxArgs | None,
     *,
     stdin: bool = False,
     size: TerminalSize | None = None,
@@ -289,7 +289,7 @@ def _set_size(terminal: int, size: TerminalSize) -> None:
 async def run_to_end(
     launcher: LauncherProcess,
     spec: command.CommandSpec,
-    confinement: Confinement | None,
+    confinement: SandboxArgs | None,
     on_output: command.OnOutput,
     cap: int = STREAM_CAP,
 ) -> command.ExecResult:

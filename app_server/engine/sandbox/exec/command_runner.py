@@ -24,7 +24,7 @@ from app_server.engine.sandbox.exec.command_process import (
     start,
 )
 from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
-from app_server.engine.sandbox.exec.probe import MachineSandbox
+from app_server.engine.sandbox.exec.probe import SandboxBackend
 from app_server.engine.sandbox.exec.pty import PtySession, ServiceProcess, open_service
 from app_server.engine.sandbox.exec.shell_setup import LoginShells, Programs, program_folders
 from app_server.engine.sandbox.exec.streams import STREAM_CAP
@@ -62,7 +62,7 @@ class CommandRunner:
         self.roots = ServerRoots()
         """Writable roots of all conversations of this server."""
         self._launcher = LauncherProcess(python, environment)
-        self.sandbox = MachineSandbox(self._launcher, python, home, sys.platform)
+        self.sandbox = SandboxBackend(self._launcher, python, home, sys.platform)
         self._programs = Programs(python, home)
         self._login_shells = LoginShells(home)
         self._running: list[CommandSpec | None] = []

@@ -145,7 +145,7 @@ class LauncherProcess:
                 process.wait()
 
 
-class Confinement(Struct, frozen=True):
+class SandboxArgs(Struct, frozen=True):
     """Layers of confinement that this machine supports, by the result of the probe."""
 
     namespaces: bool
@@ -153,7 +153,7 @@ class Confinement(Struct, frozen=True):
 
 
 def build(
-    spec: CommandSpec, confinement: Confinement | None, *, terminal: bool = False, background: bool = True
+    spec: CommandSpec, confinement: SandboxArgs | None, *, terminal: bool = False, background: bool = True
 ) -> Value:
     """Return the request for one command. `confinement` and `spec.sandbox` are both given or both None. With
     `background`, processes may outlive an unconfined command; no confined process outlives its command.
@@ -174,7 +174,7 @@ def build(
     }
 
 
-def _confine(plan: SandboxPlan, confinement: Confinement) -> dict[str, Value]:
+def _confine(plan: SandboxPlan, confinement: SandboxArgs) -> dict[str, Value]:
     view = plan.view
     return {
         "namespaces": confinement.namespaces,

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from app_server.engine.sandbox.exec import command_process
 from app_server.engine.sandbox.exec.command import CommandSpec
-from app_server.engine.sandbox.exec.launcher_process import Confinement, LauncherProcess
+from app_server.engine.sandbox.exec.launcher_process import LauncherProcess, SandboxArgs
 from app_server.engine.sandbox.exec.probe_folder import ProbeFolder, probe_folder
 from app_server.engine.sandbox.plan import SandboxLayer, SandboxPlan, SandboxState
 from app_server.engine.sandbox.sandbox_exec import SANDBOX_EXEC, wrap
@@ -220,7 +220,7 @@ RECHECK_SECONDS = 60.0
 """Interval between probes of a machine without the full sandbox, in seconds: an administrator may have enabled it."""
 
 
-class MachineSandbox:
+class SandboxBackend:
     """The sandbox of this machine. It is probed before the first command that has to be confined."""
 
     def __init__(self, launcher: LauncherProcess, python: str, home: str, platform: str) -> None:
@@ -249,7 +249,7 @@ class MachineSandbox:
         state = await self.state()
         return (SandboxLayer("sandbox-exec", None if state.level == "full" else state.reason),)
 
-    async def confine(self, spec: CommandSpec) -> tuple[CommandSpec, Confinement | None]:
+    async def confine(self, spec: CommandSpec) -> tuple[CommandSpec, SandboxArgs | None]:
         """Return a command in the form for the launcher, and its confinement there. Raises SandboxUnavailable."""
         if spec.sandbox is None:
             return spec, None
@@ -268,7 +268,7 @@ class MachineSandbox:
         rights = landlock_rights(
             network=plan.network, version=state.landlock_abi, reading=view.visible is not None
         )
-        return spec, Confinement(namespaces=state.level == "full", landlock=rights)
+        return spec, SandboxArgs(namespaces=state.level == "full", landlock=rights)
 
     async def _probe_again(self) -> None:
         """Probe again, and replace the first result only by a full one: clients were warned about exactly the gaps of
@@ -296,7 +296,7 @@ async def find_state(launcher: LauncherProcess, python: str, home: str) -> Sandb
     """
     version = landlock_abi()
     rights = landlock_rights(network=False, version=version)
-    full = Confinement(namespaces=True, landlock=rights)
+    full = SandboxArgs(namespaces=True, landlock=rights)
     with _prober(launcher, python, home) as prober:
         output, refused = await prober.run_probe(full)
         could = None if refused else judge_full(output)
@@ -321,10 +321,10 @@ async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tupl
     version = landlock_abi()
     rights = landlock_rights(network=False, version=version)
     with _prober(launcher, python, home) as prober:
-        namespaces = await prober.run_probe(Confinement(namespaces=True, landlock=None))
+        namespaces = await prober.run_probe(SandboxArgs(namespaces=True, landlock=None))
         landlock = None
         if rights is not None:
-            landlock = await prober.run_probe(Confinement(namespaces=False, landlock=rights))
+            landlock = await prober.run_probe(SandboxArgs(namespaces=False, landlock=rights))
         return layers(namespaces, landlock, version)
 
 
@@ -346,7 +346,7 @@ async def _without_namespaces(prober: _Prober, refused: str, version: int) -> Sa
     rights = landlock_rights(network=False, version=version)
     if rights is None:
         return SandboxState("none", f"{refused}; and the kernel has no Landlock")
-    output, failed = await prober.run_probe(Confinement(namespaces=False, landlock=rights))
+    output, failed = await prober.run_probe(SandboxArgs(namespaces=False, landlock=rights))
     failed = failed or judge_degraded(output) or ""
     if failed:
         return SandboxState(
@@ -363,7 +363,7 @@ class _Prober(Struct, frozen=True):
     home: str
     folder: ProbeFolder
 
-    async def run_probe(self, confinement: Confinement) -> tuple[str, str]:
+    async def run_probe(self, confinement: SandboxArgs) -> tuple[str, str]:
         """Run the probe. Return its output, and the reason if the kernel refused to confine it."""
         short = " ".join(errno.errorcode[code] for code in SHORTAGES)
         argv = (

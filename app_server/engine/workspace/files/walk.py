@@ -16,7 +16,7 @@ from typing import NamedTuple
 from app_server.engine.config.project_trust import marks_repository
 from app_server.engine.support.light_dataclasses import dataclass, field
 from app_server.engine.support.real_path import real_path
-from app_server.engine.support.rooted_fs import Beneath, read_named
+from app_server.engine.support.rooted_fs import RootDir, read_named
 from app_server.engine.workspace.files.ignore import RuleSet, parse_rules
 
 IGNORE_FILES = (".gitignore", ".ignore")
@@ -74,7 +74,7 @@ class _Pending(NamedTuple):
 class _Walk:
     """One pass over the tree."""
 
-    disk: Beneath
+    disk: RootDir
     stop: Callable[[], bool]
     listings: list[str] = field(default_factory=list)
     folder_listings: list[str] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Tree:
         """Return all files and folders below the root; None if the walk was stopped."""
         self._refresh_outer()
         try:
-            with Beneath(real_path(self._root)) as disk:
+            with RootDir(real_path(self._root)) as disk:
                 walk = _Walk(disk, stop)
                 if not self._walk(walk):
                     return None
@@ -128,7 +128,7 @@ class Tree:
         self._folders = seen
         return True
 
-    def _cached_or_read(self, disk: Beneath, here: _Pending) -> _Folder | None:
+    def _cached_or_read(self, disk: RootDir, here: _Pending) -> _Folder | None:
         """Return the folder from the cache if nothing in it changed, else from the disk; None if it cannot be read.
 
         Adding, removing or renaming an entry changes the folder's modification time. Editing an ignore file does not.
@@ -153,7 +153,7 @@ class Tree:
         )
         return self._read_folder(disk, here, mtime_ns if settled else -1)
 
-    def _read_folder(self, disk: Beneath, here: _Pending, mtime_ns: int) -> _Folder | None:
+    def _read_folder(self, disk: RootDir, here: _Pending, mtime_ns: int) -> _Folder | None:
         path, place, above = here
         files: list[str] = []
         folders: list[str] = []

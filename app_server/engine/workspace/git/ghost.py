@@ -20,7 +20,7 @@ from app_server.engine.config.file_rules import MayRead, reads_all
 from app_server.engine.support.engine_errors import GitError
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.real_path import real_path
-from app_server.engine.support.rooted_fs import Beneath
+from app_server.engine.support.rooted_fs import RootDir
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.workspace.git.repository import Repository, find_repository, is_own, read_head
 from app_server.engine.workspace.git.run_git import TIME_LIMIT, Git, objects_in
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _WRITE_WORKTREE: Lazy[Callable[..., Awaitable[WorktreeSnapshot]]] = Lazy(
     lambda: import_module("app_server.engine.workspace.git.snapshot").write_worktree
 )
-_MOVE_OBJECTS: Lazy[Callable[[Beneath, Beneath], None]] = Lazy(
+_MOVE_OBJECTS: Lazy[Callable[[RootDir, RootDir], None]] = Lazy(
     lambda: import_module("app_server.engine.workspace.git.worktree_files").move_objects
 )
 
@@ -187,7 +187,7 @@ class Snapshots:
 
 
 def _move(scratch: str, objects: Path) -> None:
-    with Beneath(os.path.realpath(scratch)) as source, Beneath(objects) as target:
+    with RootDir(os.path.realpath(scratch)) as source, RootDir(objects) as target:
         _MOVE_OBJECTS.get()(source, target)
 
 

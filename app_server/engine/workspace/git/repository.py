@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from app_server.engine.config.project_trust import confirmed_git_dir, marks_repository
 from app_server.engine.support.real_path import real_path
-from app_server.engine.support.rooted_fs import Beneath, read_named
+from app_server.engine.support.rooted_fs import RootDir, read_named
 from app_server_protocol.rollout import GitInfo
 
 # These patterns are texts: `re` compiles them when the first repository is read.
@@ -165,7 +165,7 @@ def is_own(repository: Repository) -> bool:
             tree is not None and real_path(repository.git_dir / tree) == str(repository.root)
         )
     try:
-        with Beneath(repository.common_dir) as opened:
+        with RootDir(repository.common_dir) as opened:
             return confirmed and stat.S_ISDIR(opened.stat("objects").st_mode)
     except OSError:
         return False

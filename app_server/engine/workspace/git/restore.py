@@ -20,7 +20,7 @@ import anyio
 from msgspec import Struct
 
 from app_server.engine.support.engine_errors import GitError
-from app_server.engine.support.rooted_fs import Beneath
+from app_server.engine.support.rooted_fs import RootDir
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.workspace.git.ghost import displayable, head_commit
 from app_server.engine.workspace.git.repository import Repository, find_repository
@@ -239,8 +239,8 @@ class _Files:
                 self._try(change, blobs, partial(self._remove, worktree, change.path))
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Beneath, Blobs]]:
-        with Beneath(self._root, self._home) as worktree:
+    def _opened(self) -> Iterator[tuple[RootDir, Blobs]]:
+        with RootDir(self._root, self._home) as worktree:
             yield worktree, Blobs(worktree, sha256=self._sha256, until=time.monotonic() + LOOKING_LIMIT)
 
     def _try(self, change: TurnChange, blobs: Blobs, act: Callable[[], None]) -> None:
@@ -256,7 +256,7 @@ class _Files:
         except OSError:
             self.kept.add(change.path)
 
-    def _write(self, worktree: Beneath, change: TurnChange, content: bytes) -> None:
+    def _write(self, worktree: RootDir, change: TurnChange, content: bytes) -> None:
         assert change.before is not None
         mode = change.before[0]
         if mode == SYMLINK:
@@ -268,14 +268,14 @@ class _Files:
         if displayable(change.path) in self._private:
             bits &= 0o700
         try:
-            with Beneath(self._objects) as aside, worktree.staged(change.path, bits, aside) as file:
+            with RootDir(self._objects) as aside, worktree.staged(change.path, bits, aside) as file:
                 file.write(content)
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EACCES):
                 raise
             worktree.replace(change.path, content, bits)
 
-    def _remove(self, worktree: Beneath, path: bytes) -> None:
+    def _remove(self, worktree: RootDir, path: bytes) -> None:
         worktree.remove(path)
         folder = path.rpartition(b"/")[0]
         while len(folder) >= len(self._folder) and folder:

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from app_server.engine.config.file_rules import MayRead, reads_all
 from app_server.engine.support.engine_errors import GitError
-from app_server.engine.support.rooted_fs import Beneath
+from app_server.engine.support.rooted_fs import RootDir
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.workspace.git.repository import Repository, config_of, find_repository
 from app_server.engine.workspace.git.run_git import TIME_LIMIT, Git, objects_in
@@ -165,7 +165,7 @@ class _Reading:
         # A file that was untracked at the beginning of the turn may be ignored now: the agent may have changed the
         # rules.
         others = dict.fromkeys((*untracked, *(earlier.untracked if earlier is not None else ())))
-        with Beneath(self._repository.root, self._home) as worktree, Beneath(self._objects) as objects:
+        with RootDir(self._repository.root, self._home) as worktree, RootDir(self._objects) as objects:
             changes = compare(worktree, entries, written, prefix, None if earlier is None else earlier.at_ns)
             for entry in changes.kept:
                 self.lines.append(_index_line(entry.mode, entry.object_id, entry.path))
@@ -184,7 +184,7 @@ class _Reading:
             for file, staged in files:
                 self._read(blobs, objects, file, staged)
 
-    def _read(self, blobs: Blobs, objects: Beneath, file: WorktreeFile, staged: str | None) -> None:
+    def _read(self, blobs: Blobs, objects: RootDir, file: WorktreeFile, staged: str | None) -> None:
         known = self._known.get(file.path)
         try:
             hidden = not self._may_read(os.path.join(str(self._repository.root), os.fsdecode(file.path)))

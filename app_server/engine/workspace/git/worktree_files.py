@@ -23,7 +23,7 @@ from itertools import chain
 from msgspec import Struct
 
 from app_server.engine.support.engine_errors import GitError
-from app_server.engine.support.rooted_fs import READ_SIZE, Beneath, RefusedName
+from app_server.engine.support.rooted_fs import READ_SIZE, RefusedName, RootDir
 from app_server_protocol.structs import replace
 
 UNKNOWN = 0
@@ -90,7 +90,7 @@ class WorktreeFile(Struct, frozen=True):
         return self.mode, self.size, self.mtime_ns, self.ctime_ns, self.inode
 
 
-def look_at(worktree: Beneath, path: bytes) -> WorktreeFile | None:
+def look_at(worktree: RootDir, path: bytes) -> WorktreeFile | None:
     """Return the file or link at `path`; None if there is nothing, or a folder, which git does not store by itself."""
     try:
         status = worktree.stat(path)
@@ -123,7 +123,7 @@ class Changes(Struct, frozen=True):
 
 
 def compare(
-    worktree: Beneath,
+    worktree: RootDir,
     entries: Iterable[IndexEntry],
     index_mtime_ns: int,
     prefix: bytes = b"",
@@ -179,7 +179,7 @@ class FileChanged(OSError):
 class Blobs:
     """Computes the object ids of files, and stores their contents in a folder of objects."""
 
-    def __init__(self, worktree: Beneath, *, sha256: bool, until: float) -> None:
+    def __init__(self, worktree: RootDir, *, sha256: bool, until: float) -> None:
         """Read files below `worktree`. `until`: the monotonic time after which reading raises `TimeoutError`."""
         self._worktree, self._until = worktree, until
         self._new_hash = hashlib.sha256 if sha256 else hashlib.sha1
@@ -194,7 +194,7 @@ class Blobs:
         with self._content(file) as (opened, pieces):
             return opened.mode, self._digest(opened, pieces)
 
-    def keep(self, file: WorktreeFile, objects: Beneath, known: str | None) -> tuple[WorktreeFile, str]:
+    def keep(self, file: WorktreeFile, objects: RootDir, known: str | None) -> tuple[WorktreeFile, str]:
         """Write the content of a file to `objects`, unless its id is `known` there. Return the file that was opened,
         and its id. Raises `OSError` if it cannot be read, `GitError` if it cannot be written.
         """
@@ -249,7 +249,7 @@ class Blobs:
             yield piece
 
 
-def has_object(objects: Beneath, object_id: str) -> bool:
+def has_object(objects: RootDir, object_id: str) -> bool:
     """Return whether there is a loose object with this id."""
     try:
         objects.stat(object_name(object_id))
@@ -263,7 +263,7 @@ def object_name(object_id: str) -> str:
     return f"{object_id[:2]}/{object_id[2:]}"
 
 
-def move_objects(source: Beneath, objects: Beneath) -> None:
+def move_objects(source: RootDir, objects: RootDir) -> None:
     """Copy the loose objects that git wrote to a folder of this server to those of a repository."""
     for folder in source.list():
         for name in source.list(folder):

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from app_server.engine.support.real_path import followed_path, real_path
-from app_server.engine.support.rooted_fs import Beneath, RefusedName, TooLarge, read_up_to
+from app_server.engine.support.rooted_fs import RefusedName, RootDir, TooLarge, read_up_to
 from app_server.engine.workspace.patch.parse import PatchError, os_reason
 from app_server.engine.workspace.patch.planner import NoSnapshot, Snapshot
 
@@ -53,7 +53,7 @@ def read_regular(path: str, home: str | None) -> Snapshot | NoSnapshot:
     if path.startswith(KERNEL_ROOTS):
         return NoSnapshot(NOT_REGULAR)
     try:
-        with Beneath("/", home) as disk, disk.opened(path) as (descriptor, status):
+        with RootDir("/", home) as disk, disk.opened(path) as (descriptor, status):
             content = read_up_to(descriptor, MAX_FILE_BYTES, path)
             mode = stat.S_IMODE(status.st_mode)
     except TooLarge:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp import permission_requests
 from app_server.server.apis.acp.acp_client import AcpClient
-from app_server.server.apis.acp.event_reducer import SessionFold, SessionNews, context_use
+from app_server.server.apis.acp.event_reducer import SessionFold, SessionNotices, context_use
 from app_server.server.apis.acp.updates import SessionUpdates, Speaker
-from app_server.server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
+from app_server.server.conversations.adapter import ConversationStatus, OutboundMessage, OutboundRequest
 from app_server_protocol.acp.sessions import CANCEL_REQUEST
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
 from app_server_protocol.engine.items import UserMessage
@@ -52,11 +52,11 @@ class SessionAdapter:
         self._session_id, self._observe, self._flush_at = session_id, observe, flush_at
         self._is_foreign = is_foreign
         self._updates = SessionUpdates(session_id, client, clock)
-        self.news = SessionNews(self._updates, ids)
+        self.news = SessionNotices(self._updates, ids)
         self._fold = SessionFold(self._updates, self.news, ids)
 
     # --- the adapter of a live conversation
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[OutboundMessage]:
         self._fold.take(event)
         match event.event:
             case ItemCompleted(item=UserMessage() as said) if self._is_foreign(event.turn_id):
@@ -70,7 +70,7 @@ class SessionAdapter:
         lines = self._taken()
         return lines if subscribed else ()
 
-    def question(self, event: SessionEvent) -> ClientQuestion | None:
+    def question(self, event: SessionEvent) -> OutboundRequest | None:
         match event.event:
             case (
                 ExecApprovalRequestEvent(call_id=id)
@@ -86,37 +86,37 @@ class SessionAdapter:
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
-    ) -> Sequence[ClientLine]:
+    ) -> Sequence[OutboundMessage]:
         if answered:
             return ()
-        return (ClientLine(dump_notification(CANCEL_REQUEST.method, b'{"requestId":%d}' % request_id)),)
+        return (OutboundMessage(dump_notification(CANCEL_REQUEST.method, b'{"requestId":%d}' % request_id)),)
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[OutboundMessage]:
         return ()
 
-    def continue_elsewhere(self, *, continues: bool) -> None:
+    def on_session_replaced(self, *, continues: bool) -> None:
         """Do nothing: the end of a session is not shown."""
 
-    def taken_back(self) -> None:
+    def on_reverted(self) -> None:
         """Return no lines: the client loads the session again, and is shown the turns that are left."""
 
     # --- lines of its own
-    def send(self, update: bytes) -> list[ClientLine]:
+    def send(self, update: bytes) -> list[OutboundMessage]:
         """Return one update as a line, after the text that waits."""
         self._updates.add(update)
         return self._updates.taken()
 
-    def send_message(self, message_id: str, text: str) -> list[ClientLine]:
+    def send_message(self, message_id: str, text: str) -> list[OutboundMessage]:
         """Return a whole message of the agent that no model wrote."""
         self._updates.whole_text(Speaker.AGENT, message_id, text)
         return self._updates.taken()
 
-    def flush(self) -> list[ClientLine]:
+    def flush(self) -> list[OutboundMessage]:
         """Return the lines that are due."""
         self._updates.flush()
         return self._taken()
 
-    def _taken(self) -> list[ClientLine]:
+    def _taken(self) -> list[OutboundMessage]:
         if (due := self._updates.due) is not None:
             self._flush_at(due)
         return self._updates.taken()
@@ -125,10 +125,10 @@ class SessionAdapter:
 _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
-def replayed(stored: StoredItems, session_id: str, client: AcpClient) -> Iterator[ClientLine]:
+def replayed(stored: StoredItems, session_id: str, client: AcpClient) -> Iterator[OutboundMessage]:
     """Yield the lines of a stored session, oldest first; then the final plan and the final usage."""
     updates, ids = SessionUpdates(session_id, client, float, live=False), ItemIds()
-    fold = SessionFold(updates, SessionNews(updates, ids), ids)
+    fold = SessionFold(updates, SessionNotices(updates, ids), ids)
     for ended in stored.items:
         _take(ended, fold, updates)
         yield from updates.taken()

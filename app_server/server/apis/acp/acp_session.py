@@ -21,7 +21,7 @@ from app_server.server.apis.acp.acp_errors import session_not_found
 from app_server.server.apis.acp.formatting import one_line
 from app_server.server.apis.acp.prompt_turns import PromptTurns
 from app_server.server.apis.acp.session_options import Permissions, SessionOptions, mode_of
-from app_server.server.conversations.adapter import ApiId, ClientLine, ConversationApi
+from app_server.server.conversations.adapter import ApiId, ConversationApi, OutboundMessage
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.acp.updates import (
@@ -111,7 +111,7 @@ class AcpSession:
         """Send a message of the agent that no model wrote."""
         self._write(self.adapter.send_message(self._others.new_id(), text))
 
-    def _write(self, lines: Sequence[ClientLine]) -> None:
+    def _write(self, lines: Sequence[OutboundMessage]) -> None:
         """Send lines after those that are queued; none if the client has left the session."""
         client, subscriptions = self._others.behind, self.live.subscriptions
         if (seat := subscriptions.seats(self.api).get(client)) is not None:
@@ -201,7 +201,7 @@ class Sessions(Struct, eq=False):
         """Queue the events of a session until the client knows its id."""
         session.live.subscriptions.hold(self.behind, SUBSCRIPTION, session.api)
 
-    def follow(self, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
+    def follow(self, session: AcpSession, joined: Sequence[OutboundMessage] = ()) -> None:
         """Send the client the lines in `joined`, and all events from now on. The client knows the session's id."""
         session.live.subscriptions.release(self.behind, session.api, joined)
         session.live.subscribe(self.behind, SUBSCRIPTION, session.api, raw=False)

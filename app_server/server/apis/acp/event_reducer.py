@@ -1,6 +1,7 @@
 """Conversion of the events of a session into updates for its client. Pure.
 
-`SessionFold` converts messages, tool calls, reviews and compactions; `SessionNews` converts everything besides items:
+`SessionFold` converts messages, tool calls, reviews and compactions; `SessionNotices` converts everything besides
+items:
 notices, the plan, and how full the context is. A call is announced once, goes on and ends once, and no call is open
 when its turn ends. Later output of a command that outlives its turn is sent with the next turn.
 """
@@ -14,9 +15,9 @@ from msgspec import Struct
 from app_server.engine.session.review_texts import outcome
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp import tool_call_views
-from app_server.server.apis.acp.tool_call_views import ShownCall, text_content
+from app_server.server.apis.acp.tool_call_views import ToolCallView, text_content
 from app_server.server.apis.acp.updates import Notice, SessionUpdates, Severity, Speaker
-from app_server.server.apis.partial_items import OpenItem, OpenItems
+from app_server.server.apis.partial_items import ItemInProgress, ItemsInProgress
 from app_server_protocol.acp.tool_calls import ToolCallStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
@@ -48,7 +49,7 @@ def context_use(info: TokenUsageInfo, window: int | None) -> tuple[int, int]:
     return max(info.last_token_usage.total_tokens, 0), size
 
 
-class SessionNews:
+class SessionNotices:
     """Notices and usage of a session. Notices are queued while no turn runs, because clients accept none then."""
 
     def __init__(self, updates: SessionUpdates, ids: ItemIds) -> None:
@@ -74,7 +75,7 @@ class SessionNews:
     def notice(self, notice: Notice) -> None:
         """Write a notice now, or with the next turn."""
         if self._turn is not None:
-            self._updates.notice(notice, self._ids.begin_and_end(f"notice-{self._turn}"))
+            self._updates.notice(notice, self._ids.reserve(f"notice-{self._turn}"))
         elif len(self._held) < MOST_HELD:
             self._held.append(notice)
 
@@ -158,26 +159,26 @@ class ShownMessage(Struct):
 
 
 class OpenCall(Struct):
-    call: ShownCall
+    call: ToolCallView
     over_for_client: bool = False
     """Whether the turn has ended while the command goes on."""
 
 
-SessionItem = OpenItem[ShownMessage | OpenCall | None]
+SessionItem = ItemInProgress[ShownMessage | OpenCall | None]
 """An open item of a session; its shown state is None for a compaction."""
 
 
 class SessionFold:
     """The open items of a session, with what was written of each so far."""
 
-    def __init__(self, updates: SessionUpdates, news: SessionNews, ids: ItemIds) -> None:
+    def __init__(self, updates: SessionUpdates, news: SessionNotices, ids: ItemIds) -> None:
         """Begin without items. `ids` are the ids that items of the session have already."""
         self._updates, self._news, self._ids = updates, news, ids
-        self._open = OpenItems[ShownMessage | OpenCall | None](ids)
-        self._review: ShownCall | None = None
+        self._open = ItemsInProgress[ShownMessage | OpenCall | None](ids)
+        self._review: ToolCallView | None = None
 
     # --- looking up
-    def call_asked_about(self, turn_id: str | None, engine_id: str) -> ShownCall | None:
+    def call_asked_about(self, turn_id: str | None, engine_id: str) -> ToolCallView | None:
         """Return the call of the item that a question is about; the item may have begun in an earlier turn."""
         found = self._open.latest(turn_id, engine_id)
         return found.shown.call if found is not None and isinstance(found.shown, OpenCall) else None
@@ -207,7 +208,7 @@ class SessionFold:
                 self._turn_ended()
             case notice_events.UndoCompletedEvent():
                 text = inner.message or ("The files are as before." if inner.success else "Undo failed.")
-                self._updates.text(Speaker.AGENT, self._ids.begin_and_end(f"undo-{turn}"), text)
+                self._updates.text(Speaker.AGENT, self._ids.reserve(f"undo-{turn}"), text)
             case _:
                 self._news.take(inner)
 
@@ -250,9 +251,9 @@ class SessionFold:
             case items.ContextCompaction():
                 self._updates.compaction(self._open.begin(turn, item, at_ms, lambda _: None).item.id)
             case items.UserMessage() | items.ExitedReview():
-                self._ids.begin_and_end(item.id)
+                self._ids.reserve(item.id)
             case items.EnteredReview():
-                self._review = tool_call_views.begun(item, self._ids.begin_and_end(item.id))
+                self._review = tool_call_views.begun(item, self._ids.reserve(item.id))
                 self._updates.call(self._review)
             case _:
                 opened = OpenCall(tool_call_views.begun(item, item.id))
@@ -299,7 +300,7 @@ class SessionFold:
         if review is not None:
             self._end(review, succeeded=succeeded)
 
-    def _end(self, call: ShownCall, *, succeeded: bool) -> None:
+    def _end(self, call: ToolCallView, *, succeeded: bool) -> None:
         call.status = ToolCallStatus.COMPLETED if succeeded else ToolCallStatus.FAILED
         self._updates.call_ends(call)
 

@@ -13,12 +13,12 @@ from typing import Final
 
 from app_server.engine.approvals.shell import quote
 from app_server.engine.approvals.shell.shell_script import script_of
-from app_server.engine.session.session_commands import Answer, Command, Interrupt
+from app_server.engine.session.session_commands import Command, Interrupt, ResolveUserInput
 from app_server.server.apis.acp.formatting import CALL_TITLE, diffs_of, fenced, one_line
-from app_server.server.apis.acp.tool_call_views import ShownCall, command_title, text_content
+from app_server.server.apis.acp.tool_call_views import ToolCallView, command_title, text_content
 from app_server.server.conversations.adapter import (
     NO_FIELDS,
-    ClientQuestion,
+    OutboundRequest,
     QuestionKind,
     answer_elicitation,
     asked,
@@ -58,7 +58,7 @@ _YES: Final = PermissionOption(option_id="allow_once", name="Yes", kind="allow_o
 _NO: Final = PermissionOption(option_id="decline", name="No, go on without it", kind="reject_once")
 
 
-def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> ClientQuestion | None:
+def question(session_id: str, event: SessionEvent, call: ToolCallView | None) -> OutboundRequest | None:
     """Return the request to the client for an event; None if the event asks nothing. `call` is the tool call that the
     question is about.
     """
@@ -80,19 +80,19 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
             return None
 
 
-def _about_tool(session_id: str, event: McpCallQuestion, call: ShownCall | None) -> ClientQuestion:
+def _about_tool(session_id: str, event: McpCallQuestion, call: ToolCallView | None) -> OutboundRequest:
     def to_command(result: Json) -> Command:
         match decision(result):
             case ReviewDecision.APPROVED:
-                return Answer(event.call_id, McpCallDecision.ONCE)
+                return ResolveUserInput(event.call_id, McpCallDecision.ONCE)
             case ReviewDecision.APPROVED_FOR_SESSION:
-                return Answer(event.call_id, McpCallDecision.SESSION)
+                return ResolveUserInput(event.call_id, McpCallDecision.SESSION)
             case ReviewDecision.ABORT:
                 return Interrupt()
             case _:
-                return Answer(event.call_id, McpCallDecision.DECLINED)
+                return ResolveUserInput(event.call_id, McpCallDecision.DECLINED)
 
-    shown = call or ShownCall(
+    shown = call or ToolCallView(
         id=event.call_id,
         title=one_line(f"{event.server}: {event.tool}", CALL_TITLE),
         kind=ToolKind.OTHER,
@@ -108,7 +108,7 @@ def _permission(
     fields: Mapping[str, Json],
     options: tuple[PermissionOption, ...],
     to_command: Callable[[Json], Command],
-) -> ClientQuestion:
+) -> OutboundRequest:
     call = SessionToolCallFields(**fields)
     request = RequestPermissionRequest(session_id=session_id, tool_call=call, options=options)
     return asked(REQUEST_PERMISSION, request, to_command, lambda result: decision(result) is not None)
@@ -132,7 +132,7 @@ def decision(result: Json) -> ReviewDecision | None:
 
 
 def _content(
-    event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, call: ShownCall
+    event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, call: ToolCallView
 ) -> tuple[ToolCallContent, ...]:
     """Return the reason for the question, and what the user approves by a yes."""
     texts = [f"Reason: {event.reason}"] if event.reason else []
@@ -155,13 +155,13 @@ def _content(
     return (*map(text_content, texts), *diffs)
 
 
-def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent) -> ShownCall:
+def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent) -> ToolCallView:
     """Return a call for a question about an item that was not announced to the client."""
     if isinstance(event, ExecApprovalRequestEvent):
         raw = {"command": list(event.command), "cwd": event.cwd}
         title = command_title(event.command, None)
-        return ShownCall(id=event.call_id, title=title, kind=ToolKind.EXECUTE, raw_input=raw)
-    return ShownCall(id=event.call_id, title="Edit files", kind=ToolKind.EDIT)
+        return ToolCallView(id=event.call_id, title=title, kind=ToolKind.EXECUTE, raw_input=raw)
+    return ToolCallView(id=event.call_id, title="Edit files", kind=ToolKind.EDIT)
 
 
 def _options(what: str) -> tuple[PermissionOption, ...]:

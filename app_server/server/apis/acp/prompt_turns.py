@@ -16,18 +16,18 @@ from msgspec import Struct
 
 from app_server.engine.session.session_commands import Command, Interrupt, TurnNotSteerable
 from app_server.engine.support.engine_errors import CoreError
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server.server.apis.acp.acp_errors import turn_failure
 from app_server_protocol.acp.sessions import StopReason
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 
 if TYPE_CHECKING:
-    from app_server.engine.client_context import Caller
+    from app_server.engine.client_context import ClientContext
     from app_server.engine.session.facade import SessionHandle
 
 
-class Ticket(Struct):
+class PendingPrompt(Struct):
     """One prompt that is not answered yet."""
 
     given_up: anyio.Event = msgspec.field(default_factory=anyio.Event)
@@ -46,12 +46,12 @@ class AwaitedTurn(Struct):
 
 
 class PromptTurns:
-    def __init__(self, session: SessionHandle, caller: Caller, prefer: Callable[[], None]) -> None:
+    def __init__(self, session: SessionHandle, caller: ClientContext, prefer: Callable[[], None]) -> None:
         """Begin without prompts. Turns are begun on behalf of `caller`. `prefer` is called before each turn, and makes
         this client the first to be asked its questions.
         """
         self._session, self._caller, self._prefer = session, caller, prefer
-        self._tickets: list[Ticket] = []
+        self._tickets: list[PendingPrompt] = []
         self._awaited: dict[str, AwaitedTurn] = {}
         self._gone = False
         self._order = anyio.Lock()
@@ -63,38 +63,38 @@ class PromptTurns:
 
     # --- prompts
     @contextmanager
-    def prompting(self) -> Iterator[Ticket]:
-        ticket = Ticket()
+    def prompting(self) -> Iterator[PendingPrompt]:
+        ticket = PendingPrompt()
         self._tickets.append(ticket)
         try:
             yield ticket
         finally:
             self._tickets.remove(ticket)
 
-    async def submit(self, ticket: Ticket, words: UserWords) -> AwaitedTurn | None:
+    async def submit(self, ticket: PendingPrompt, turn_input: TurnInput) -> AwaitedTurn | None:
         """Begin a turn with this input, or join the running turn; None if the prompt was cancelled before."""
         while not ticket.cancelled and not self._gone:
             self._prefer()
             try:
-                started = self._session.start_turn(words, caller=self._caller)
+                started = self._session.start_turn(turn_input, caller=self._caller)
             except TurnNotSteerable:
                 await self._idle()
                 continue
             return self._await(started.turn)
         return None
 
-    def steer(self, words: UserWords) -> bool:
+    def steer(self, turn_input: TurnInput) -> bool:
         """Add input to the running turn; return False if no turn runs that accepts input."""
         turn_id = self._session.current_turn
         if turn_id is None or not self._tickets:
             return False
         try:
-            self._session.steer(turn_id, words)
+            self._session.steer(turn_id, turn_input)
         except CoreError:
             return False
         return True
 
-    async def operate(self, ticket: Ticket, command: Command) -> AwaitedTurn | None:
+    async def operate(self, ticket: PendingPrompt, command: Command) -> AwaitedTurn | None:
         """Begin a turn of another kind, once no other turn runs."""
         while not ticket.cancelled and not self._gone:
             if self._awaited or self._session.running:

@@ -59,7 +59,7 @@ class Permissions(Struct, frozen=True):
     granular: QuestionKinds | None = None
 
 
-class ModeKind(Struct, frozen=True):
+class PermissionMode(Struct, frozen=True):
     id: str
     name: str
     description: str
@@ -68,21 +68,21 @@ class ModeKind(Struct, frozen=True):
 
 
 MODES: Final = (
-    ModeKind(
+    PermissionMode(
         "read-only",
         "Read only",
         "Reads files; asks before it changes any, or runs what changes some.",
         AskForApproval.ON_REQUEST,
         "read-only",
     ),
-    ModeKind(
+    PermissionMode(
         "workspace-write",
         "Workspace",
         "Changes files of the workspace and runs commands there; asks for more.",
         AskForApproval.ON_REQUEST,
         "workspace-write",
     ),
-    ModeKind(
+    PermissionMode(
         "agent-full-access",
         "Full access",
         "Does everything without asking and without a sandbox.",
@@ -289,7 +289,7 @@ def plan_session(
     return SessionPlan(config, options)
 
 
-def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:
+def _initial_mode(environment: Mapping[str, str]) -> PermissionMode | None:
     wanted = environment.get(INITIAL_MODE)
     return next((mode for mode in MODES if mode.id == wanted), None)
 

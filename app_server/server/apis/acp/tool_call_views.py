@@ -79,7 +79,7 @@ MOST_RAW: Final = 64 * 1024
 """Maximum length of an argument that a client is shown as the raw input, in characters."""
 
 
-class ShownCall(Struct, kw_only=True):
+class ToolCallView(Struct, kw_only=True):
     """The current state of a tool call. Its id is unique in the session."""
 
     id: str
@@ -134,7 +134,7 @@ def output_content(output: str) -> tuple[ContentOfCall, ...]:
     return (text_content(fenced(output, "console")),) if output.strip() else ()
 
 
-def begun(item: Item, id: str) -> ShownCall:
+def begun(item: Item, id: str) -> ToolCallView:
     """Return the call as it is announced: pending if the user may be asked about it, else in progress."""
     call = _begun(item, id)
     if not isinstance(item, engine.CommandExecution | engine.FileChange):
@@ -142,10 +142,10 @@ def begun(item: Item, id: str) -> ShownCall:
     return call
 
 
-def _begun(item: Item, id: str) -> ShownCall:
+def _begun(item: Item, id: str) -> ToolCallView:
     match item:
         case engine.CommandExecution():
-            return ShownCall(
+            return ToolCallView(
                 id=id,
                 title=command_title(item.command, item.line),
                 kind=command_kind(item.parsed),
@@ -155,7 +155,7 @@ def _begun(item: Item, id: str) -> ShownCall:
                 cwd=item.cwd,
             )
         case engine.FileChange():
-            return ShownCall(
+            return ToolCallView(
                 id=id,
                 title=_edit_title(item.changes),
                 kind=_edit_kind(item.changes),
@@ -167,22 +167,24 @@ def _begun(item: Item, id: str) -> ShownCall:
         case engine.McpToolCall(invocation=called):
             title = one_line(f"{called.server}: {called.tool}", CALL_TITLE)
             raw = _raw({"server": called.server, "tool": called.tool, "arguments": called.arguments})
-            return ShownCall(id=id, title=title, kind=ToolKind.OTHER, name=called.tool, raw_input=raw)
+            return ToolCallView(id=id, title=title, kind=ToolKind.OTHER, name=called.tool, raw_input=raw)
         case engine.DynamicToolCall():
             raw = _raw({"tool": item.tool, "arguments": item.arguments})
             title = one_line(item.tool, CALL_TITLE)
-            return ShownCall(id=id, title=title, kind=ToolKind.OTHER, name=item.tool, raw_input=raw)
+            return ToolCallView(id=id, title=title, kind=ToolKind.OTHER, name=item.tool, raw_input=raw)
         case engine.WebSearch():
-            return ShownCall(id=id, title=_search_title(item), kind=ToolKind.FETCH, name="web_search")
+            return ToolCallView(id=id, title=_search_title(item), kind=ToolKind.FETCH, name="web_search")
         case engine.ImageView():
             places = (ToolCallLocation(path=item.path),) if os.path.isabs(item.path) else ()
             title = f"View {one_line(os.path.basename(item.path), CALL_TITLE)}"
-            return ShownCall(id=id, title=title, kind=ToolKind.READ, name="view_image", locations=places)
+            return ToolCallView(id=id, title=title, kind=ToolKind.READ, name="view_image", locations=places)
         case engine.EnteredReview():
-            return ShownCall(id=id, title=one_line(f"Review: {item.hint}", CALL_TITLE), kind=ToolKind.THINK)
+            return ToolCallView(
+                id=id, title=one_line(f"Review: {item.hint}", CALL_TITLE), kind=ToolKind.THINK
+            )
 
 
-def end(call: ShownCall, item: Item, *, cut: bool = False) -> None:
+def end(call: ToolCallView, item: Item, *, cut: bool = False) -> None:
     """Bring the call to its end, with the outcome of the item. `cut` is True if the item was interrupted before its own
     end.
     """

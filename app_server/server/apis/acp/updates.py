@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from app_server.server.apis.acp.acp_client import AcpClient
 from app_server.server.apis.acp.formatting import plain_output
-from app_server.server.apis.acp.tool_call_views import ShownCall, output_content
-from app_server.server.conversations.adapter import ClientLine
-from app_server.server.rpc.backlog import StreamedText
+from app_server.server.apis.acp.tool_call_views import ToolCallView, output_content
+from app_server.server.conversations.adapter import OutboundMessage
+from app_server.server.rpc.backlog import DeltaStream
 from app_server_protocol.acp.tool_calls import (
     SessionToolCall,
     SessionToolCallUpdate,
@@ -58,7 +58,7 @@ class Speaker(Enum):
 class _Waiting(Struct):
     """Text that is not sent yet."""
 
-    said: StreamedText
+    said: DeltaStream
     texts: list[str]
     length: int
     due: float
@@ -67,7 +67,7 @@ class _Waiting(Struct):
 class RunningOutput(Struct):
     """Output of a running command: its end, and the part that is not sent yet."""
 
-    said: StreamedText
+    said: DeltaStream
     """Output as streamed text, for clients that display it while the command runs."""
     due: float = 0.0
     """Time from which more output may be sent, in seconds by the clock."""
@@ -91,7 +91,7 @@ class RunningOutput(Struct):
         return "".join(self._kept)[-KEPT_OUTPUT:]
 
 
-class LinePacer:
+class UpdateThrottle:
     """Makes lines of a session's updates, in order, and holds text back with which later text may be coalesced."""
 
     def __init__(self, session_id: str, clock: Callable[[], float], *, paced: bool = True) -> None:
@@ -99,13 +99,13 @@ class LinePacer:
         params = f'"params":{{"sessionId":{json.dumps(session_id)},"update":'
         self._head = f'{{"method":{json.dumps(SESSION_UPDATE)},{params}'.encode()
         self.clock, self._paced = clock, paced
-        self._lines: list[ClientLine] = []
-        self._said: tuple[Speaker, str, StreamedText] | None = None
+        self._lines: list[OutboundMessage] = []
+        self._said: tuple[Speaker, str, DeltaStream] | None = None
         """The message of which a piece was added last."""
         self._waiting: _Waiting | None = None
         self._free_at = 0.0
 
-    def taken(self) -> list[ClientLine]:
+    def taken(self) -> list[OutboundMessage]:
         """Return the lines that are due, and remove them."""
         lines, self._lines = self._lines, []
         return lines
@@ -114,7 +114,7 @@ class LinePacer:
         """Add one update, after the text that waits. `state` names the state that the update reports."""
         self.send_text()
         key = None if state is None else (self._head, state)
-        self._lines.append(ClientLine(self._line(update), state=key))
+        self._lines.append(OutboundMessage(self._line(update), state=key))
 
     def text(self, speaker: Speaker, message_id: str, text: str) -> None:
         """Add a piece of a message."""
@@ -135,10 +135,10 @@ class LinePacer:
         """Add a piece of a message that is not coalesced with others."""
         self.add(_chunk(speaker, message_id, text))
 
-    def piece(self, said: StreamedText, text: str) -> None:
+    def piece(self, said: DeltaStream, text: str) -> None:
         """Add a piece of a text, after the text that waits."""
         self.send_text()
-        self._lines.append(ClientLine(said.line(text), part=said.part(text)))
+        self._lines.append(OutboundMessage(said.line(text), part=said.part(text)))
 
     def send_text(self) -> None:
         """Add the text that waits."""
@@ -147,11 +147,11 @@ class LinePacer:
             self.piece(waiting.said, "".join(waiting.texts))
             self._free_at = self.clock() + TEXT_SECONDS
 
-    def streamed(self, update: Callable[[str], bytes], *, output: bool = False) -> StreamedText:
+    def streamed(self, update: Callable[[str], bytes], *, output: bool = False) -> DeltaStream:
         """Return a text that is sent in pieces. `update` makes the update of a piece."""
-        return StreamedText(lambda text: self._line(update(text)), output)
+        return DeltaStream(lambda text: self._line(update(text)), output)
 
-    def _message(self, speaker: Speaker, message_id: str) -> StreamedText:
+    def _message(self, speaker: Speaker, message_id: str) -> DeltaStream:
         """Return the streamed text of the message: the one before, unless a piece of another message came between."""
         if self._said is None or self._said[:2] != (speaker, message_id):
             said = self.streamed(lambda text: _chunk(speaker, message_id, text))
@@ -190,7 +190,7 @@ class Notice(Struct, frozen=True):
     """Whether the notice is sent only to clients that can show notices."""
 
 
-class SessionUpdates(LinePacer):
+class SessionUpdates(UpdateThrottle):
     """The updates of one session, as lines."""
 
     def __init__(
@@ -202,7 +202,7 @@ class SessionUpdates(LinePacer):
         super().__init__(session_id, clock, paced=live)
         self._client, self._live = client, live
         self._displays = client.terminal_output and live
-        self._running: dict[str, tuple[ShownCall, RunningOutput]] = {}
+        self._running: dict[str, tuple[ToolCallView, RunningOutput]] = {}
 
     # --- the pace
     @property
@@ -267,37 +267,37 @@ class SessionUpdates(LinePacer):
             self._call_update(id, status=status)
 
     # --- tool calls
-    def call(self, call: ShownCall) -> None:
+    def call(self, call: ToolCallView) -> None:
         """Write the current state of a call that the client does not know yet."""
         if self._live:
             self._whole_call(call)
 
-    def _whole_call(self, call: ShownCall) -> None:
+    def _whole_call(self, call: ToolCallView) -> None:
         display = self._displays and call.runs_command
         meta = {"terminal_info": {"terminal_id": call.id, "cwd": call.cwd}} if display else None
         content = (TerminalOfCall(terminal_id=call.id),) if display else call.content
         fields = call.fields(content, call.status)
         self.add(SessionToolCall(**fields, raw_output=call.raw_output, meta=meta).to_json())
 
-    def call_runs(self, call: ShownCall) -> None:
+    def call_runs(self, call: ToolCallView) -> None:
         """Write that the call goes on, after the user's approval."""
         self._call_update(call.id, status=call.status)
         if call.runs_command:
             self._output_of(call)
 
-    def call_prints(self, call: ShownCall, text: str) -> None:
+    def call_prints(self, call: ToolCallView, text: str) -> None:
         """Write output of a command, now or a little later."""
         now, output = self.clock(), self._output_of(call)
         output.take(text)
         if output.due <= now or (self._displays and sum(map(len, output.news)) > MOST_TEXT):
             self._output(call, output, now)
 
-    def printed(self, call: ShownCall) -> str:
+    def printed(self, call: ToolCallView) -> str:
         """Return the output of a running command, as far as it is kept."""
         running = self._running.get(call.id)
         return "" if running is None else plain_output(running[1].so_far())
 
-    def call_ends(self, call: ShownCall) -> None:
+    def call_ends(self, call: ToolCallView) -> None:
         """Write the final state of a call."""
         if not self._live:
             self._whole_call(call)
@@ -320,7 +320,7 @@ class SessionUpdates(LinePacer):
             meta=meta,
         )
 
-    def _output(self, call: ShownCall, output: RunningOutput, now: float) -> None:
+    def _output(self, call: ToolCallView, output: RunningOutput, now: float) -> None:
         if self._displays:
             self.piece(output.said, output.take_news(now + TEXT_SECONDS))
         else:
@@ -329,7 +329,7 @@ class SessionUpdates(LinePacer):
             update = SessionToolCallUpdate(tool_call_id=call.id, content=content)
             self.add(update.to_json(), state=f"output of {call.id}")
 
-    def _output_of(self, call: ShownCall) -> RunningOutput:
+    def _output_of(self, call: ToolCallView) -> RunningOutput:
         if call.id not in self._running:
             said = self.streamed(lambda text: _display(call.id, text), output=True)
             self._running[call.id] = call, RunningOutput(said)

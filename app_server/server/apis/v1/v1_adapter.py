@@ -19,12 +19,12 @@ from app_server.engine.support.lazy import Lazy
 from app_server.server.conversations.adapter import (
     NO_FIELDS,
     ApiId,
-    ClientLine,
-    ClientQuestion,
     ConversationApi,
     ConversationStatus,
+    OutboundMessage,
+    OutboundRequest,
 )
-from app_server.server.rpc.backlog import StreamedText
+from app_server.server.rpc.backlog import DeltaStream
 from app_server_protocol import event_items as wire
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.legacy import has_query, legacy_events
@@ -48,7 +48,7 @@ DELTAS: Final = {
 }
 """Events of each delta: the one that names its item, and the legacy one."""
 
-AskClient = Callable[[str, events.EngineEvent], ClientQuestion | None]
+AskClient = Callable[[str, events.EngineEvent], OutboundRequest | None]
 
 _QUESTION: Final[Lazy[AskClient]] = Lazy(
     lambda: import_module("app_server.server.apis.v1.v1_requests").question
@@ -74,13 +74,13 @@ class ConversationAdapter:
         self._renamed: set[str] = set()
         """Items without an id from the provider, and without a delta so far: codex 0.58 gives such an item another id
         when it completes, and this API does the same."""
-        self._streamed: dict[tuple[object, ...], tuple[StreamedText, ...]] = {}
+        self._streamed: dict[tuple[object, ...], tuple[DeltaStream, ...]] = {}
         """Streamed texts of the open items, by kinds of deltas."""
         self._writing: set[str] = set()
         """Patches whose begin event was sent before they were complete."""
         self._review_window: int | None = None
 
-    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
+    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[OutboundMessage]:
         """Return the notifications for one event, without line ends; often none."""
         inner = event.event
         if not subscribed:
@@ -95,28 +95,28 @@ class ConversationAdapter:
             self._streamed.clear()
         return [self._shown(event, msg) for msg in self.messages(event)]
 
-    def question(self, event: events.SessionEvent) -> ClientQuestion | None:
+    def question(self, event: events.SessionEvent) -> OutboundRequest | None:
         return _QUESTION.get()(self._conversation_id, event.event)
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
-    ) -> Sequence[ClientLine]:
+    ) -> Sequence[OutboundMessage]:
         if not elsewhere:
             return ()
         return [
-            ClientLine(
+            OutboundMessage(
                 self._line("", notice_events.BackgroundEventEvent(message="answered by another client"))
             )
         ]
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[OutboundMessage]:
         return ()
 
-    def continue_elsewhere(self, *, continues: bool) -> None:
+    def on_session_replaced(self, *, continues: bool) -> None:
         self._hides_shutdown = continues
 
-    def taken_back(self) -> Sequence[ClientLine]:
-        return [ClientLine(self._line("", notice_events.BackgroundEventEvent(message=TAKEN_BACK)))]
+    def on_reverted(self) -> Sequence[OutboundMessage]:
+        return [OutboundMessage(self._line("", notice_events.BackgroundEventEvent(message=TAKEN_BACK)))]
 
     def messages(self, event: events.SessionEvent) -> Iterator[EventMsg]:
         """Convert an engine event into the events of this API; text deltas are converted by `_delta`."""
@@ -165,7 +165,7 @@ class ConversationAdapter:
             case notice:
                 yield notice
 
-    def _delta(self, id: str, event: events.Delta) -> Sequence[ClientLine]:
+    def _delta(self, id: str, event: events.Delta) -> Sequence[OutboundMessage]:
         """Return the event with the item's id, if its start was sent, and the legacy event."""
         item, piece = event.item_id, event.delta
         self._renamed.discard(item)
@@ -173,9 +173,9 @@ class ConversationAdapter:
         texts = self._streamed.get(key)
         if texts is None:
             texts = self._streamed[key] = self._texts(id, event)
-        return [ClientLine(text.line(piece), part=text.part(piece)) for text in texts]
+        return [OutboundMessage(text.line(piece), part=text.part(piece)) for text in texts]
 
-    def _texts(self, id: str, event: events.Delta) -> tuple[StreamedText, ...]:
+    def _texts(self, id: str, event: events.Delta) -> tuple[DeltaStream, ...]:
         """Return the streamed texts that make the lines of deltas of this kind."""
         if isinstance(event, events.ReasoningTextDelta) and not event.show_content:
             return ()
@@ -234,27 +234,27 @@ class ConversationAdapter:
         if isinstance(item, items.EnteredReview):
             yield turn_events.TaskStartedEvent(model_context_window=self._review_window)
 
-    def _shown(self, event: events.SessionEvent, msg: EventMsg) -> ClientLine:
+    def _shown(self, event: events.SessionEvent, msg: EventMsg) -> OutboundMessage:
         id, inner = event.operation_id, event.event
         line = self._line(id, msg)
         match msg:
             case command_events.ExecCommandOutputDeltaEvent() if isinstance(inner, events.CommandOutput):
                 # Bytes are decoded as one character each (Latin-1), so that pieces of texts can be joined.
-                return ClientLine(line, part=self._output(id, msg).part(inner.chunk.decode("latin-1")))
+                return OutboundMessage(line, part=self._output(id, msg).part(inner.chunk.decode("latin-1")))
             case turn_events.TokenCountEvent():
-                return ClientLine(line, state=(self._conversation_id, msg.type))
+                return OutboundMessage(line, state=(self._conversation_id, msg.type))
             case command_events.TurnDiffEvent() | tools.PlanUpdateEvent():
-                return ClientLine(line, state=(self._conversation_id, msg.type, id))
+                return OutboundMessage(line, state=(self._conversation_id, msg.type, id))
             case _:
-                return ClientLine(line)
+                return OutboundMessage(line)
 
-    def _output(self, id: str, msg: command_events.ExecCommandOutputDeltaEvent) -> StreamedText:
+    def _output(self, id: str, msg: command_events.ExecCommandOutputDeltaEvent) -> DeltaStream:
         def line(text: str) -> bytes:
             chunk = base64.b64encode(text.encode("latin-1")).decode("ascii")
             return self._line(id, replace(msg, chunk=chunk))
 
         key = (id, msg.type, msg.call_id, msg.stream)
-        (text,) = self._streamed.setdefault(key, (StreamedText(line, output=True),))
+        (text,) = self._streamed.setdefault(key, (DeltaStream(line, output=True),))
         return text
 
     def _line(self, id: str, msg: EventMsg) -> bytes:
@@ -265,11 +265,11 @@ class ConversationAdapter:
 CONVERSATIONS: Final = ConversationApi(ApiId("v1"), ConversationAdapter)
 
 
-def _text(empty: bytes) -> StreamedText:
+def _text(empty: bytes) -> DeltaStream:
     """Return the streamed text of an event, given as JSON with an empty delta."""
     before, field, behind = empty.partition(b'"delta":')
     head, tail = before + field, behind.removeprefix(b'""')
-    return StreamedText(lambda piece: head + json_bytes(piece) + tail)
+    return DeltaStream(lambda piece: head + json_bytes(piece) + tail)
 
 
 def _turn_item(item: items.Item) -> wire.TurnItem | None:

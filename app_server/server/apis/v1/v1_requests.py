@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from app_server.engine.session.session_commands import Answer, Command
+from app_server.engine.session.session_commands import Command, ResolveUserInput
 from app_server.server.conversations.adapter import (
     NO_FIELDS,
-    ClientQuestion,
+    OutboundRequest,
     answer_elicitation,
     asked,
     decide,
@@ -23,16 +23,16 @@ from app_server_protocol.events.command_events import ApplyPatchApprovalRequestE
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.policy import ReviewDecision
-from app_server_protocol.structs import Json, alike
+from app_server_protocol.structs import Json, struct_from
 from app_server_protocol.v1 import approval as wire
 
 
-def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
+def question(conversation_id: str, event: EngineEvent) -> OutboundRequest | None:
     """Return the client request for an event; None for other events."""
     id = ConversationId(conversation_id)
     match event:
         case ExecApprovalRequestEvent():
-            params = alike(wire.ExecCommandApprovalParams, event, conversation_id=id)
+            params = struct_from(wire.ExecCommandApprovalParams, event, conversation_id=id)
             return asked(wire.EXEC_COMMAND_APPROVAL, params, partial(_decided, event), _is_decision)
         case ApplyPatchApprovalRequestEvent():
             patch = wire.ApplyPatchApprovalParams(
@@ -64,7 +64,7 @@ def question(conversation_id: str, event: EngineEvent) -> ClientQuestion | None:
             return asked(
                 wire.ELICITATION_REQUEST,
                 form,
-                lambda result: Answer(event.call_id, decide_call(result)),
+                lambda result: ResolveUserInput(event.call_id, decide_call(result)),
                 is_elicitation_answer,
                 needs_elicitation=True,
             )

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 
 from app_server.engine.storage.encode import kept_item
-from app_server.server.apis.partial_items import OpenItem, OpenItems
+from app_server.server.apis.partial_items import ItemInProgress, ItemsInProgress
 from app_server.server.apis.v2.thread_items import thread_item
-from app_server.server.conversations.adapter import ClientLine
-from app_server.server.rpc.backlog import StreamedText
+from app_server.server.conversations.adapter import OutboundMessage
+from app_server.server.rpc.backlog import DeltaStream
 from app_server_protocol.engine import events, items
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.method_table import Fields, S, ServerNotification
@@ -26,12 +26,12 @@ class NotificationLines:
 
     def __init__(self, thread_id: str, now: Callable[[], float]) -> None:
         self._thread, self._now = json.dumps(thread_id), now
-        self._lines: list[ClientLine] = []
+        self._lines: list[OutboundMessage] = []
 
     def now_ms(self) -> int:
         return int(self._now() * 1000)
 
-    def take(self) -> list[ClientLine]:
+    def take(self) -> list[OutboundMessage]:
         lines, self._lines = self._lines, []
         return lines
 
@@ -56,9 +56,9 @@ class NotificationLines:
         """
         line = dump_notification(method, params, self.now_ms())
         key = None if state is None else (self._thread, method, state)
-        self._lines.append(ClientLine(line, method, news, state=key))
+        self._lines.append(OutboundMessage(line, method, news, state=key))
 
-    def streamed(self, method: str, turn_id: str, item_id: str, more: bytes, *, output: bool) -> StreamedText:
+    def streamed(self, method: str, turn_id: str, item_id: str, more: bytes, *, output: bool) -> DeltaStream:
         """Return the streamed text that makes the deltas of one kind and item. `more` are the JSON fields after the
         text.
         """
@@ -69,10 +69,10 @@ class NotificationLines:
         def line(text: str) -> bytes:
             return b"".join((head, json_bytes(text), tail, b"%d}" % self.now_ms()))
 
-        return StreamedText(line, output, method)
+        return DeltaStream(line, output, method)
 
-    def add_delta(self, text: StreamedText, piece: str) -> None:
-        self._lines.append(ClientLine(text.line(piece), text.method, part=text.part(piece)))
+    def add_delta(self, text: DeltaStream, piece: str) -> None:
+        self._lines.append(OutboundMessage(text.line(piece), text.method, part=text.part(piece)))
 
 
 MESSAGE_DELTA = wire.ITEM_AGENT_MESSAGE_DELTA.method
@@ -81,10 +81,10 @@ OUTPUT_DELTA = wire.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
 SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
 TEXT_DELTA = wire.ITEM_REASONING_TEXT_DELTA.method
 
-Deltas = dict[tuple[str, bytes], StreamedText]
+Deltas = dict[tuple[str, bytes], DeltaStream]
 """Streamed texts of one item, by the method of its deltas and the JSON fields after their text."""
-ThreadItems = OpenItems[Deltas]
-ShownItem = OpenItem[Deltas]
+ThreadItems = ItemsInProgress[Deltas]
+ShownItem = ItemInProgress[Deltas]
 
 ItemEvent = (
     events.ItemStarted
@@ -208,7 +208,7 @@ class ItemLines:
 
     def _streamed(
         self, opened: ShownItem, method: str, index: bytes = b"", *, output: bool = False
-    ) -> StreamedText:
+    ) -> DeltaStream:
         streamed = opened.shown.get((method, index))
         if streamed is None:
             item = opened.item.id

@@ -91,7 +91,7 @@ class LoadedThreads(Struct, frozen=True):
         )
 
     def adapter(self, live: LiveConversation) -> ThreadAdapter:
-        heard = self.client if self.client.hears_all else None
+        heard = self.client if self.client.receives_all_threads else None
         adapter = live.subscriptions.adapter(self.api, heard)
         assert isinstance(adapter, ThreadAdapter)
         return adapter

@@ -27,7 +27,7 @@ from app_server_protocol.events import notice_events, turn_events
 from app_server_protocol.events.command_events import TurnDiffEvent
 from app_server_protocol.events.tools import PlanUpdateEvent
 from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
-from app_server_protocol.structs import alike
+from app_server_protocol.structs import struct_from
 from app_server_protocol.v2 import server
 from app_server_protocol.v2 import thread as wire
 from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATED
@@ -35,7 +35,7 @@ from app_server_protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, Tu
 
 
 def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
-    return alike(
+    return struct_from(
         wire.ThreadGoal,
         goal,
         thread_id=thread_id,
@@ -56,8 +56,8 @@ class AccountLimits(Struct):
 
 def token_usage(info: turn_events.TokenUsageInfo) -> wire.ThreadTokenUsage:
     return wire.ThreadTokenUsage(
-        total=alike(wire.TokenUsageBreakdown, info.total_token_usage, cache_write_input_tokens=0),
-        last=alike(wire.TokenUsageBreakdown, info.last_token_usage, cache_write_input_tokens=0),
+        total=struct_from(wire.TokenUsageBreakdown, info.total_token_usage, cache_write_input_tokens=0),
+        last=struct_from(wire.TokenUsageBreakdown, info.last_token_usage, cache_write_input_tokens=0),
         model_context_window=info.model_context_window,
     )
 
@@ -84,7 +84,7 @@ _MODEL_REROUTED = Lazy(lambda: import_module("app_server_protocol.v2.models").MO
 """The row of the notification; seldom needed, in a module that turns do not load."""
 
 
-class ThreadNews:
+class ThreadNotices:
     """Writes only notifications with new content: the engine repeats the diff, the usage and the limits."""
 
     def __init__(

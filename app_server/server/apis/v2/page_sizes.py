@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from app_server.engine.storage.pagination import Anchor, Page
 from app_server.server.apis.v2.turn_shapes import shown_turn
 from app_server_protocol.engine.events import TurnRecord
-from app_server_protocol.structs import Written
+from app_server_protocol.structs import JsonSerializable
 from app_server_protocol.v2.thread_open import TurnsPage
 from app_server_protocol.v2.turn import TurnItemsView
 
@@ -31,7 +31,7 @@ def turns_page(page: Page[TurnRecord], view: TurnItemsView | None) -> TurnsPage:
     )
 
 
-def fitting(rows: Sequence[Sequence[Written]]) -> int:
+def fitting(rows: Sequence[Sequence[JsonSerializable]]) -> int:
     """Return how many of these rows fit into a page; at least one."""
     size = 0
     for count, row in enumerate(rows):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from app_server.engine.session.session_commands import Answer
+from app_server.engine.session.session_commands import ResolveUserInput
 from app_server.server.conversations.adapter import (
     NO_FIELDS,
-    ClientQuestion,
+    OutboundRequest,
     QuestionKind,
     asked,
     decide_call,
@@ -42,7 +42,7 @@ OPTIONS: Final = (
 
 def call_question(
     thread_id: str, turn_id: str | None, asking: McpCallQuestion, item_id: str
-) -> ClientQuestion:
+) -> OutboundRequest:
     """Return the request to the client about the item."""
     if asking.as_inquiry:
         return _inquiry(thread_id, turn_id or "", asking, item_id)
@@ -57,7 +57,7 @@ def call_question(
     return asked(
         wire.MCP_SERVER_ELICITATION_REQUEST,
         wire.McpServerElicitationRequestParams.model_construct(form),
-        lambda result: Answer(asking.call_id, _as_offered(decide_call(result), asking)),
+        lambda result: ResolveUserInput(asking.call_id, _as_offered(decide_call(result), asking)),
         is_elicitation_answer,
     )
 
@@ -90,7 +90,7 @@ def _as_offered(decision: McpCallDecision, asking: McpCallQuestion) -> McpCallDe
     return decision
 
 
-def _inquiry(thread_id: str, turn_id: str, asking: McpCallQuestion, item_id: str) -> ClientQuestion:
+def _inquiry(thread_id: str, turn_id: str, asking: McpCallQuestion, item_id: str) -> OutboundRequest:
     id = f"mcp_tool_call_approval_{item_id}"
     question = wire.ToolRequestUserInputQuestion(
         id=id, header=HEADER, question=asking.message, is_other=False, options=OPTIONS
@@ -100,7 +100,7 @@ def _inquiry(thread_id: str, turn_id: str, asking: McpCallQuestion, item_id: str
         wire.ToolRequestUserInputParams(
             thread_id=thread_id, turn_id=turn_id, item_id=item_id, questions=(question,), is_blocking=True
         ),
-        lambda result: Answer(asking.call_id, _chosen(result, id)),
+        lambda result: ResolveUserInput(asking.call_id, _chosen(result, id)),
         lambda result: isinstance(result, dict) and isinstance(result.get("answers"), dict),
         QuestionKind.INPUT,
     )

@@ -36,7 +36,7 @@ from app_server_protocol.policy import (
 )
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
-from app_server_protocol.structs import alike, replace
+from app_server_protocol.structs import replace, struct_from
 from app_server_protocol.v2 import settings as wire
 from app_server_protocol.v2 import thread, thread_open
 from app_server_protocol.v2.turn import TurnStartParams
@@ -93,7 +93,7 @@ def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
         case wire.ReadOnlySandboxPolicy():
             return engine.ReadOnly()
         case wire.WorkspaceWriteSandboxPolicy():
-            return alike(engine.WorkspaceWrite, policy, mode="workspace-write")
+            return struct_from(engine.WorkspaceWrite, policy, mode="workspace-write")
 
 
 def shown_sandbox_policy(policy: engine.SandboxPolicy, cwd: str) -> wire.SandboxPolicy:
@@ -182,7 +182,7 @@ def collaboration_mode(now: Settings) -> wire.CollaborationMode:
     settings = wire.CollaborationSettings(
         model=now.model, reasoning_effort=now.effort, developer_instructions=now.mode.instructions
     )
-    return wire.CollaborationMode(mode=wire.ModeKind(now.mode.kind.value), settings=settings)
+    return wire.CollaborationMode(mode=wire.PermissionMode(now.mode.kind.value), settings=settings)
 
 
 def active_profile(now: Settings) -> wire.ActivePermissionProfile | None:
@@ -307,10 +307,10 @@ def client_tools(specs: Sequence[thread_open.DynamicToolSpec]) -> tuple[ClientTo
 def _tools(spec: thread_open.DynamicToolSpec) -> Iterator[ClientTool]:
     match spec:
         case thread_open.FunctionDynamicToolSpec():
-            yield alike(ClientTool, spec, namespace=None)
+            yield struct_from(ClientTool, spec, namespace=None)
         case thread_open.NamespaceDynamicToolSpec():
             if not spec.tools:
                 text = f"dynamic tool namespace must contain at least one tool: {spec.name[:128]}"
                 raise invalid_field(text, "dynamicTools")
             for tool in spec.tools:
-                yield alike(ClientTool, tool, namespace=spec.name)
+                yield struct_from(ClientTool, tool, namespace=spec.name)

@@ -14,12 +14,12 @@ from typing import Final
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold
 from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.v2.item_lines import Ended, ItemLines, NotificationLines, ThreadItems
-from app_server.server.apis.v2.notices import AccountLimits, ThreadNews
+from app_server.server.apis.v2.notices import AccountLimits, ThreadNotices
 from app_server.server.apis.v2.thread_items import thread_item
 from app_server.server.apis.v2.thread_settings import thread_status
 from app_server.server.apis.v2.turn_shapes import ended_turn, review_message, shown_turn
 from app_server.server.apis.v2.v2_errors import retried_error, turn_error
-from app_server.server.conversations.adapter import ClientLine, ClientQuestion, ConversationStatus
+from app_server.server.conversations.adapter import ConversationStatus, OutboundMessage, OutboundRequest
 from app_server_protocol.engine import events
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord
@@ -36,7 +36,7 @@ from app_server_protocol.v2.thread import THREAD_STATUS_CHANGED
 Unshown = events.Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
 """Events without a notification. Questions become requests; the others report facts that clients are shown already."""
 
-AskClient = Callable[[str, events.SessionEvent, Item | None, int], ClientQuestion | None]
+AskClient = Callable[[str, events.SessionEvent, Item | None, int], OutboundRequest | None]
 
 
 _QUESTION: Final[Lazy[AskClient]] = Lazy(
@@ -65,7 +65,7 @@ class ThreadAdapter:
     ) -> None:
         self._thread_id = thread_id
         self._lines = NotificationLines(thread_id, now)
-        self._news = ThreadNews(thread_id, self._lines, limits or AccountLimits(), usage)
+        self._news = ThreadNotices(thread_id, self._lines, limits or AccountLimits(), usage)
         self._open = ThreadItems(ItemIds() if ids is None else ids)
         self._items = ItemLines(thread_id, self._lines, self._open)
         self._fold = TurnFold()
@@ -87,7 +87,7 @@ class ThreadAdapter:
         ]
         return shown_turn(record, turn.TurnItemsView.FULL, going_on)
 
-    def joined(self) -> Sequence[ClientLine]:
+    def joined(self) -> Sequence[OutboundMessage]:
         """Return the notifications for a client that joins: the running turn, and the current state of each item that
         goes on.
         """
@@ -104,12 +104,12 @@ class ThreadAdapter:
         return engine_id if opened is None else opened.item.id
 
     # --- the adapter of a live conversation
-    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[ClientLine]:
+    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[OutboundMessage]:
         self._take(event, raw=raw)
         lines = self._lines.take()
         return lines if subscribed else ()
 
-    def question(self, event: events.SessionEvent) -> ClientQuestion | None:
+    def question(self, event: events.SessionEvent) -> OutboundRequest | None:
         match event.event:
             case ElicitationRequestEvent() | ToolCallQuestion() | UserInputQuestion():
                 opened = None
@@ -126,19 +126,19 @@ class ThreadAdapter:
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
-    ) -> Sequence[ClientLine]:
+    ) -> Sequence[OutboundMessage]:
         self._lines.add(wire.SERVER_REQUEST_RESOLVED, thread_id=self._thread_id, request_id=request_id)
         return self._lines.take()
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[ClientLine]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[OutboundMessage]:
         shown = thread_status(status)
         self._lines.add_state(THREAD_STATUS_CHANGED, None, thread_id=self._thread_id, status=shown)
         return self._lines.take()
 
-    def continue_elsewhere(self, *, continues: bool) -> None:
+    def on_session_replaced(self, *, continues: bool) -> None:
         """Do nothing: this API does not show the end of a session."""
 
-    def taken_back(self) -> Sequence[ClientLine]:
+    def on_reverted(self) -> Sequence[OutboundMessage]:
         return ()  # `thread/reverted` is sent to clients that are not subscribed, too
 
     # --- events

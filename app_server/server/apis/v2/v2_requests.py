@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from app_server.engine.session.session_commands import Answer, Decide
+from app_server.engine.session.session_commands import ResolveApproval, ResolveUserInput
 from app_server.server.apis.v2.server_calls import call_question
 from app_server.server.apis.v2.thread_items import command_actions, command_line
 from app_server.server.conversations.adapter import (
     NO_FIELDS,
-    ClientQuestion,
+    OutboundRequest,
     QuestionKind,
     answer_elicitation,
     asked,
@@ -30,7 +30,7 @@ from app_server_protocol.events.command_events import ApplyPatchApprovalRequestE
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.responses import InputImage, InputText
-from app_server_protocol.structs import Json, alike
+from app_server_protocol.structs import Json, struct_from
 from app_server_protocol.v2 import question as wire
 
 INVALID: Final = "dynamic tool response was invalid"
@@ -96,7 +96,7 @@ approval are not.
 """
 
 
-def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int) -> ClientQuestion | None:
+def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int) -> OutboundRequest | None:
     """Return the request to the client for an event; None if the event asks nothing. `item` is the item that the
     question is about, with the id that the client knows.
     """
@@ -132,11 +132,11 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 thread_id, event.turn_id, asking, asking.call_id if item is None else item.id
             )
         case engine.ToolCallQuestion(call_id=id) as asking:
-            call = alike(wire.DynamicToolCallParams, asking, **at)
+            call = struct_from(wire.DynamicToolCallParams, asking, **at)
             return asked(
                 wire.ITEM_TOOL_CALL,
                 call,
-                lambda result: Answer(id, tool_call_answer(result)),
+                lambda result: ResolveUserInput(id, tool_call_answer(result)),
                 lambda result: True,  # no other client is asked
                 QuestionKind.CALL,
             )
@@ -147,7 +147,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
             return asked(
                 wire.ITEM_TOOL_REQUEST_USER_INPUT,
                 questions,
-                lambda result: Answer(id, user_input_answer(result)),
+                lambda result: ResolveUserInput(id, user_input_answer(result)),
                 lambda result: user_input_answer(result) is not None,
                 QuestionKind.INPUT,
             )
@@ -173,18 +173,18 @@ def _about_command(
     )
 
 
-def _inquiry(asked: engine.Inquiry) -> wire.ToolRequestUserInputQuestion:
+def _inquiry(asked: engine.UserQuestion) -> wire.ToolRequestUserInputQuestion:
     """Return a question of a tool; the user may always give another answer than the offered ones."""
     return wire.ToolRequestUserInputQuestion(
         id=asked.id,
         header=asked.header,
         question=asked.text,
         is_other=True,
-        options=tuple(alike(wire.ToolRequestUserInputOption, choice) for choice in asked.choices),
+        options=tuple(struct_from(wire.ToolRequestUserInputOption, choice) for choice in asked.choices),
     )
 
 
-def decision(result: Json) -> ReviewDecision | engine.KeepRule | None:
+def decision(result: Json) -> ReviewDecision | engine.RuleAmendment | None:
     """Return the decision in a client's answer, or the rule that it approves permanently; None if there is neither in
     the right place. The engine stores no rule but the one that it proposed.
     """
@@ -194,7 +194,7 @@ def decision(result: Json) -> ReviewDecision | engine.KeepRule | None:
         case {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": [*words]}, **rest}} if (
             words and not rest and all(isinstance(word, str) for word in words)
         ):
-            return engine.KeepRule(tuple(words))
+            return engine.RuleAmendment(tuple(words))
         case _:
             return None
 
@@ -224,9 +224,9 @@ def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
     )
 
 
-def _decided_command(event: ExecApprovalRequestEvent, result: Json) -> Decide:
+def _decided_command(event: ExecApprovalRequestEvent, result: Json) -> ResolveApproval:
     match decision(result):
-        case engine.KeepRule() as rule if event.proposed_rule:
+        case engine.RuleAmendment() as rule if event.proposed_rule:
             return decide(event, ReviewDecision.APPROVED, rule)
         case ReviewDecision() as decided:
             return decide(event, decided)
@@ -234,10 +234,10 @@ def _decided_command(event: ExecApprovalRequestEvent, result: Json) -> Decide:
             return decide(event, ReviewDecision.DENIED)
 
 
-def _decided_patch(event: ApplyPatchApprovalRequestEvent, result: Json) -> Decide:
+def _decided_patch(event: ApplyPatchApprovalRequestEvent, result: Json) -> ResolveApproval:
     match decision(result):
         case ReviewDecision.APPROVED_FOR_SESSION as decided:
-            return decide(event, decided, engine.AllowFiles())
+            return decide(event, decided, engine.FileGrant())
         case ReviewDecision() as decided:
             return decide(event, decided)
         case _:

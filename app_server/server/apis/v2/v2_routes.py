@@ -12,7 +12,7 @@ from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.router import FindRoute, HandlerModules, Route, RouteFamilies, experimental
 from app_server.server.apis.v2.v2_services import (
-    NewsFilter,
+    NotificationFilter,
     ThreadClients,
     ThreadContext,
     ThreadNotifier,
@@ -81,7 +81,7 @@ def find_route(services: ServerServices) -> FindRoute:
     client = services.handshake.client
     client.elicitation = True  # clients of this API answer questions of MCP servers
     notifier = ThreadNotifier((services.client,), services.machine.wall_clock)
-    known = NewsFilter(services.client)
+    known = NotificationFilter(services.client)
     services.client.wants = known.wants
     services.shared.get(ThreadClients, ThreadClients).add(services.client)
     known.warnings = warn_of_settings(services.config, notifier)

@@ -14,7 +14,7 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.config.tolerance import joined
 from app_server.engine.support.engine_errors import ConfigError, FilePosition
 from app_server.server.apis.v2.v2_errors import parse_thread_id, thread_not_found
-from app_server.server.conversations.adapter import ClientLine
+from app_server.server.conversations.adapter import OutboundMessage
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.method_table import Fields, S, ServerNotification
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from app_server.server.apis.api_services import ServerServices
     from app_server.server.apis.v2.loaded_threads import ReadingContext
     from app_server.server.conversations.adapter import ConversationApi
-    from app_server.server.conversations.idle import IdleUnloader
+    from app_server.server.conversations.idle import IdleReaper
     from app_server.server.conversations.live import LiveConversation
     from app_server.server.conversations.manager import ConversationManager
 
@@ -44,7 +44,7 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     notifier: ThreadNotifier
     api: ConversationApi
     reading: ReadingContext
-    unloader: IdleUnloader
+    unloader: IdleReaper
     host: Host
 
     def loaded(self, thread_id: str) -> LiveConversation:
@@ -95,7 +95,7 @@ class ThreadNotifier(Struct, frozen=True):
     def notify(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         """Send the notification to the clients that have not opted out of it."""
         params = row.make(*args, **fields).to_json()
-        line = ClientLine(dump_notification(row.method, params, int(self.now() * 1000)), row.method)
+        line = OutboundMessage(dump_notification(row.method, params, int(self.now() * 1000)), row.method)
         for client in self.clients:
             client.send((line,))
 
@@ -110,7 +110,7 @@ class ThreadClients(WeakSet[Client]):
     """The clients of a server that use this API, or did."""
 
 
-class NewsFilter:
+class NotificationFilter:
     """Filter of notifications that one client has opted out of, or was sent before."""
 
     def __init__(self, client: Client) -> None:
@@ -119,7 +119,7 @@ class NewsFilter:
         """Warnings about the settings that the client was sent before."""
         self._limits: object = wire.RateLimitSnapshot()
 
-    def wants(self, line: ClientLine) -> bool:
+    def wants(self, line: OutboundMessage) -> bool:
         if line.method in self._profile.opted_out:
             return False
         if line.news is None:

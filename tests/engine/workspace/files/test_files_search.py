@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.engine.support.rooted_fs import Beneath
+from app_server.engine.support.rooted_fs import RootDir
 from app_server.engine.workspace.files.fuzzy import PATHS, FileMatch, folded, parse_query, positions, score
 from app_server.engine.workspace.files.search import FileSearch, has_in_order
 
@@ -270,7 +270,7 @@ def test_folders_that_did_not_change_are_not_read_again(
 def test_a_folder_that_has_become_a_link_out_is_left_out(tmp_path: Path) -> None:
     """This holds also if its modification time is the same, and if it changes between listing and entering."""
     plant(tmp_path, "out/secret", "ws/b/one")
-    root, disk = tmp_path / "ws", Beneath(tmp_path / "ws")
+    root, disk = tmp_path / "ws", RootDir(tmp_path / "ws")
     assert paths(find(root, "one", search := FileSearch(lambda: FAR_AHEAD))) == ["b/one"]
     (root / "b").rename(tmp_path / "kept")
     (root / "b").symlink_to("../out")

@@ -8,7 +8,7 @@ import pytest
 
 from app_server.engine.storage.rollout_names import journal_path
 from app_server.engine.storage.stored_conversations import StoredConversations
-from app_server.engine.storage.thread_summary import ThreadNotes
+from app_server.engine.storage.thread_summary import MetadataStore
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.structs import Json
 from tests.support.client import Client, Refused
@@ -80,10 +80,10 @@ async def test_a_fork_whose_name_cannot_be_written_goes_on_without(
         thread, _ = await talk(w, "first")
         await w.client.call("thread/name/set", {"threadId": thread, "name": "Named"})
 
-        def refuse(notes: ThreadNotes, id: str, name: str) -> None:
+        def refuse(notes: MetadataStore, id: str, name: str) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr(ThreadNotes, "set_name", refuse)
+        monkeypatch.setattr(MetadataStore, "set_name", refuse)
         fork = (await w.client.call("thread/fork", {"threadId": thread}))["thread"]
         assert fork["name"] is None
         await say(w.client, fork["id"], "in the fork")

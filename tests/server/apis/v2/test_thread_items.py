@@ -367,7 +367,7 @@ def test_the_status_of_the_answer_is_kept() -> None:
 def test_an_id_that_another_item_was_given_is_not_given_again() -> None:
     for order in (["a", "a", "a-2", "a"], ["a", "a-2", "a", "a", "a-2"]):
         ids = ItemIds()
-        given = [ids.begin_and_end(id) for id in order]
+        given = [ids.reserve(id) for id in order]
         assert len(set(given)) == len(given)
         assert given[0] == "a"
 

@@ -44,10 +44,10 @@ from app_server_protocol.engine.items import (
 )
 from app_server_protocol.engine.questions import (
     Choice,
-    Inquiry,
     McpCallQuestion,
     ToolCallQuestion,
     UserInputQuestion,
+    UserQuestion,
 )
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.events import notice_events, tools
@@ -121,7 +121,7 @@ EVENTS: list[EngineEvent] = [
     ApplyPatchApprovalRequestEvent(call_id="b", changes={}),
     tools.ElicitationRequestEvent(server_name="s", id="1", message="m"),
     ToolCallQuestion(call_id="a", tool="t", namespace=None, arguments={}),
-    UserInputQuestion("a", (Inquiry(id="i", header="h", text="t", choices=(Choice("l", "d"),)),)),
+    UserInputQuestion("a", (UserQuestion(id="i", header="h", text="t", choices=(Choice("l", "d"),)),)),
     McpCallQuestion(
         call_id="a",
         server="s",

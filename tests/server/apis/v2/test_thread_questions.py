@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from app_server.engine.session.session_commands import AnswerElicitation, Decide
+from app_server.engine.session.session_commands import AnswerElicitation, ResolveApproval
 from app_server.server.apis.v2 import thread_items, thread_settings
-from app_server.server.conversations.adapter import ClientQuestion, QuestionKind
+from app_server.server.conversations.adapter import OutboundRequest, QuestionKind
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.events import EngineEvent, TurnKind
 from app_server_protocol.engine.items import CommandExecution, CommandSource
-from app_server_protocol.engine.questions import AllowFiles, KeepRule
+from app_server_protocol.engine.questions import FileGrant, RuleAmendment
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
 from app_server_protocol.events.command_events import (
     AddFileChange,
@@ -43,7 +43,7 @@ FORM = ElicitationRequestEvent(
 )
 
 
-def asked(event: EngineEvent, seen: Recording | None = None) -> ClientQuestion | None:
+def asked(event: EngineEvent, seen: Recording | None = None) -> OutboundRequest | None:
     seen = seen or Recording()
     seen.emit("7", event, turn_id=TURN)
     question = seen.adapter.question(seen.emitted[-1])
@@ -86,7 +86,7 @@ def test_what_is_offered_is_taken_and_so_is_no_in_other_words(word: str, decisio
     question = asked(COMMAND)
     assert question is not None
     assert question.is_answer({"decision": word})
-    assert question.to_command({"decision": word}) == Decide("call-1", decision)
+    assert question.to_command({"decision": word}) == ResolveApproval("call-1", decision)
 
 
 def test_a_patch_for_the_session_allows_its_files() -> None:
@@ -94,8 +94,8 @@ def test_a_patch_for_the_session_allows_its_files() -> None:
     assert question is not None
     for_session, once = (question.to_command({"decision": word}) for word in ("acceptForSession", "accept"))
     approved = ReviewDecision.APPROVED_FOR_SESSION
-    assert for_session == Decide(PATCH.call_id, approved, AllowFiles(), tool="apply_patch")
-    assert once == Decide(PATCH.call_id, ReviewDecision.APPROVED, tool="apply_patch")
+    assert for_session == ResolveApproval(PATCH.call_id, approved, FileGrant(), tool="apply_patch")
+    assert once == ResolveApproval(PATCH.call_id, ReviewDecision.APPROVED, tool="apply_patch")
 
 
 def amendment(*words: Json) -> Json:
@@ -111,7 +111,7 @@ def test_a_proposed_rule_is_offered_and_taken_in_the_very_words() -> None:
     assert params["availableDecisions"] == words
     for line in ("touch a", "touch", "bash -lc"):  # the engine keeps only its own proposal
         rule = tuple(line.split())
-        kept = Decide("call-1", ReviewDecision.APPROVED, KeepRule(rule))
+        kept = ResolveApproval("call-1", ReviewDecision.APPROVED, RuleAmendment(rule))
         assert question.to_command(amendment(*rule)) == kept
 
 
@@ -120,7 +120,7 @@ def test_a_rule_that_was_not_proposed_is_a_no() -> None:
         question = asked(event)
         assert question is not None
         command = question.to_command(amendment("touch", "a"))
-        assert isinstance(command, Decide)
+        assert isinstance(command, ResolveApproval)
         assert (command.decision, command.also) == (ReviewDecision.DENIED, None)
 
 
@@ -140,7 +140,7 @@ def test_everything_else_is_no_answer_and_counts_as_a_no(answer: Json) -> None:
     question = asked(COMMAND.model_copy(update={"proposed_rule": ("touch", "a")}))
     assert question is not None
     assert not question.is_answer(answer)
-    assert question.to_command(answer) == Decide("call-1", ReviewDecision.DENIED)
+    assert question.to_command(answer) == ResolveApproval("call-1", ReviewDecision.DENIED)
 
 
 def test_may_these_files_change() -> None:
@@ -149,7 +149,7 @@ def test_may_these_files_change() -> None:
     assert question.method == "item/fileChange/requestApproval"
     assert json.loads(question.params)["grantRoot"] == "/w"
     command = question.to_command({"decision": "abort"})
-    assert command == Decide("call-2", ReviewDecision.ABORT, tool="apply_patch")
+    assert command == ResolveApproval("call-2", ReviewDecision.ABORT, tool="apply_patch")
 
 
 def test_a_question_names_the_item_as_the_client_knows_it() -> None:
@@ -167,7 +167,7 @@ def test_a_question_names_the_item_as_the_client_knows_it() -> None:
         json.loads(question.params)["itemId"] == "call-1-2" == seen.params("item/started")[-1]["item"]["id"]
     )
     command = question.to_command({"decision": "accept"})
-    assert command == Decide("call-1", ReviewDecision.APPROVED), "the engine knows it by its own id"
+    assert command == ResolveApproval("call-1", ReviewDecision.APPROVED), "the engine knows it by its own id"
 
 
 def test_text_for_a_command_that_goes_on() -> None:

@@ -6,7 +6,7 @@ import anyio
 
 from app_server.engine.session.session_commands import Command, Compact, Review, Undo
 from app_server.engine.support.engine_errors import CoreError
-from app_server.engine.turn.turn_items import UserWords
+from app_server.engine.turn.turn_items import TurnInput
 from app_server.server.apis.acp.acp_commands import (
     INIT_PROMPT,
     BadArguments,
@@ -19,7 +19,7 @@ from app_server.server.apis.acp.acp_session import AcpSession
 from app_server.server.apis.acp.formatting import one_line
 from app_server.server.apis.acp.handlers.sessions import AcpServices
 from app_server.server.apis.acp.inbound import all_text, engine_inputs, first_text
-from app_server.server.apis.acp.prompt_turns import AwaitedTurn, Ticket
+from app_server.server.apis.acp.prompt_turns import AwaitedTurn, PendingPrompt
 from app_server_protocol.acp.sessions import (
     ContentBlock,
     PromptRequest,
@@ -88,8 +88,8 @@ async def prompt(services: AcpServices, params: PromptRequest) -> PromptResponse
 async def steering(services: AcpServices, params: PromptRequest) -> SteeringResponse:
     session = services.sessions.get(params.session_id)
     async with session.turns.order:
-        words = await _words(session, params.prompt)
-        joined = session.turns.steer(words)
+        turn_input = await _words(session, params.prompt)
+        joined = session.turns.steer(turn_input)
     outcome = SteeringOutcome.INJECTED if joined else SteeringOutcome.PROMPT_REQUIRED
     return SteeringResponse(outcome=outcome)
 
@@ -108,7 +108,7 @@ def _blocks(
 
 
 async def _served(
-    services: AcpServices, session: AcpSession, ticket: Ticket, params: PromptRequest
+    services: AcpServices, session: AcpSession, ticket: PendingPrompt, params: PromptRequest
 ) -> StopReason:
     text = first_text(params.prompt)
     async with session.turns.order:
@@ -116,9 +116,9 @@ async def _served(
             await _read_prompts(services, session)
         command = None if text is None else session.commands.find(text)
         if not isinstance(command, BuiltinCommand) or command.name is Builtin.INIT:
-            words = await _words(session, _blocks(command, params.prompt))
+            turn_input = await _words(session, _blocks(command, params.prompt))
             session.title_from(all_text(params.prompt))
-            turn = await session.turns.submit(ticket, words)
+            turn = await session.turns.submit(ticket, turn_input)
             command = None
     if isinstance(command, BuiltinCommand):
         return await _builtin(services, session, ticket, command)
@@ -133,15 +133,15 @@ async def _read_prompts(services: AcpServices, session: AcpSession) -> None:
         session.send(AvailableCommandsUpdate(available_commands=tuple(session.commands.shown())))
 
 
-async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> UserWords:
+async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> TurnInput:
     length = sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
     if length > MOST_CHARACTERS:
         raise invalid_params(f"the prompt is longer than {MOST_CHARACTERS} characters", "prompt")
-    return await session.live.session.words(engine_inputs(blocks, session.cwd))
+    return await session.live.session.prepare_input(engine_inputs(blocks, session.cwd))
 
 
 async def _builtin(
-    services: AcpServices, session: AcpSession, ticket: Ticket, command: BuiltinCommand
+    services: AcpServices, session: AcpSession, ticket: PendingPrompt, command: BuiltinCommand
 ) -> StopReason:
     match command.name:
         case Builtin.COMPACT:
@@ -167,12 +167,12 @@ async def _builtin(
     return StopReason.CANCELLED if ticket.cancelled else StopReason.END_TURN
 
 
-async def _operate(session: AcpSession, ticket: Ticket, command: Command) -> StopReason:
+async def _operate(session: AcpSession, ticket: PendingPrompt, command: Command) -> StopReason:
     turn: AwaitedTurn | None = await session.turns.operate(ticket, command)
     return await session.turns.stop_reason(turn)
 
 
-async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
+async def _list_servers(session: AcpSession, ticket: PendingPrompt) -> None:
     """Send the list of servers with their tools. Waits for slow servers, unless the prompt is cancelled or the session
     ends.
     """

@@ -19,9 +19,9 @@ from app_server.server.apis.acp.acp_session import AcpSession, Sessions
 from app_server.server.apis.acp.inbound import merged_servers
 from app_server.server.apis.acp.session_options import SessionPlan, plan_session
 from app_server.server.apis.api_services import ServerServices
-from app_server.server.conversations.adapter import ClientLine
+from app_server.server.conversations.adapter import OutboundMessage
 from app_server.server.conversations.live import LiveConversation
-from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.acp.sessions import NewSessionRequest, NewSessionResponse
 from app_server_protocol.acp.tool_calls import (
     READ_TEXT_FILE,
@@ -73,7 +73,7 @@ class ClientEditor(Struct, frozen=True):
     """The client as an editor: it reads the text of a file with unsaved changes, and writes files."""
 
     session_id: str
-    outgoing: Outgoing
+    outgoing: OutboundQueue
 
     async def read(self, path: str) -> str | None:
         """Return the editor's text of a file; None if the client answers with an error or an invalid answer."""
@@ -164,7 +164,7 @@ def _opened(
     return session
 
 
-async def follow(services: AcpServices, session: AcpSession, joined: Sequence[ClientLine] = ()) -> None:
+async def follow(services: AcpServices, session: AcpSession, joined: Sequence[OutboundMessage] = ()) -> None:
     """Send the client the events of a session whose id it knows; first `joined`, the current state of a session that it
     has joined.
     """

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from app_server.engine.session import session_commands
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.router import Route, route
-from app_server.server.apis.v1.handlers.conversations import say, settings
+from app_server.server.apis.v1.handlers.conversations import settings, submit_input
 from app_server_protocol.engine.session_settings import SettingsChange
 from app_server_protocol.v1 import ops
 
 if TYPE_CHECKING:
-    from app_server.engine.client_context import Caller
+    from app_server.engine.client_context import ClientContext
     from app_server.engine.session.facade import SessionHandle
 
 
@@ -23,23 +23,23 @@ async def submit(services: ServerServices, params: ops.SubmitParams) -> ops.Subm
 
 
 async def _submit(  # noqa: C901 - one case for each operation
-    session: SessionHandle, caller: Caller, op: ops.Op
+    session: SessionHandle, caller: ClientContext, op: ops.Op
 ) -> str:
     """Execute the operation; return the id that its events carry. Raises BeyondClientRights."""
     command: session_commands.Command
     match op:
         case ops.UserInputOp():
-            return await say(session, caller, op.items)
+            return await submit_input(session, caller, op.items)
         case ops.UserTurnOp():
-            return await say(session, caller, op.items, settings(op), op.final_output_json_schema)
+            return await submit_input(session, caller, op.items, settings(op), op.final_output_json_schema)
         case ops.OverrideTurnContextOp():
             command = session_commands.ChangeSettings(session.facts.permitted(overriding(op)))
         case ops.InterruptOp():
             command = session_commands.Interrupt()
         case ops.ExecApprovalOp():
-            command = session_commands.Decide(op.call_id or op.id, op.decision)
+            command = session_commands.ResolveApproval(op.call_id or op.id, op.decision)
         case ops.PatchApprovalOp():
-            command = session_commands.Decide(op.call_id or op.id, op.decision, tool="apply_patch")
+            command = session_commands.ResolveApproval(op.call_id or op.id, op.decision, tool="apply_patch")
         case ops.ResolveElicitationOp():
             command = session_commands.AnswerElicitation(
                 op.server_name, op.request_id, op.decision, op.content

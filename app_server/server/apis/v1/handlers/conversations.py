@@ -21,7 +21,7 @@ from app_server_protocol.structs import Json
 from app_server_protocol.v1 import conversation as wire
 
 if TYPE_CHECKING:
-    from app_server.engine.client_context import Caller
+    from app_server.engine.client_context import ClientContext
     from app_server.engine.session.facade import SessionHandle
     from app_server_protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
@@ -80,7 +80,7 @@ async def remove_conversation_listener(
     services.conversations.unsubscribe(services.client, params.subscription_id)
 
 
-TURNS: Final = session_commands.TurnWishes(
+TURNS: Final = session_commands.ApiBehaviour(
     names_turn=False,
     skills=False,
     goals=False,
@@ -95,13 +95,13 @@ TURNS: Final = session_commands.TurnWishes(
 
 async def send_user_message(services: ServerServices, params: wire.SendUserMessageParams) -> None:
     session = services.conversations.get(params.conversation_id).session
-    await say(session, services.client.caller, [_input(item) for item in params.items])
+    await submit_input(session, services.client.caller, [_input(item) for item in params.items])
 
 
 async def send_user_turn(services: ServerServices, params: wire.SendUserTurnParams) -> None:
     session = services.conversations.get(params.conversation_id).session
     items = [_input(item) for item in params.items]
-    await say(session, services.client.caller, items, settings(params))
+    await submit_input(session, services.client.caller, items, settings(params))
 
 
 async def interrupt_conversation(
@@ -114,17 +114,17 @@ async def interrupt_conversation(
     return wire.InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
 
 
-async def say(
+async def submit_input(
     session: SessionHandle,
-    caller: Caller,
+    caller: ClientContext,
     items: Sequence[UserInput],
     change: SettingsChange | None = None,
     output_schema: Json = None,
 ) -> str:
     """Begin a turn, or add to the running turn; return the id that its events carry. Raises BeyondClientRights."""
     kept = UNCHANGED if change is None else session.facts.permitted(change)
-    words = await session.words(items, change=kept, wishes=TURNS) if items else None
-    return session.start_turn(words, kept, output_schema, TURNS, caller=caller).operation
+    turn_input = await session.prepare_input(items, change=kept, wishes=TURNS) if items else None
+    return session.start_turn(turn_input, kept, output_schema, TURNS, caller=caller).operation
 
 
 def _input(item: wire.InputItem) -> UserInput:

@@ -16,7 +16,7 @@ from app_server.server.apis.router import Route, route
 from app_server_protocol.method_table import NoParams
 from app_server_protocol.parse import read
 from app_server_protocol.rpc_errors import internal_error, invalid_field, invalid_request, not_found
-from app_server_protocol.structs import alike
+from app_server_protocol.structs import struct_from
 from app_server_protocol.v1 import setup as wire
 
 
@@ -116,7 +116,9 @@ async def fuzzy_file_search(
     """Search for files; a second search with the same token cancels the first, which then returns no files."""
     roots = [Path(root) for root in params.roots]
     hits = await services.host.search.get().search(params.query, roots, params.cancellation_token)
-    return wire.FuzzyFileSearchResponse(files=tuple(alike(wire.FuzzyFileSearchResult, hit) for hit in hits))
+    return wire.FuzzyFileSearchResponse(
+        files=tuple(struct_from(wire.FuzzyFileSearchResult, hit) for hit in hits)
+    )
 
 
 async def git_diff_to_remote(

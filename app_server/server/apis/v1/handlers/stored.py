@@ -8,7 +8,7 @@ from app_server.engine.config.config_values import Config
 from app_server.engine.session.session_commands import ChangeSettings
 from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.engine.support.engine_errors import ArchiveRefused, ConversationError
-from app_server.engine.thread_origin import GivenHistory, Origin, StoredRollout
+from app_server.engine.thread_origin import Origin, StoredRollout, SuppliedHistory
 from app_server.server.apis.api_services import ServerServices, change_of
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v1.handlers.conversations import JOINING, overrides
@@ -83,7 +83,7 @@ async def _join(
 
 async def _origin(services: ServerServices, params: wire.ResumeConversationParams) -> Origin:
     if params.history:
-        return GivenHistory(params.history)
+        return SuppliedHistory(params.history)
     if params.history is None and params.path is not None:
         return StoredRollout(services.config.cwd / params.path, messages=True)
     if params.history is None and params.conversation_id is not None:

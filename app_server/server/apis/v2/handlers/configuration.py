@@ -31,8 +31,10 @@ from app_server_protocol.v2 import settings as choices
 
 MODES = choices.CollaborationModeListResponse(
     data=(
-        choices.CollaborationModeMask(name="Plan", mode=choices.ModeKind.PLAN, reasoning_effort="medium"),
-        choices.CollaborationModeMask(name="Default", mode=choices.ModeKind.DEFAULT),
+        choices.CollaborationModeMask(
+            name="Plan", mode=choices.PermissionMode.PLAN, reasoning_effort="medium"
+        ),
+        choices.CollaborationModeMask(name="Default", mode=choices.PermissionMode.DEFAULT),
     )
 )
 NO_REQUIREMENTS = wire.ConfigRequirementsReadResponse(requirements=None)

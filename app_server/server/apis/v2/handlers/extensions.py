@@ -17,7 +17,7 @@ from app_server.server.apis.router import Route, constant, route
 from app_server.server.apis.v2.v2_errors import page_by_position
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
 from app_server_protocol.rpc_errors import invalid_field, invalid_params
-from app_server_protocol.structs import alike
+from app_server_protocol.structs import struct_from
 from app_server_protocol.v2 import skills as wire
 
 MAX_DIRECTORIES = 100
@@ -76,7 +76,7 @@ def _entry(cwd: str, found: SkillSet) -> wire.SkillsListEntry:
     return wire.SkillsListEntry(
         cwd=cwd,
         skills=tuple(_metadata(skill) for skill in found.skills),
-        errors=tuple(alike(wire.SkillErrorInfo, each) for each in found.problems),
+        errors=tuple(struct_from(wire.SkillErrorInfo, each) for each in found.problems),
     )
 
 

@@ -30,10 +30,10 @@ from app_server.engine.workspace.fs.watching import FileWatcher
 from app_server.server.apis.api_services import ServerServices, require_client_rights
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
-from app_server.server.rpc.outgoing import Outgoing
+from app_server.server.rpc.outgoing import OutboundQueue
 from app_server.server.rpc.rpc_connection import RpcReply
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_field, invalid_request
-from app_server_protocol.structs import Json, alike
+from app_server_protocol.structs import Json, struct_from
 from app_server_protocol.v2 import files as wire
 
 READERS = 4
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 class ClientFileContext(Struct, frozen=True):
     host: Host
-    outgoing: Outgoing
+    outgoing: OutboundQueue
     watcher: FileWatcher
     readers: anyio.Semaphore = msgspec.field(default_factory=lambda: anyio.Semaphore(READERS))
 
@@ -74,13 +74,13 @@ async def fs_create_directory(context: ClientFileContext, params: wire.FsCreateD
 
 async def fs_get_metadata(context: ClientFileContext, params: wire.AtPath) -> wire.FsGetMetadataResponse:
     found = await context.run(lambda files: files.metadata(params.path))
-    return alike(wire.FsGetMetadataResponse, found)
+    return struct_from(wire.FsGetMetadataResponse, found)
 
 
 async def fs_read_directory(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadDirectoryResponse:
     found = await context.read(lambda files: files.list(params.path))
     return wire.FsReadDirectoryResponse(
-        entries=tuple(alike(wire.FsReadDirectoryEntry, each) for each in found)
+        entries=tuple(struct_from(wire.FsReadDirectoryEntry, each) for each in found)
     )
 
 
@@ -232,7 +232,7 @@ async def session_stop(sessions: SearchSessions, params: wire.OfSearch) -> None:
 
 def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResult, ...]:
     return tuple(
-        alike(wire.FuzzyFileSearchResult, match, match_type="directory" if match.is_folder else "file")
+        struct_from(wire.FuzzyFileSearchResult, match, match_type="directory" if match.is_folder else "file")
         for match in found
     )
 

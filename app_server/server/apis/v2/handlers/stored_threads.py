@@ -189,7 +189,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
     origin = Fork(path, keeps, params.ephemeral)
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
-        live.unloads = True
+        live.auto_unload = True
         await _copy_name(context, id, live)
         found = await context.reading.whole(live)
         if found is not None:
@@ -228,9 +228,9 @@ async def thread_revert(
         # The thread is opened on behalf of its former owner: tools stay with the client that brought them.
         live, _ = await context.conversations.open(before.opened_by, facts.config, origin)
         # This is done at once: another client may begin an operation before the thread is opened.
-        live.session.goes_on_from(before.session)
+        live.session.take_over_from(before.session)
         async with live.opened():
-            live.unloads = True
+            live.auto_unload = True
             live.subscriptions.adapter(context.api, context.client)
             _notify_status(heard, live.id, live.status)
             turns, items = await threads.newest_places(context, live)
@@ -240,7 +240,7 @@ async def thread_revert(
                 items_backwards_cursor=items,
             )
             heard.notify(notices.THREAD_REVERTED, thread_id=live.id)
-            live.goes_on_from(before)
+            live.take_over_from(before)
 
 
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:

@@ -22,7 +22,7 @@ from app_server.engine.support.engine_errors import (
     ConfigError,
     RolloutNotFound,
 )
-from app_server.engine.thread_origin import GivenHistory, NewConversation, Origin, StoredRollout
+from app_server.engine.thread_origin import NewConversation, Origin, StoredRollout, SuppliedHistory
 from app_server.server.apis.api_services import (
     ServerServices,
     change_of,
@@ -48,7 +48,7 @@ from app_server.server.apis.v2.v2_adapter import ThreadAdapter
 from app_server.server.apis.v2.v2_errors import parse_thread_id, rollout_not_found
 from app_server.server.apis.v2.v2_services import SUBSCRIPTION, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.server.conversations.adapter import ApiId, ConversationApi
-from app_server.server.conversations.idle import IdleUnloader
+from app_server.server.conversations.idle import IdleReaper
 from app_server.server.conversations.live import LiveConversation
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.engine.session_settings import UNCHANGED
@@ -75,7 +75,7 @@ async def thread_start(
     )
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
-        live.unloads = True
+        live.auto_unload = True
         thread = await shown_thread(context, live)
         yield thread_open.ThreadStartResponse(thread=thread, **in_force(live.session.facts))
         context.to_audience(live.id).notify(wire.THREAD_STARTED, thread=thread)
@@ -88,7 +88,7 @@ async def thread_resume(
     # The file name has the thread's id, which takes precedence over the id in the request.
     id = parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
     require_existing_folder(context.client, params.cwd)
-    live, stored = await context.conversations.find_lasting(id), None
+    live, stored = await context.conversations.find_settled(id), None
     if live is None:
         live, stored = await _reopen(context, id, params)
     else:
@@ -212,7 +212,7 @@ async def _reopen(
     given = overrides_of(params)
     with settings_errors():
         if params.history is not None:
-            origin: Origin = GivenHistory(response_items(params.history, "history"), paginated=True)
+            origin: Origin = SuppliedHistory(response_items(params.history, "history"), paginated=True)
             config = context.config.load(given)
         else:
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
@@ -222,7 +222,7 @@ async def _reopen(
     stored = opened.stored
     async with live.opened():
         live.subscriptions.adapter(context.api, context.client)
-        live.unloads = True
+        live.auto_unload = True
     status = thread_status(live.status)
     context.to_audience(live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
     return live, () if stored is None or stored.turns is None else stored.turns.turns
@@ -340,7 +340,7 @@ class SharedThreads(Struct, frozen=True):
     """State that all clients of this API share."""
 
     api: ConversationApi
-    unloader: IdleUnloader
+    unloader: IdleReaper
 
 
 def thread_context(services: ServerServices, notifier: ThreadNotifier) -> ThreadContext:
@@ -368,19 +368,19 @@ def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> Share
     conversations, machine = services.conversations, services.machine
     limits = services.shared.get(AccountLimits, AccountLimits)
 
-    def make_adapter(thread_id: str, ids: ItemIds) -> ThreadAdapter:
+    def new_adapter(thread_id: str, ids: ItemIds) -> ThreadAdapter:
         live = conversations.find(thread_id)
         used = None if live is None else live.session.facts.usage
         return ThreadAdapter(thread_id, machine.wall_clock, ids, limits, used)
 
-    api = ConversationApi(ApiId("v2"), make_adapter)
+    api = ConversationApi(ApiId("v2"), new_adapter)
 
     def closed(live: LiveConversation) -> None:
         heard, id = notifier.to(live.subscriptions.audience(api)), live.id
         heard.notify(wire.THREAD_CLOSED, thread_id=id)
         heard.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=wire.NotLoadedThreadStatus())
 
-    unloader = services.shared.get(IdleUnloader, lambda: IdleUnloader(conversations, machine.monotonic))
+    unloader = services.shared.get(IdleReaper, lambda: IdleReaper(conversations, machine.monotonic))
     unloader.closed.append(closed)
     conversations.in_background(partial(unloader.run, anyio.sleep), "idle conversations")
     return SharedThreads(api, unloader)

@@ -42,15 +42,15 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
         raise invalid_params(str(error), "outputSchema", "invalid_output_schema") from error
     items = user_inputs(params.input)
     change = session.facts.permitted(settings_change(params, session.facts.config))
-    words = None
+    turn_input = None
     context_entries = _entries(params.additional_context)
     if items or context_entries:
         id = params.client_user_message_id
-        words = await session.words(items, id, change=change, context=context_entries)
+        turn_input = await session.prepare_input(items, id, change=change, context=context_entries)
         session.facts.permitted(change)  # the settings may have changed meanwhile
     live.subscriptions.prefer(context.client, context.api)
     try:
-        started = session.start_turn(words, change, params.output_schema, caller=context.client.caller)
+        started = session.start_turn(turn_input, change, params.output_schema, caller=context.client.caller)
     except CoreError as error:
         raise _refused(error) from error
     return wire.TurnStartResponse(turn=pending_turn(started.turn))
@@ -64,9 +64,11 @@ async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wi
         raise invalid_field("input must not be empty", "input")
     _check_length(params.input)
     given = None if params.additional_context is None else _entries(params.additional_context)
-    words = await session.words(user_inputs(params.input), params.client_user_message_id, context=given)
+    turn_input = await session.prepare_input(
+        user_inputs(params.input), params.client_user_message_id, context=given
+    )
     try:
-        return wire.TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, words))
+        return wire.TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, turn_input))
     except CoreError as error:
         raise _refused(error) from error
 
