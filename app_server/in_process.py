@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.sandbox.plan import KeptFolders
-from app_server.engine.support.client_info import EarlyInitialize, limits_of
+from app_server.engine.support.client_info import EarlyInitialize
+from app_server.engine.support.limits import limits_of
 from app_server.engine.system_ports import SystemPorts
 from app_server.server.bootstrap.handshake import initialize_responder, message_in
 from app_server.server.bootstrap.launch import server_home, working_directory

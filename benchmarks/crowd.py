@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from benchmarks.figures import Unit, written
 from benchmarks.model import model_process
 from benchmarks.place import Place, temporary_place

@@ -10,7 +10,7 @@ import anyio
 
 from app_server.server.composition import ServerSettings, serve
 from app_server.server.transport.memory import MemoryTransport, memory_pair
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from benchmarks.place import Place
 
 

@@ -18,7 +18,7 @@ from app_server.cli.demo.scripted_model import (
     runs,
     says,
 )
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 HEAD = response_head(200, EVENT_STREAM)
 PIECE = 1 << 16

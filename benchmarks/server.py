@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import Process
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from benchmarks.place import Place
 from benchmarks.processes import Footprint, cpu_seconds, footprint, rss, tree_cpu_seconds
 

@@ -21,7 +21,7 @@ from websockets.client import ClientProtocol
 from websockets.frames import Frame
 from websockets.uri import parse_uri
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from benchmarks.compare import OURS, REFERENCE, Say, sides
 from benchmarks.figures import Unit, ratio_written, written
 from benchmarks.model import model_process

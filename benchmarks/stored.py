@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 WHEN = "2025-10-20T10:00:00.000Z"
 

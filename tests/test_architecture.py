@@ -91,6 +91,7 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.server.transport",
     },
     {
+        "app_server.engine.ports",
         "app_server.engine.thread_origin",
     },
     {
@@ -162,6 +163,7 @@ LEVELS: tuple[set[str], ...] = (
     },
     {
         "app_server.engine.support.client_info",
+        "app_server.engine.support.limits",
         "app_server.engine.storage.batch_folders",
         "app_server.engine.support.home",
         "app_server.engine.support.socket_paths",
@@ -311,6 +313,7 @@ PURE = (
     "app_server.engine.turn.turn_items",
     "app_server.engine.turn.token_counts",
     "app_server.engine.support.client_info",
+    "app_server.engine.support.limits",
     "app_server.cli.inspect.analysis",
     "app_server.cli.inspect.rules",
     "app_server.cli.inspect.scenario",
@@ -447,7 +450,7 @@ NOT_LAZY = {
     "app_server.engine.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.engine.telemetry.otlp": "the same",
     "app_server.cli.chat.chat_command": "a command of its own, which needs an extra",
-    "app_server_protocol.structs": "for who reads what a server sends; a server does without",
+    "app_server_protocol.outgoing": "for who reads what a server sends; a server does without",
     "app_server_protocol.ids": "pydantic asks for it, so it is loaded",
     "app_server.cli.inspect.inspect_command": "the same",
 }

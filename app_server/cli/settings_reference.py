@@ -19,7 +19,7 @@ from app_server.engine.config import settings_table
 from app_server.engine.config.features import ALIASES, FEATURES, TOOL_SWITCHES, FeatureStage
 from app_server.engine.config.setting_types import Setting, SettingsPart
 from app_server.engine.config.settings_reader import Node, known_settings
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 INTRODUCTION = """\
 # Reference of the configuration

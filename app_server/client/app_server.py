@@ -20,10 +20,10 @@ from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector, 
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
 from app_server.client.thread_handle import ThreadHandle, open_thread
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.jsonrpc import INITIALIZE, INITIALIZED
 from app_server_protocol.method_table import ClientRequest
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.v2 import server as wire
 from app_server_protocol.v2 import thread_open
 from app_server_protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams

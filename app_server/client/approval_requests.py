@@ -11,8 +11,8 @@ from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import item_parts, question
 from app_server_protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
 

@@ -21,11 +21,11 @@ from app_server.client.link import ServerLink
 from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol import jsonrpc
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.framing import Oversized, TransportClosed
 from app_server_protocol.method_table import ClientRequest
 from app_server_protocol.parse import read
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.wire_fields import describe_validation_error
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,10 @@ import msgspec
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.method_table import AnyServerNotification, ServerNotification
+from app_server_protocol.outgoing import Struct
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json, JsonSerializable, Struct
 from app_server_protocol.v2 import items, server, settings, table, thread, turn
 from app_server_protocol.v2.turn import (
     TurnCompletedNotification,

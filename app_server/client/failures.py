@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 class AppServerError(Exception):

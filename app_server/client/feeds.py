@@ -15,8 +15,8 @@ from app_server.client.event_stream import EventQueue
 from app_server.client.events import ServerEvent, parse_event, thread_of, turn_of, warning_text
 from app_server.client.failures import ServerEnded, ThreadClosed
 from app_server.client.turn_handle import TurnProgress
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import Request
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2.items import ThreadItem
 from app_server_protocol.v2.server import CONFIG_WARNING, DEPRECATION_NOTICE, WARNING

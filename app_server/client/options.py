@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from app_server.client.failures import InvalidArgument
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import ReasoningSummary, SandboxMode
-from app_server_protocol.structs import Json
 from app_server_protocol.v2.item_parts import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
 from app_server_protocol.v2.settings import AskForApproval, CollaborationMode, Personality, SandboxPolicy
 from app_server_protocol.v2.thread_open import DynamicToolSpec

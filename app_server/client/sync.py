@@ -27,8 +27,8 @@ from app_server.client.options import ListOptions, Prompt, TurnOptions
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnHandle
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import JsonSerializable
 from app_server_protocol.method_table import ClientRequest
-from app_server_protocol.structs import JsonSerializable
 from app_server_protocol.v2.server import InitializeResponse
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.thread_open import OpenedThread

@@ -15,8 +15,8 @@ from app_server.client.feeds import ServerFeeds
 from app_server.client.options import ForkOptions, Prompt, TurnOptions, parameters, parts_of
 from app_server.client.turn_handle import OutputModel, TurnHandle, TurnResult, parsed_json
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import ClientRequest
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import thread_open, thread_store, thread_work
 from app_server_protocol.v2 import turn as wire
 from app_server_protocol.v2.fields import InThread

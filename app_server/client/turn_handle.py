@@ -18,7 +18,7 @@ from app_server.client.connection import ServerConnection
 from app_server.client.events import ServerEvent
 from app_server.client.failures import AppServerError, OutputInvalid, TurnFailed
 from app_server.client.options import Prompt, parts_of
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import turn as wire
 from app_server_protocol.v2.items import (
     AgentMessageThreadItem,

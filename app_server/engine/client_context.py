@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from app_server_protocol.structs import Redacted
+from app_server_protocol.values import Redacted
 
 OPENAI_API_KEY = "OPENAI_API_KEY"
 CODEX_API_KEY = "CODEX_API_KEY"

@@ -35,6 +35,7 @@ from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.known_models import KnownModels
 from app_server.engine.model.model_client import ModelClient
 from app_server.engine.model.model_facts import tier_in_force
+from app_server.engine.ports import ProcessEnvironment
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.session.facade import SessionHandle
 from app_server.engine.session.model_notices import other_model_notice, window_notice
@@ -64,7 +65,6 @@ from app_server.engine.thread_origin import (
     NewConversation,
     OpenedConversation,
     Origin,
-    ProcessEnvironment,
     StoredRollout,
     SuppliedHistory,
 )
@@ -82,7 +82,7 @@ from app_server_protocol.events.notice_events import DeprecationNoticeEvent, War
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import PAGINATED, SessionMetaLine, utc_timestamp
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.context.skills.skill_catalog import SkillCatalog

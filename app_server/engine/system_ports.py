@@ -20,9 +20,9 @@ from msgspec import Struct
 from app_server import STORED_VERSION
 from app_server.engine.http.interface import Http
 from app_server.engine.http.lazy_http import LazyProviderHttp
+from app_server.engine.ports import ProcessEnvironment
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.storage.disk import REAL_DISK, DiskCalls
-from app_server.engine.thread_origin import ProcessEnvironment
 from app_server_protocol.ids import new_conversation_id
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.engine.support.client_info import Limits
+from app_server.engine.support.limits import Limits
 from app_server.server.rpc.outgoing import OutboundQueue, SlowClientLimit
+from app_server_protocol.encoding import json_bytes
 from app_server_protocol.framing import Transport, TransportClosed
 from app_server_protocol.jsonrpc import dump_notification
-from app_server_protocol.structs import json_bytes
 
 log = logging.getLogger(__name__)
 

@@ -36,8 +36,9 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.plan import KeptFolders
 from app_server.engine.storage.socket_folders import known_folders
-from app_server.engine.support.client_info import ClientProfile, EarlyInitialize, Limits, own_user_agent
+from app_server.engine.support.client_info import ClientProfile, EarlyInitialize, own_user_agent
 from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.limits import Limits
 from app_server.engine.support.process_memory import FreeMemoryReturn
 from app_server.engine.system_ports import SystemPorts
 from app_server.engine.workspace.git.find_git import find_git

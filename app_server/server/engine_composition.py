@@ -28,6 +28,7 @@ from app_server.engine.model.model_client import ModelClient, Pacing
 from app_server.engine.model.model_facts import ModelFacts
 from app_server.engine.model.quirks import Lessons
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
+from app_server.engine.ports import ProcessEnvironment
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.session.session_servers import Elicitations
 from app_server.engine.session.session_services import TurnCompleted
@@ -41,13 +42,12 @@ from app_server.engine.telemetry.telemetry_events import (
     TelemetryExport,
     open_export,
 )
-from app_server.engine.thread_origin import ProcessEnvironment
 from app_server.engine.tools.registry import BUILTIN_NAMES
 from app_server.engine.workspace.git.ghost import Snapshots
 from app_server.engine.workspace.git.run_git import Git
 from app_server_protocol.engine.events import McpServerStateChanged
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.auth.mcp_tokens import McpTokenSource

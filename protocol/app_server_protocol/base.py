@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError, to_json
 
-from app_server_protocol.structs import Json, Struct, escaped_json
+from app_server_protocol.encoding import Json, escaped_json
+from app_server_protocol.outgoing import Struct
 
 
 class Model(BaseModel):

@@ -8,8 +8,9 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import PathText
-from app_server_protocol.structs import EngineStruct, Json, always_written
+from app_server_protocol.outgoing import EngineStruct, always_written
 
 
 class Tagged:

@@ -9,7 +9,8 @@ import msgspec
 from pydantic import PlainSerializer, PlainValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from app_server_protocol.structs import EngineStruct, Json, always_written
+from app_server_protocol.encoding import Json
+from app_server_protocol.outgoing import EngineStruct, always_written
 
 FAILED: Final = "failed"
 """Key of `kept` in the origin of an output: whether the tool has failed. Only outputs of calls over the Messages API

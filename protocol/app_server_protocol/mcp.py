@@ -11,7 +11,8 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, Model, omit_none, tag_of
-from app_server_protocol.structs import Json, requires
+from app_server_protocol.encoding import Json
+from app_server_protocol.outgoing import requires
 
 
 class McpModel(Model):

@@ -13,7 +13,8 @@ from typing import Generic, ParamSpec, Protocol, TypeVar, cast
 from msgspec import Struct
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.structs import Json, JsonSerializable, WireStruct
+from app_server_protocol.encoding import Json, JsonSerializable
+from app_server_protocol.outgoing import WireStruct
 
 
 class Api(Enum):

@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticKnownError
 from typing_extensions import TypeAliasType
 
-from app_server_protocol.structs import Json, Struct, model_of
+from app_server_protocol.encoding import Json
+from app_server_protocol.outgoing import Struct, model_of
 
 T = TypeVar("T")
 

@@ -10,7 +10,8 @@ from posixpath import join, normpath
 from typing import Final, Literal, Self
 
 from app_server_protocol.ids import AbsolutePath
-from app_server_protocol.structs import EngineStruct, always_written, replace
+from app_server_protocol.outgoing import EngineStruct, always_written
+from app_server_protocol.values import replace
 
 
 class _Spelled(StrEnum):

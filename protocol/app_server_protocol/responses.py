@@ -22,8 +22,9 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, omit_none, tag_of
+from app_server_protocol.encoding import Json
 from app_server_protocol.item_origin import Origin
-from app_server_protocol.structs import EngineStruct, Json, always_written
+from app_server_protocol.outgoing import EngineStruct, always_written
 
 
 class InputText(EngineModel):

@@ -13,12 +13,13 @@ from msgspec import Struct
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
+from app_server_protocol.outgoing import EngineStruct, always_written
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, TurnMode
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import EngineStruct, Json, always_written
 from app_server_protocol.wire_fields import StoredSandboxPolicy
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from app_server_protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, OVERLOADED
 
 if TYPE_CHECKING:
-    from app_server_protocol.structs import Json
+    from app_server_protocol.encoding import Json
 
 
 class RpcError(Exception):

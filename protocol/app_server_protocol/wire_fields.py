@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, ValidationError
 from typing_extensions import TypeAliasType
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import Checked, ConversationId, is_unicode, parse_conversation_id
 from app_server_protocol.jsonrpc import shortened
 from app_server_protocol.policy import (
@@ -22,7 +23,6 @@ from app_server_protocol.policy import (
     kebab,
     snake,
 )
-from app_server_protocol.structs import Json
 
 
 def _uuid(text: str) -> ConversationId:

@@ -18,7 +18,7 @@ from app_server.cli.demo.scripted_model import (
     ReceivedRequest,
     whole_response,
 )
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support import scripted_model
 from tests.support.places import place_in
 from tests.support.program import SCRIPT

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import anyio
 
 from app_server.server.transport.memory import MemoryTransport, memory_pair
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import Oversized
-from app_server_protocol.structs import Json
 
 INITIALIZED: Json = {
     "userAgent": "peer/1",

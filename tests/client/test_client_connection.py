@@ -23,7 +23,7 @@ from app_server.client import (
 from app_server.client.event_stream import EventQueue
 from app_server.client.events import DeltasDropped, ServerEvent
 from app_server.client.failures import StreamOverflow
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.items import (
     AgentMessageDeltaNotification,
     CommandExecutionOutputDeltaNotification,

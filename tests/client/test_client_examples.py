@@ -13,7 +13,7 @@ import pytest
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.docs.markdown_blocks import ROOT, blocks, pages
 from tests.support.library import serving_model
 from tests.support.program import PYTHON

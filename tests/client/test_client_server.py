@@ -24,9 +24,9 @@ from app_server.client import (
     SubprocessConnector,
 )
 from app_server.client.link import ProcessLink
-from app_server_protocol.structs import replace
 from app_server_protocol.v2.items import AgentMessageThreadItem
 from app_server_protocol.v2.server import ClientInfo
+from app_server_protocol.values import replace
 from tests.support.library import MakeLibraryWorld, Way, connector_to, serving_model
 from tests.support.program import SCRIPT
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.library import serving_model
 from tests.support.program import BIN, PYTHON
 from tests.support.scripted_model import (

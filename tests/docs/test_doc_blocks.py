@@ -25,7 +25,7 @@ from app_server.cli.demo.scripted_model import (
 from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server_protocol import v1, v2
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
 from tests.support.program import BIN
 

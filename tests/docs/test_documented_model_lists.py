@@ -27,7 +27,7 @@ from app_server.engine.model.model_facts import ModelFacts
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.v2.handlers import models
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.models import MODEL_LIST
 from tests.docs.markdown_blocks import ROOT
 from tests.engine.model.scripted import IDENTITY, ScriptedAnswer, refused

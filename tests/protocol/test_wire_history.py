@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app_server.engine.storage.line_reader import parse_event_msg
 from app_server_protocol import v1
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.command_events import AddFileChange, Duration, PatchApplyBeginEvent
 from app_server_protocol.events.msg import EVENTS, SessionConfiguredEvent
 from app_server_protocol.events.notice_events import ErrorEvent
@@ -33,7 +34,6 @@ from app_server_protocol.rollout import (
     line_type,
     stored_line,
 )
-from app_server_protocol.structs import Json
 from app_server_protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
 from app_server_protocol.wire_fields import SandboxPolicy
 from tests.support.published import definitions

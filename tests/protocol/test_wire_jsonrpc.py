@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.json_limits import MAX_DEPTH, MOST_TOKENS, MessageOutline, read_outline
 from app_server_protocol.jsonrpc import (
     ECHO_LIMIT,
@@ -24,7 +25,6 @@ from app_server_protocol.jsonrpc import (
     parse_message,
     shortened,
 )
-from app_server_protocol.structs import Json
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=30)
 ids = any_text | st.integers(-(2**63), 2**63 - 1)

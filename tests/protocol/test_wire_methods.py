@@ -11,6 +11,7 @@ from jsonschema import Draft7Validator
 from pydantic import ValidationError
 
 from app_server_protocol import v1, v2
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.msg import EVENTS
 from app_server_protocol.export import main as export
 from app_server_protocol.export import schemas, typescript
@@ -25,7 +26,6 @@ from app_server_protocol.method_table import (
 )
 from app_server_protocol.parse import read
 from app_server_protocol.policy import AskForApproval, ReviewDecision
-from app_server_protocol.structs import Json
 from app_server_protocol.v1 import conversation, setup
 from app_server_protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
 from app_server_protocol.v1.conversation import NewConversationParams, SendUserMessageParams, TextInputItem

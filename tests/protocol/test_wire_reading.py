@@ -3,8 +3,9 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from app_server_protocol.encoding import Json
+from app_server_protocol.outgoing import model_of
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json, model_of
 from app_server_protocol.v2.items import AgentMessageThreadItem, ItemCompletedNotification
 from app_server_protocol.v2.thread import ThreadStatusChangedNotification
 from app_server_protocol.v2.turn import TurnCompletedNotification

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app_server.cli import dispatch
 from app_server_protocol import jsonrpc, v2
+from app_server_protocol.encoding import Json
 from app_server_protocol.export import main as export
 from app_server_protocol.export import schemas, typescript
 from app_server_protocol.export.definitions import references
@@ -21,7 +22,6 @@ from app_server_protocol.method_table import (
     NoParams,
 )
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json
 from app_server_protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
 from app_server_protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
 from app_server_protocol.v2.files import AtPath

@@ -16,7 +16,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from app_server.cli.demo.scripted_model import ReceivedRequest
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support import client, world
 from tests.support.scripted_model import ModelRequest, ScriptedModel
 from tests.support.world import World, world_with

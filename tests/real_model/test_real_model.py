@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import anyio.to_thread
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.real_model.conftest import REAL_MODEL, RealWorld, Relay, llama_server
 from tests.support.editor import Editor
 from tests.support.program import SCRIPT

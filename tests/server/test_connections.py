@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from app_server.engine.support.client_info import Limits
+from app_server.engine.support.limits import Limits
 from app_server.server.client_connection import LEAVING_SECONDS, LOOK_SECONDS, UNREAD_SECONDS, ServedClient
 from app_server.server.transport.memory import MemoryTransport, memory_pair
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.followers import SOON, Follower, Heard, followers
 from tests.simulation.people import ON_THE_WAY, WITHDRAWALS
 from tests.simulation.record import about

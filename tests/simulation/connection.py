@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import TransportClosed
-from app_server_protocol.structs import Json
 from tests.support.client import Logged, MemoryWire
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anyio import Event
 from anyio.abc import TaskGroup
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.people import Person
 from tests.simulation.sayings import SAYINGS, marks
 from tests.support.client import MemoryWire

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 if TYPE_CHECKING:
     from tests.simulation.people import Person

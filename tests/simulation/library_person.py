@@ -25,7 +25,7 @@ from app_server.client import (
     ThreadHandle,
     TurnHandle,
 )
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.thread_open import FunctionDynamicToolSpec
 from tests.simulation.connection import Gone
 from tests.simulation.sayings import call_of, marks_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app_server.engine.context.history import NO_SUMMARY
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.sim_model import SimRequest
 from tests.simulation.stored import rollout_of
 from tests.support.invariants import orphans

@@ -5,7 +5,7 @@ A server breaks most easily at the edges of what it does: a turn begins, a comma
 
 from dataclasses import dataclass
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 WORK = ("commandExecution", "fileChange", "mcpToolCall")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app_server.cli.inspect.rules.order import Requests, WireMessage
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.company_rules import company_rules, with_foreign_turns
 from tests.simulation.consent_rules import consent_rules
 from tests.simulation.model_rules import model_rules

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.connection import Connection, Gone
 from tests.simulation.habits import TURNS_OWN
 from tests.simulation.moments import sign_of

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.sayings import call_of, thread_of
 
 REPEATED = re.compile(r"^(call-\d+)-\d+$")

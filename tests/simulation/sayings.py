@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 MARK = re.compile(r"\bm\d+\b")
 SAYING = re.compile(r"[ws]\d+\b")

@@ -16,13 +16,14 @@ from anyio.abc import TaskGroup
 
 from app_server.engine.sandbox.exec.command import TIMEOUT_EXIT_CODE, CommandSpec, ExecResult, OnOutput
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
-from app_server.engine.sandbox.exec.pty import PtySession, ServiceProcess
+from app_server.engine.sandbox.exec.pty import PtySession
+from app_server.engine.sandbox.exec.service import ServiceProcess
 from app_server.engine.sandbox.exec.streams import KILLED, Report
 from app_server.engine.sandbox.plan import SandboxState
 from app_server.engine.support.engine_errors import LaunchError, SandboxUnavailable
 from app_server.engine.workspace.patch.atomic_writer import apply_document
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.command_events import ExecOutputStream
-from app_server_protocol.structs import Json
 from tests.simulation.sim_mcp import SimService
 from tests.simulation.sim_model import SimModel
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 if TYPE_CHECKING:
     from tests.simulation.sim_commands import Commands

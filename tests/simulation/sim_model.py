@@ -16,7 +16,7 @@ import anyio.lowlevel
 
 from app_server.engine.context.instructions import instruction_text
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.draws import Draws
 from tests.simulation.habits import Habits
 from tests.simulation.journal import Journal

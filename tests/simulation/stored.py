@@ -4,7 +4,7 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.invariants import rollout
 from tests.support.thread_invariants import StoredItems
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.followers import Follower, Heard
 from tests.simulation.text_rules import chunks_not_whole
 

@@ -4,7 +4,7 @@ faults of a server.
 
 from collections.abc import Iterator
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.simulation.journal import Entry
 
 FAULTS = (

@@ -25,8 +25,8 @@ from app_server.cli.parser.command_parser import parse
 from app_server.client.command_line import InvalidCommandLine
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.server.transport.memory import MemoryTransport, memory_pair
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import Transport
-from app_server_protocol.structs import Json
 from tests.support.library import serving_model
 from tests.support.program import SCRIPT
 from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel, failure, reply, says, script

@@ -23,7 +23,7 @@ from app_server.cli.chat.chat_conversation import NEW, ChatConversation, Opening
 from app_server.cli.chat.plain_chat import PlainChat, TypedLines
 from app_server.cli.chat.terminal_chat import TerminalChat
 from app_server.cli.chat.terminal_keys import RawInput
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel

@@ -14,8 +14,8 @@ import anyio
 from anyio.abc import Process
 
 from app_server.server.transport.memory import MemoryTransport
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import LineDecoder
-from app_server_protocol.structs import Json
 
 
 class Wire(Protocol):

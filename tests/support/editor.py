@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.world import World
 
 EVERYTHING: Json = {

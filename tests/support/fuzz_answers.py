@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.fuzz_mutation import NASTY
 
 COMPLETED = {"type": "response.completed", "response": {"id": "r", "usage": None}}

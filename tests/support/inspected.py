@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from app_server.cli.inspect.line_store import EntryStore
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.processes import children
 from tests.support.program import SCRIPT
 from tests.support.waiting import PATIENCE, wait_until

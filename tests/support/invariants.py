@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from app_server.server.apis.v1.v1_adapter import TAKEN_BACK
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import ENDS, Client, Logged
 from tests.support.published import departures
 from tests.support.scripted_model import ModelRequest

@@ -19,8 +19,8 @@ import anyio
 from app_server.client import ApprovalHandler, AppServer, Connector, ServerLink, SubprocessConnector
 from app_server.in_process import InProcessConnector
 from app_server.server.transport.memory import memory_pair
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import Oversized
-from app_server_protocol.structs import Json
 from tests.support.client import Client, Logged, MemoryWire
 from tests.support.invariants import violated_invariants
 from tests.support.leftovers import Before, leaks, look

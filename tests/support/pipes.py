@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.processes import descendants, memory
 from tests.support.program import SCRIPT
 from tests.support.world import plain_environment

@@ -19,7 +19,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import Process
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import QUESTIONS, violated_invariants
 from tests.support.processes import command_of, marked, memory

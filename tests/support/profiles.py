@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from app_server.engine.config.permission_profiles import policy_named
 from app_server.engine.config.profile_settings import ProfileSettings
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import PermissionProfile
-from app_server_protocol.structs import Json
 
 VS_CODE: Mapping[str, Json] = {
     "vscode-workspace": {

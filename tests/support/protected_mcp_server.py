@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.http_server import HttpHandler, http_server
 
 Answer = tuple[int, Json]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from app_server.engine.support.socket_paths import place_of_home
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.pipes import PATIENCE
 from tests.support.program import PYTHON, SCRIPT
 from tests.support.world import plain_environment

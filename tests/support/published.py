@@ -10,13 +10,13 @@ from typing import Protocol
 from jsonschema_rs import Draft7Validator
 
 from app_server_protocol import v1, v2
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.msg import EVENTS
 from app_server_protocol.export import schemas
 from app_server_protocol.export.schemas import params_name, result_name
 from app_server_protocol.export.written import as_written
 from app_server_protocol.method_table import Api, Table
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json
 from app_server_protocol.v1.conversation import EVENT_PREFIX
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schema"

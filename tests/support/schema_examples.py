@@ -7,7 +7,7 @@ The module also checks that such a value is written as it was read.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 THREAD = "0199e3a4-5b6c-7d8e-9f01-23456789abcd"
 ANYTHING: Json = {"a": [1, None, "ü"]}

@@ -21,7 +21,7 @@ from app_server.cli.demo.scripted_model import (
     response_head,
     whole_response,
 )
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 class Hold:

@@ -19,7 +19,7 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
 from app_server.engine.support.socket_paths import SocketPaths, place_of_home
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.pipes import PATIENCE, Piped
 from tests.support.places import Place, nothing_left
 from tests.support.processes import alive, marked

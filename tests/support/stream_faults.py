@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.scripted_model import CREATED, Hold, Reply, done, reply, word
 
 COMPLETED: Json = reply().events[-1]

@@ -5,7 +5,7 @@ row.
 import json
 from collections.abc import Mapping
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.strict_chat import ALL, BASE, KEYWORDS, USAGE, Rules
 
 

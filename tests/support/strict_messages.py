@@ -2,7 +2,7 @@
 its API.
 """
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support import claude
 from tests.support.scripted_model import Reply, failure
 from tests.support.strict_provider import Answer, Refused

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.scripted_model import ModelRequest, Reply
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support import invariants
 from tests.support.client import Logged
 from tests.support.published import departures

@@ -1,6 +1,6 @@
 """Common steps of tests of the thread API: begin threads and turns, and wait for their ends."""
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client
 from tests.support.world import World
 

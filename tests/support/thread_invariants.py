@@ -17,7 +17,7 @@ from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import open_history
 from app_server.server.apis.v2.turn_shapes import shown_turn
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.turn import TurnItemsView
 from tests.support.client import Client, Logged
 

@@ -22,10 +22,10 @@ import anyio.to_thread
 import pytest
 from anyio.abc import TaskGroup
 
-from app_server.engine.support.client_info import limits_of
+from app_server.engine.support.limits import limits_of
 from app_server.server.composition import ClientSettings, Server, ServerSettings, open_server
 from app_server.server.transport.memory import memory_pair
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client, MemoryWire, ProcessWire
 from tests.support.invariants import violated_by_client, violated_invariants
 from tests.support.leftovers import leaks, look

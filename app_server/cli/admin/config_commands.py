@@ -16,7 +16,7 @@ from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.config.layers import split_key, toml_value, value_at
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.engine_errors import ConfigError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import config as wire
 
 

@@ -10,8 +10,9 @@ from app_server.cli.admin.one_shot import show, show_json
 from app_server.client.app_server import AppServer
 from app_server.engine.config.model_rows import EffortLevel, ModelRow
 from app_server.engine.model.catalogue import bundled, find_model
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import models as wire
+from app_server_protocol.values import replace
 
 
 async def list_features(server: AppServer, args: argparse.Namespace) -> None:

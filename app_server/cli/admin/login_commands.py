@@ -17,8 +17,8 @@ from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.events import ServerEvent
 from app_server.server.bootstrap.standard_streams import cancel_on_interrupt
+from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import NoParams
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import account as wire
 from app_server_protocol.v2.mcp import McpServerOauthLoginCompletedNotification
 

@@ -11,7 +11,7 @@ from app_server.cli.admin.login_commands import login_ended, open_page
 from app_server.cli.admin.one_shot import CommandFailed, eprint, show, show_json
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import mcp as wire
 from app_server_protocol.v2.config import (
     CONFIG_READ,

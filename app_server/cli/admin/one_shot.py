@@ -22,7 +22,7 @@ from app_server.server.bootstrap.launch import parse_launch, server_home, workin
 from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.bootstrap.server_process import end_loading
 from app_server.server.bootstrap.standard_streams import check_stdout, complain
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 Errand = Callable[[AppServer, argparse.Namespace], Awaitable[None]]
 """Operation of a command. Raises AppServerError, InvalidCommandLine."""

@@ -33,7 +33,7 @@ from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
 from app_server.engine.config.safe_file import write_file_atomically
 from app_server.engine.support.engine_errors import GitError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import commands
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem, ThreadItem

@@ -56,7 +56,7 @@ from app_server.server.bootstrap.launch import parse_launch, server_home, workin
 from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.bootstrap.standard_streams import complain
 from app_server_protocol.policy import WorkspaceWrite
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.cli.exec.output_schema import OutputSchema

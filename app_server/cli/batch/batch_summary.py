@@ -13,7 +13,8 @@ import msgspec
 from app_server.cli.batch.out_folder import LOCK, RESULTS, Results, read_file, read_lines
 from app_server.cli.batch.worker_messages import Result, TaskUsage
 from app_server.engine.support.filelock import is_held
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 
 SHOWN: Final = 10
 """Maximum number of slow tasks, and of reasons of failures, in a summary."""

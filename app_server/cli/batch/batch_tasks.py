@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app_server.engine.support.redaction import masked_text
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 Checkout = Literal["worktree", "copy", "none"]
 Sandbox = Literal["read-only", "workspace-write", "danger-full-access"]

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from app_server.cli.batch.worker_messages import Ask, Over, Pass, TaskUsage
 from app_server.client.prices import ModelPrice
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 SAVED_UP: Final = 5.0
 """Maximum saved amount of a rate that may be taken at once, in seconds of the rate."""

@@ -20,7 +20,7 @@ from app_server.cli.batch.progress import Progress
 from app_server.cli.batch.scheduler import Scheduler
 from app_server.client.command_line import ENDING, INTERRUPTED
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 INTERRUPTS_WITHIN: Final = 10.0
 """Timeout for interrupting and storing running turns, in seconds."""

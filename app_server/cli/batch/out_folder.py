@@ -34,7 +34,7 @@ from app_server.engine.storage import batch_folders, disk
 from app_server.engine.storage.rollout_names import OTHER_HOMES
 from app_server.engine.support.filelock import LockHeld, hold
 from app_server.engine.support.rooted_fs import RefusedName, RootDir
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 BATCH, TASKS, LOCK, RETRIED = "batch.json", "tasks.jsonl", "lock", "retried.jsonl"
 RESULTS, JOURNAL, PATCHES, EVENTS = "results.jsonl", "attempts.jsonl", "patches", "events"

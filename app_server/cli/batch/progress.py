@@ -14,7 +14,7 @@ from app_server.cli.batch.budget import Ledger
 from app_server.cli.batch.out_folder import Results
 from app_server.client.command_line import printable
 from app_server.server.bootstrap.standard_streams import StdoutFailed, throw_away_stdout
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 LINE_EVERY: Final = 60.0
 TOLD_FROM: Final = 20.0

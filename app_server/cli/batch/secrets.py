@@ -15,7 +15,8 @@ from app_server.client.command_line import InvalidCommandLine
 from app_server.engine.auth.credentials import read_auth
 from app_server.engine.config.config_values import Config
 from app_server.engine.support.redaction import MASK, is_secret_name, masked_text
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 
 SHORTEST = 8
 """Minimum length of a value that is searched for, in characters: shorter ones occur in too many words."""

@@ -40,7 +40,7 @@ from app_server.server.bootstrap.stdio import StdioTransport
 from app_server.server.logs import set_up_logging
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.framing import Transport
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.model.model_client import GatedRequest

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 
 from app_server.cli.batch.batch_tasks import Checkout, Task
 from app_server.engine.config.config_values import CliOverrides
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 HOMES, CHECKOUTS, WORK = "homes", "checkouts", ".work"
 """Names of the batch's folders: for threads, by machine; for checkouts that are kept; for those in use."""

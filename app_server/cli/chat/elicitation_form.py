@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.support.lazy import Lazy
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator

@@ -25,7 +25,7 @@ from app_server.client.approval_requests import (
     PermissionsApprovalRequest,
     UserQuestionsRequest,
 )
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.question import McpServerElicitation, ToolRequestUserInputQuestion, UrlElicitation
 
 KEYS: Final[Mapping[str, str]] = {

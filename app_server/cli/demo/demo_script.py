@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.cli.demo.scripted_model import Reply, Usage, reply, runs, says
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 GAP = 0.015
 """Pause between two words, in seconds: slow enough to show that they stream."""

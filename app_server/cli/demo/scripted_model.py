@@ -17,7 +17,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 LARGEST_HEAD = 1 << 16
 LARGEST_BODY = 1 << 26

@@ -18,7 +18,7 @@ from app_server.cli.demo.scripted_model import ScriptedModel
 from app_server.client.failures import AppServerError
 from app_server.engine.support.home import home_folder
 from app_server.engine.support.private_folders import private_folder
-from app_server_protocol.structs import Redacted
+from app_server_protocol.values import Redacted
 
 MODEL = "demo-model"
 CONFIG = """\

@@ -29,7 +29,7 @@ from app_server.engine.storage.rollout_names import ARCHIVED, SESSIONS
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConfigError, describe
 from app_server.engine.support.redaction import MASK, masked_text
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 LITTLE_BYTES = 1 << 30
 """Free space below which a check warns, in bytes: a few long conversations need it."""

@@ -15,7 +15,7 @@ from typing import Final, TextIO
 from app_server.client.command_line import EarlyWarnings
 from app_server.client.events import ServerEvent
 from app_server.client.turn_handle import TurnResult
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2.items import ItemCompletedNotification, ItemStartedNotification
 from app_server_protocol.v2.server import ErrorNotification

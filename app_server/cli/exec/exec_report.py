@@ -17,8 +17,9 @@ from app_server.client.command_line import STEP_MARKS, EarlyWarnings, printable
 from app_server.client.events import RawNotification, ServerEvent, method_of
 from app_server.client.prices import ModelPrice
 from app_server.client.turn_handle import TurnResult
+from app_server_protocol.encoding import Json
+from app_server_protocol.outgoing import Struct
 from app_server_protocol.policy import kebab
-from app_server_protocol.structs import Json, Struct
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2.items import (
     AgentMessageDeltaNotification,

@@ -11,7 +11,7 @@ from app_server.cli.named_files import read_input
 from app_server.client.command_line import InvalidCommandLine
 from app_server.engine.session.user_input import schema_problem
 from app_server.engine.support.schema_match import schema_mismatch
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 class OutputSchema:

@@ -17,7 +17,7 @@ from app_server.cli.inspect.rules.session_rules import SESSION_RULES
 from app_server.cli.inspect.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
 from app_server.cli.inspect.session_records import Record, Source
 from app_server.cli.inspect.shapes import SCHEMA, UNKNOWN_METHOD, Shapes
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 TURN_STARTS, TURN_ENDS = "turn starts", "turn ends"
 ITEM_STARTS, ITEM_ENDS, DELTA = "item starts", "item ends", "delta"

@@ -14,8 +14,8 @@ import anyio
 from app_server.cli.inspect.analysis import Analyzer, SessionEntry
 from app_server.cli.inspect.overview import Overview
 from app_server.cli.inspect.session_records import Frame, Record, Recorder, SessionHead, Source, record_of
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import LineDecoder
-from app_server_protocol.structs import Json
 
 MOST_ENTRIES = 250_000
 MOST_BYTES = 512 << 20

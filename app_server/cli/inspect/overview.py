@@ -10,7 +10,7 @@ from msgspec import Struct
 from app_server.cli.inspect.analysis import SessionEntry
 from app_server.cli.inspect.session_records import Source
 from app_server.cli.inspect.turn_times import TurnTimes
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 MOST_TURNS, MOST_METHODS, MOST_OPEN, MOST_PAIRS, MOST_LATENCIES = 1000, 400, 1000, 100_000, 1000
 TOLD_OPEN = 200

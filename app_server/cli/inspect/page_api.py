@@ -25,7 +25,7 @@ from app_server.cli.inspect.recorded_lines import MessageFilter, MessageLines
 from app_server.cli.inspect.scenario import as_test, steps_of, test_of
 from app_server.cli.inspect.session_records import Record, SessionHead, read_session, session_lines
 from app_server.cli.inspect.session_replay import replay
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 PACE = 0.05
 """Minimum interval between two events of a stream, in seconds; changes within it are combined."""

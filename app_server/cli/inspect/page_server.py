@@ -34,7 +34,7 @@ from app_server.cli.inspect.page_api import ShownSessions, fill
 from app_server.cli.inspect.session_records import MAX_SESSION_BYTES, NotASession, read_session
 from app_server.cli.named_files import new_private_file, read_input
 from app_server.server.bootstrap.standard_streams import complain
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 HEADERS = {
     "content-security-policy": (

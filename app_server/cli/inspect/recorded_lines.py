@@ -12,7 +12,7 @@ from msgspec import Struct
 from app_server.cli.inspect.analysis import SessionEntry
 from app_server.cli.inspect.line_store import EntryStore
 from app_server.cli.inspect.session_records import Source
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 STEP = 4000
 """Number of entries that are processed before other tasks run."""

@@ -27,7 +27,7 @@ from app_server.cli.inspect.analysis import (
 )
 from app_server.cli.inspect.rules.order import Requests, WireMessage
 from app_server.cli.inspect.session_records import Record, SessionHead, Source
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 Key = tuple[str, str]
 """Kind of an awaited message, and its detail. `answer` has an id as JSON, `request` a method; `turn starts`, `turn

@@ -19,8 +19,8 @@ from typing import NoReturn
 from msgspec import Struct
 
 from app_server.engine.support.redaction import is_suspicious, masked, masked_text
+from app_server_protocol.encoding import Json
 from app_server_protocol.json_limits import may_nest_too_deeply, nested_too_deeply
-from app_server_protocol.structs import Json
 
 MAX_SESSION_BYTES = 1 << 32
 """Maximum size of a file that is read, in bytes; all of it is kept in memory."""

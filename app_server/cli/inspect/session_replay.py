@@ -35,8 +35,8 @@ from app_server.cli.inspect.session_records import (
 )
 from app_server.cli.inspect.shapes import UNKNOWN_METHOD
 from app_server.cli.named_files import read_input
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import LineDecoder
-from app_server_protocol.structs import Json
 
 PATIENCE = 30.0
 """Timeout of the wait for one step, in seconds."""

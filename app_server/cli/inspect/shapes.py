@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from app_server.cli.inspect.rules.order import Violation, WireMessage
 from app_server_protocol import acp, v1, v2
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.events.msg import EVENTS
 from app_server_protocol.method_table import Table
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.v1.conversation import EVENT_PREFIX
 from app_server_protocol.wire_fields import PREFIX, describe_validation_error
 

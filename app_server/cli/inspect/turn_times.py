@@ -19,7 +19,7 @@ from app_server.cli.inspect.analysis import (
     TURN_STARTS,
     SessionEntry,
 )
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 QUESTION, TOOL, MODEL, WAIT = "question", "tool", "model", "wait"
 PRECEDENCE = (QUESTION, TOOL, MODEL)

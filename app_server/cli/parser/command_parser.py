@@ -50,7 +50,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "doctor": "doctor_args",
         "login": "login_args",
         "logout": "login_args",
-        "mcp": "config_args",
+        "mcp": "mcp_args",
         "config": "config_args",
         "features": "features_args",
         "debug": "features_args",

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.real_path import within
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 class Rights(Struct, frozen=True):

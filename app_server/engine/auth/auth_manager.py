@@ -27,7 +27,7 @@ from app_server.engine.auth.credentials import (
 from app_server.engine.config.config_values import NO_ENTRIES, LoginSettings
 from app_server.engine.support.engine_errors import AuthError
 from app_server.engine.support.lazy import Lazy
-from app_server_protocol.structs import Redacted, replace
+from app_server_protocol.values import Redacted, replace
 
 if TYPE_CHECKING:
     from app_server.engine.auth.issuer import Issuer

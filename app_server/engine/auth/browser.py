@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from msgspec import Struct
 
-from app_server_protocol.structs import Redacted
+from app_server_protocol.values import Redacted
 
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 DEFAULT_ISSUER = "https://auth.openai.com"

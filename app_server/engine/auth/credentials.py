@@ -29,7 +29,8 @@ from app_server.engine.config.safe_file import (
 )
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import AuthError, describe
-from app_server_protocol.structs import Json, Redacted, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import Redacted, replace
 
 API_KEY = "OPENAI_API_KEY"
 """The field that a stored login always has."""

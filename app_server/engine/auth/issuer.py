@@ -11,7 +11,8 @@ from app_server.engine.auth.browser import CLIENT_ID, DEFAULT_ISSUER, ISSUER_VAR
 from app_server.engine.auth.credentials import Tokens
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Json, Redacted
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import Redacted
 
 WHOM = "the login server"
 

@@ -26,7 +26,8 @@ from app_server.engine.auth.browser import is_safe_url
 from app_server.engine.auth.credentials import filled, read_credentials_file, write_credentials_file
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Json, Redacted, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import Redacted, replace
 
 CREDENTIALS_FILE = ".credentials.json"
 

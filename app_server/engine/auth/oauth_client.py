@@ -18,7 +18,8 @@ from app_server.engine.auth.browser import is_safe_url
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.engine.http.address import origin
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Json, Redacted
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import Redacted
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVERS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")

@@ -17,7 +17,8 @@ from app_server.engine.http.address import origin
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest, HttpResponse
 from app_server.engine.http.lazy_http import LazyHttp
 from app_server.engine.support.engine_errors import AuthError, IssuerUnreachable
-from app_server_protocol.structs import Json, Redacted
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import Redacted
 
 REQUEST_SECONDS = 30.0
 """Timeout of a request, in seconds. Issuers respond in well under a second."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 USUAL: Final = "codex"
 """Id of the limit for the usual models."""

@@ -21,6 +21,7 @@ from app_server.engine.config.settings_reader import derive_error
 from app_server.engine.config.settings_table import ABOUT_CLIENTS, every_setting
 from app_server.engine.support.engine_errors import BeyondClientRights, ConfigError
 from app_server.engine.support.real_path import real_path, within
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -32,7 +33,7 @@ from app_server_protocol.policy import (
     as_profile,
     writable_names,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 OPEN: Final = frozenset(key for key, _, part in every_setting() if part.open)
 """Keys of settings that start, read and grant nothing. A setting that is not in this set may do so, also in a later

@@ -18,6 +18,7 @@ from app_server.engine.config.features import Features
 from app_server.engine.config.model_tables import ModelSettings, ModelTables
 from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.support.engine_errors import FilePosition
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import (
     AskForApproval,
     QuestionKinds,
@@ -25,7 +26,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     TurnMode,
 )
-from app_server_protocol.structs import Json, Redacted
+from app_server_protocol.values import Redacted
 
 OPENAI = "openai"
 ANTHROPIC = "anthropic"

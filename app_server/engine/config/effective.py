@@ -24,7 +24,8 @@ from app_server.engine.config.layers import (
 )
 from app_server.engine.support.engine_errors import InvalidSettings
 from app_server.engine.support.redaction import MASK, is_secret_name, masked, masked_text
-from app_server_protocol.structs import Json, Redacted, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import Redacted, replace
 
 
 class LayerKind(StrEnum):

@@ -30,7 +30,7 @@ from app_server.engine.config.setting_types import quote
 from app_server.engine.config.settings_reader import derive_error, did_you_mean, plain_name
 from app_server.engine.config.settings_table import ABOUT_CLIENTS
 from app_server.engine.config.stricter import stricter_rights
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 MAX_DEPTH = 32
 """Maximum number of parts of a key. No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""

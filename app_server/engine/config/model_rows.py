@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import ULTRA, ReasoningSummary, Verbosity
-from app_server_protocol.structs import Json
 
 EFFORT_DESCRIPTIONS: Final[Mapping[str, str]] = {
     "none": "Answers without thinking first",

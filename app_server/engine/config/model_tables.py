@@ -22,8 +22,8 @@ from app_server.engine.config.setting_types import (
     integer,
     one_of,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import ReasoningSummary, Verbosity
-from app_server_protocol.structs import Json
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):

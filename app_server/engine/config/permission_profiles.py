@@ -19,6 +19,7 @@ from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.config.setting_types import quote, type_name
 from app_server.engine.config.settings_reader import did_you_mean, plain_name
 from app_server.engine.support.engine_errors import ConfigError
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import sound_path
 from app_server_protocol.policy import (
     MINIMAL,
@@ -34,7 +35,6 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     is_pattern,
 )
-from app_server_protocol.structs import Json
 
 READ_ONLY: Final = ":read-only"
 WORKSPACE: Final = ":workspace"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import WorkspaceWrite
-from app_server_protocol.structs import Json
 
 
 class ProfileSettings(Struct, frozen=True, kw_only=True):

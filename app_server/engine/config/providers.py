@@ -11,7 +11,7 @@ from typing import Any
 
 from app_server.engine.config import config_values
 from app_server.engine.config.settings_reader import SettingsTable
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
 

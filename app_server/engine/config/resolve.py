@@ -46,7 +46,7 @@ from app_server_protocol.policy import (
     WorkspaceWrite,
     changeable_folders,
 )
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 def read_models(

@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 
 MAX_INTEGER = 2**63 - 1
 

@@ -46,8 +46,8 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.real_path import real_path
 from app_server.engine.support.text_of_bytes import text_of_bytes
 from app_server.engine.support.worker_threads import run_in_thread
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import ReasoningEffort, WorkspaceWrite, known_effort
-from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     import anyio

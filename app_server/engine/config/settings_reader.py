@@ -22,7 +22,7 @@ from app_server.engine.config.setting_types import (
 from app_server.engine.config.settings_table import every_setting, is_placeholder
 from app_server.engine.support.engine_errors import ConfigError, FilePosition
 from app_server.engine.support.lazy import Lazy
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 T = TypeVar("T")
 

@@ -25,11 +25,11 @@ from app_server.engine.config.tolerance import without_wrong_entries
 from app_server.engine.config.toml_file import CONFIG_FILE, parse_toml, places_in_file, read_config_file
 from app_server.engine.support.lazy import Lazy
 from app_server_protocol.policy import roots_beside, with_roots
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.config.settings_file import SettingsFile
-    from app_server_protocol.structs import Json
+    from app_server_protocol.encoding import Json
 
 NOTHING_ASKED = RequestOverrides()
 NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})

@@ -35,6 +35,7 @@ from app_server.engine.config.setting_types import (
     refused,
     word,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,
@@ -44,7 +45,6 @@ from app_server_protocol.policy import (
     Verbosity,
     WorkspaceWrite,
 )
-from app_server_protocol.structs import Json
 
 ABOUT_CLIENTS = "app_server"
 """Name of the table of settings about the rights of clients. A client's request cannot change it."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from app_server.engine.config.toml_file import read_config_file
 from app_server.engine.support.engine_errors import InvalidSettings
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 class SkillSwitch(Struct, frozen=True, kw_only=True):

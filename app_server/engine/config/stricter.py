@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import AskForApproval, SandboxMode
-from app_server_protocol.structs import Json
 
 SANDBOXES: Final[Mapping[str, Sequence[Json]]] = {
     "default_permissions": (":read-only", ":workspace", ":danger-full-access"),

@@ -13,7 +13,7 @@ from typing import TypeVar
 from app_server.engine.config.config_values import SettingsWarning
 from app_server.engine.config.layers import Layered, value_at
 from app_server.engine.config.settings_reader import SettingError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 Key = tuple[str, ...]
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from app_server.engine.config.safe_file import UnreadableFileError, read_regular
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import UNREADABLE_CONFIG, ConfigError, FilePosition
 from app_server.engine.support.text_of_bytes import text_of_bytes
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 CONFIG_FILE = "config.toml"
 

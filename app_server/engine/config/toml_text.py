@@ -13,7 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
 from app_server.engine.config.effective import UnsafeEdit, same_settings
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 def edited_text(text: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import join
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.policy import (
     WORKSPACE_ROOTS,
@@ -18,7 +19,6 @@ from app_server_protocol.policy import (
     as_profile,
 )
 from app_server_protocol.rollout import StoredProfile
-from app_server_protocol.structs import Json
 
 
 def filesystem_lines(profile: PermissionProfile) -> Iterator[str]:

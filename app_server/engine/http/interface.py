@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
 
-from app_server_protocol.structs import Redacted
+from app_server_protocol.values import Redacted
 
 
 class HttpRequest(Redacted, frozen=True, kw_only=True):

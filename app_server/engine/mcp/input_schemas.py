@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pydantic_core import to_json
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 MAX_DEPTH = 24

@@ -30,7 +30,7 @@ from app_server.engine.mcp.rpc_messages import (
 from app_server.engine.mcp.runtime_interface import Elicit, ElicitationRequest, ElicitationResult
 from app_server.engine.mcp.tool_catalog import ServerIntroduction
 from app_server.engine.support.engine_errors import CoreError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 log = logging.getLogger(__name__)
 

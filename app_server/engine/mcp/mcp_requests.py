@@ -32,10 +32,11 @@ from app_server.engine.mcp.results import (
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.mcp.tool_catalog import ConnectionState, McpTool, ServerStatus, allowed
 from app_server.engine.support.worker_threads import run_in_thread
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.tools import McpListToolsResponseEvent
 from app_server_protocol.json_limits import nested_too_deeply
 from app_server_protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 LOOK_SECONDS = 15.0
 """Timeout of a query of all servers, in seconds. A server that takes longer to start or to answer is shown as far as it

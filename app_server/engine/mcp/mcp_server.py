@@ -25,8 +25,9 @@ from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.mcp.stdio_transport import open_stdio
 from app_server.engine.mcp.tool_catalog import SERVER_NAME, ServerIntroduction, ServerTool, server_tools
 from app_server.engine.support.lazy import Lazy
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import McpServerState, McpServerStateChanged
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from app_server.engine.mcp.mcp_errors import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS,
 from app_server.engine.support.images import ImageUnreadable, checked_url
 from app_server_protocol import mcp
 from app_server_protocol.base import Model
+from app_server_protocol.encoding import Json
 from app_server_protocol.responses import FunctionCallOutputPayload, InputImage, InputText
-from app_server_protocol.structs import Json
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 

@@ -14,8 +14,9 @@ from msgspec import Struct
 from pydantic_core import from_json, to_json
 
 from app_server.engine.mcp.mcp_errors import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
+from app_server_protocol.encoding import Json
 from app_server_protocol.json_limits import MAX_DEPTH, MAX_VALUES, too_many_values
-from app_server_protocol.structs import Json, Redacted
+from app_server_protocol.values import Redacted
 
 
 class McpReply(Redacted, frozen=True):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import McpServerStateChanged
-from app_server_protocol.structs import Json, Redacted
+from app_server_protocol.values import Redacted
 
 if TYPE_CHECKING:
     from app_server.engine.auth.mcp_tokens import McpTokenSource

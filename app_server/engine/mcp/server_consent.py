@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from app_server.engine.config.config_values import McpApproval, McpServerConfig
 from app_server.engine.mcp.tool_catalog import McpTool
+from app_server_protocol.encoding import Json
 from app_server_protocol.mcp import ToolAnnotations
-from app_server_protocol.structs import Json
 
 
 def needs_approval(config: McpServerConfig, tool: McpTool) -> bool:

@@ -24,7 +24,7 @@ from app_server.engine.mcp.mcp_errors import STDERR_LINES, McpFailure
 from app_server.engine.mcp.rpc_messages import LineSplitter, encode
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
-from app_server.engine.sandbox.exec.pty import ServiceProcess
+from app_server.engine.sandbox.exec.service import ServiceProcess
 from app_server.engine.support.engine_errors import LaunchError
 from app_server.engine.support.private_folders import own_folder
 from app_server.engine.support.real_path import real_path, within

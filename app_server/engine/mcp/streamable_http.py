@@ -28,7 +28,7 @@ from app_server.engine.mcp.rpc_messages import McpError, encode, oversized, pars
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.support.engine_errors import AuthError
 from app_server.engine.support.worker_threads import YieldBudget
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 OK, UNAUTHORIZED, NOT_FOUND = 200, 401, 404
 SESSION_HEADER = "mcp-session-id"

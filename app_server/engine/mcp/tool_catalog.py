@@ -25,6 +25,7 @@ from app_server.engine.mcp.mcp_errors import (
     MAX_TOOLS_PER_SERVER,
 )
 from app_server.engine.mcp.results import known_fields
+from app_server_protocol.encoding import Json
 from app_server_protocol.mcp import (
     McpAuthStatus,
     McpToolDefinition,
@@ -32,7 +33,7 @@ from app_server_protocol.mcp import (
     ResourceTemplate,
     ToolInputSchema,
 )
-from app_server_protocol.structs import Json, Redacted
+from app_server_protocol.values import Redacted
 
 PREFIX = "mcp"
 DELIMITER = "__"

@@ -23,6 +23,7 @@ from app_server.engine.model.call_ids import LONGEST_ID, CallIds
 from app_server.engine.model.event_json import mapping
 from app_server.engine.model.item_cache import LastInput
 from app_server_protocol import responses
+from app_server_protocol.encoding import Json
 from app_server_protocol.item_origin import ItemOrigin, origin_of
 from app_server_protocol.responses import (
     CustomToolCall,
@@ -34,7 +35,6 @@ from app_server_protocol.responses import (
     call_key,
     output_key,
 )
-from app_server_protocol.structs import Json
 
 BEGINS: Final = "(The conversation begins with an answer.)"
 """Text of the user message that is sent before a history that begins with an answer."""

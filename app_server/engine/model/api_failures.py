@@ -17,9 +17,9 @@ from app_server.engine.model import model_errors
 from app_server.engine.model.catalogue import bundled
 from app_server.engine.model.event_json import count, mapping, parse_object, text_of
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
-from app_server_protocol.structs import Json, json_bytes
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.config.model_rows import ModelRow
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 _BUNDLED: Final = Path(__file__).with_name("models.json")
 

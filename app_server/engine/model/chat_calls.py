@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app_server.engine.model import event_json
 from app_server.engine.model.chat_writer import EXTRA
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 class ChatCall(Struct):

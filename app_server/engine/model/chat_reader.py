@@ -27,6 +27,7 @@ from app_server.engine.model.prompt import (
     ReasoningContentDelta,
 )
 from app_server.engine.support.engine_errors import StreamDisconnected
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
@@ -36,7 +37,7 @@ from app_server_protocol.responses import (
     ReasoningResponseItem,
     ReasoningText,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.model.text_calls import TextSieve

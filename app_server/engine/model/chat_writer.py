@@ -41,8 +41,8 @@ from app_server.engine.model.prompt import (
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.schema_forms import in_form
 from app_server_protocol import responses
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.responses import FunctionCall, InputImage, MessageItem
-from app_server_protocol.structs import Json, json_bytes
 
 WIRE: Final = "chat"
 

@@ -24,7 +24,8 @@ from app_server.engine.model.model_errors import excerpt, status_line
 from app_server.engine.model.quirks import quirks_of
 from app_server.engine.model.served_models import ModelsUnknown, ServedModel, ServedModels
 from app_server.engine.support.engine_errors import ModelError
-from app_server_protocol.structs import Json, json_bytes, replace
+from app_server_protocol.encoding import Json, json_bytes
+from app_server_protocol.values import replace
 
 TOTAL_SECONDS = 10.0
 """Longest time that all requests to one provider may take together, in seconds."""

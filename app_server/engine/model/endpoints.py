@@ -14,7 +14,7 @@ from app_server.engine.model.model_errors import missing_variable
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ModelError
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.structs import Redacted
+from app_server_protocol.values import Redacted
 
 OPENAI_URL = "https://api.openai.com/v1"
 CHATGPT_URL = "https://chatgpt.com/backend-api/codex"

@@ -12,9 +12,9 @@ import logging
 from pydantic_core import from_json
 
 from app_server.engine.model.model_errors import ResponseTooLarge
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.json_limits import MAX_VALUES, nested_too_deeply, too_many_values
-from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from app_server.engine.model.served_models import ModelsUnknown, ServedModels
 from app_server.engine.support.engine_errors import ConfigError, CoreError
 from app_server.engine.support.user_messages import provider_unreachable
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

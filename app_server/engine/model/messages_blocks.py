@@ -23,6 +23,7 @@ from app_server.engine.model.prompt import (
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
 )
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,
@@ -31,7 +32,7 @@ from app_server_protocol.responses import (
     ReasoningResponseItem,
     SummaryText,
 )
-from app_server_protocol.structs import Json, json_bytes, replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.model.answers import Exchange
-from app_server_protocol.structs import Json, json_bytes
+from app_server_protocol.encoding import Json, json_bytes
 
 MARKED: Final = 2
 """Number of messages of the user that have a cache mark: the last ones of a request."""

@@ -17,7 +17,7 @@ from app_server.engine.model.prompt import (
 )
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.schema_forms import in_form
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 ANSWER_TOKENS: Final = 32_000
 """Maximum number of tokens in an answer of an unknown model."""

@@ -18,6 +18,7 @@ from app_server.engine.model.prompt import (
     ModelEvent,
 )
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
@@ -25,7 +26,7 @@ from app_server_protocol.responses import (
     MessageItem,
     ReasoningResponseItem,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

@@ -36,9 +36,9 @@ from app_server.engine.model.messages_join import Block, JoinedMessages, Message
 from app_server.engine.model.messages_options import max_tokens, options_of, tool_of
 from app_server.engine.model.prompt import FreeformTool, FunctionTool, Prompt, RequestSettings
 from app_server.engine.model.quirks import Quirks
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.item_origin import FAILED, ItemOrigin, origin_of
 from app_server_protocol.responses import FunctionCall, InputImage, MessageItem, ReasoningResponseItem
-from app_server_protocol.structs import Json, json_bytes
 
 WIRE: Final = "messages"
 

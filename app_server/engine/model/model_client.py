@@ -44,7 +44,7 @@ from app_server.engine.support.engine_errors import AuthError, ModelError, Strea
 from app_server.engine.support.lazy import Lazy
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn_events import TokenUsage
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,9 @@ from app_server.engine.config.model_tables import ModelTables
 from app_server.engine.model.catalogue import PLAIN, UNKNOWN, Catalogue, bundled, bundled_catalogue
 from app_server.engine.model.quirks import Lessons, Quirks, provider_row, quirks_of
 from app_server.engine.model.served_models import ServedModel, ServedModels
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import DEFAULT_TIER
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 LOCAL_WINDOW: Final = 32_768
 """Context window that is assumed of a model on the user's machine, in tokens, if its server does not name one."""

@@ -10,10 +10,10 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.engine.config.model_rows import ModelRow
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.turn_events import RateLimitSnapshot, TokenUsage
 from app_server_protocol.policy import ReasoningSummary, Verbosity
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import Json
 
 
 class FunctionTool(Struct, frozen=True):

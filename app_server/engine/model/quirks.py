@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from app_server.engine.config.config_values import ProviderConfig
 from app_server.engine.model.catalogue import bundled
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 OPTIONAL: Final = (
     *(

@@ -16,7 +16,7 @@ from app_server.engine.model.api_failures import error_object, words_of
 from app_server.engine.model.event_json import mapping, text_of
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.schema_forms import DROPPED
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 READ: Final = 4000
 """Length of the part of a refusal that is read, in characters."""

@@ -15,7 +15,7 @@ from app_server.engine.model.wires import ModelRequest, Wire, make_wire
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError
 from app_server.engine.support.lazy import Lazy
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

@@ -41,6 +41,7 @@ from app_server.engine.model.prompt import (
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.schema_forms import in_form
 from app_server.engine.support.engine_errors import StreamDisconnected
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.item_origin import without_origin
 from app_server_protocol.policy import ReasoningSummary
 from app_server_protocol.responses import (
@@ -57,7 +58,7 @@ from app_server_protocol.responses import (
     ResponseItem,
     parse_response_item,
 )
-from app_server_protocol.structs import Json, json_bytes, replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 DROPPED: Final = frozenset(
     {

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from app_server.engine.config.model_rows import ModelRow
 from app_server.engine.model.event_json import mapping, text_of
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 
 LONGEST_NAME: Final = 300
 """Maximum length of a model's name that is accepted from a list, in characters."""

@@ -18,8 +18,8 @@ from typing import Final
 from msgspec import Struct
 
 from app_server.engine.model.prompt import FunctionTool, ToolSpec
+from app_server_protocol.encoding import Json
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import Json
 
 OPEN_TAG, CLOSE_TAG = "<think>", "</think>"
 

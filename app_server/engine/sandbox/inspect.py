@@ -25,7 +25,7 @@ from app_server.engine.support.engine_errors import raise_shortage
 from app_server.engine.support.real_path import real_path, within
 from app_server.engine.support.rooted_fs import RootDir
 from app_server_protocol.policy import PermissionProfile, SandboxPolicy, WorkspaceWrite
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 NOTHING_KNOWN = KnownFolders()
 

@@ -19,7 +19,7 @@ from app_server.engine.support import user_messages
 from app_server.engine.support.real_path import within
 from app_server.engine.support.rooted_fs import SECRET_FILES
 from app_server_protocol.policy import WorkspaceWrite
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 WHOLE_DISK = "the whole disk can be no root"
 IN_HOME = "it lies in the server's home"

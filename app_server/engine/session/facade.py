@@ -31,12 +31,13 @@ from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.engine.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, EditorFiles
 from app_server.engine.turn.turn_items import TurnInput
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal, SessionEvent
 from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, Settings, SettingsChange
 from app_server_protocol.event_items import SentInput
 from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.mcp.mcp_requests import McpRequests

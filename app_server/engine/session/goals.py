@@ -19,7 +19,7 @@ from app_server_protocol.engine.events import Goal, GoalStatus
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.responses import MessageItem
 from app_server_protocol.rollout import GOAL_HEAD
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 MAX_OBJECTIVE: Final = 4000
 MAX_TURNS_WITHOUT_A_CALL: Final = 10

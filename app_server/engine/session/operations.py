@@ -40,7 +40,7 @@ from app_server_protocol.events.notice_events import (
     WarningEvent,
 )
 from app_server_protocol.policy import ReviewDecision
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.session.review import ReviewTask

@@ -32,7 +32,7 @@ from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 SERVERS_HEAD_START = 1.0
 """Wait of the first turn for MCP servers, in seconds, so that a server which fails at once is reported before the turn.

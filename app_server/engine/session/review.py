@@ -30,13 +30,14 @@ from app_server.engine.tools.runtime import ToolRuntime
 from app_server.engine.turn.loop import TurnLoop, TurnStrategy
 from app_server.engine.turn.outbox import Transcript
 from app_server.engine.turn.turn_items import TurnInput
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.items import EnteredReview, ExitedReview
 from app_server_protocol.events.review_events import ReviewOutputEvent, ReviewRequest
 from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort, ReasoningSummary
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 
 class ReviewTask(SessionTask, TurnStrategy):

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.turn_items import TurnInput
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.questions import (
     FileGrant,
@@ -24,7 +25,6 @@ from app_server_protocol.engine.session_settings import UNCHANGED, SettingsChang
 from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import Json
 
 FORGOTTEN_MS = 60 * 60 * 1000
 """Time limit of commands that the user can interrupt, in milliseconds. It only ends commands that the user forgot."""

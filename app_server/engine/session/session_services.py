@@ -29,10 +29,10 @@ from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.outbox import Outbox, Transcript
 from app_server.engine.turn.token_counts import TokenCounts
 from app_server.engine.workspace.git.ghost import Snapshots
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     from app_server.engine.context.skills.skill_catalog import SkillCatalog

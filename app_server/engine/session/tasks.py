@@ -21,10 +21,11 @@ from app_server.engine.session.session_services import SessionServices, TurnCont
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.emitter import TurnEmitter, turn_error
 from app_server.engine.turn.turn_items import TurnInput
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import TurnKind, TurnStatus
 from app_server_protocol.events.turn_events import TurnAbortReason
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 
 class PendingOperation(Struct, frozen=True):

@@ -15,7 +15,7 @@ from app_server.engine.session.tasks import ActiveTask, OperationQueue, PendingO
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
 from app_server_protocol.engine.session_settings import UNCHANGED
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 class TurnControl:

@@ -27,6 +27,7 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.rooted_fs import RefusedName, TooLarge, read_named
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.turn_items import TurnInput
+from app_server_protocol.encoding import Json
 from app_server_protocol.event_items import (
     ImageInput,
     LocalImageInput,
@@ -37,7 +38,7 @@ from app_server_protocol.event_items import (
 )
 from app_server_protocol.responses import ContentItem, InputImage, InputText, MessageItem
 from app_server_protocol.rollout import MENTION_HEAD
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.context.skills.skill import Skill, SkillSet

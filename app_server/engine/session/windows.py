@@ -9,7 +9,7 @@ from app_server.engine.config.model_rows import ModelRow
 from app_server.engine.context.sizes import PromptSize, WindowBounds, bounds_of, chosen_size
 from app_server.engine.context.text_for_model import estimate_tokens, within_tokens
 from app_server.engine.model.catalogue import ASSUMED_WINDOW
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.model.model_facts import ModelFacts

@@ -12,9 +12,10 @@ import msgspec
 
 from app_server.engine.storage.encode import GOAL_CLEARED, GOAL_UPDATED
 from app_server.engine.storage.record import StoredRecord, text_of
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal, GoalStatus
 from app_server_protocol.policy import AskForApproval, QuestionKinds
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 THREAD_GOAL_UPDATED, THREAD_GOAL_CLEARED = "thread_goal_updated", "thread_goal_cleared"
 GOAL_KINDS: Final = (GOAL_UPDATED, GOAL_CLEARED, THREAD_GOAL_UPDATED, THREAD_GOAL_CLEARED)

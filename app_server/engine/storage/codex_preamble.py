@@ -17,7 +17,7 @@ from app_server_protocol.rollout import (
     SessionMetaLine,
     is_injected,
 )
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 HEADS: Final = (
     *("<permissions instructions>", "<skills_instructions>", "<apps_instructions>", "<tools>"),

@@ -19,9 +19,10 @@ from app_server.engine.storage.older_items import CALLS_ENDED, member_of, older_
 from app_server.engine.storage.record import OLDER_EVENTS, RevertedRanges, StoredRecord, text_of
 from app_server.engine.storage.stored_item_lines import ITEM_COMPLETED, TURN_ITEM, is_damaged, item_of_line
 from app_server.engine.storage.turn_fold import TurnFold, WholeHistory
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import TurnError
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 MOST_NUMBER = 2**53
 """Maximum of stored times and durations. A number beyond it, or an infinite one, counts as missing."""

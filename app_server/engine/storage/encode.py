@@ -21,13 +21,14 @@ from msgspec.structs import asdict
 
 from app_server.engine.storage.stored_item_lines import BY_CRASH, ITEM_COMPLETED, TURN_ITEM, item_line
 from app_server_protocol.base import tag_of
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.legacy import legacy_events
 from app_server_protocol.events.notice_events import UndoCompletedEvent
 from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortedEvent
 from app_server_protocol.rollout import StoredEvent
-from app_server_protocol.structs import Json, JsonSerializable, replace
+from app_server_protocol.values import replace
 
 GOAL_UPDATED, GOAL_CLEARED = "goal_updated", "goal_cleared"
 """Types of lines about the goal of a conversation. The last such line counts."""

@@ -25,8 +25,8 @@ from msgspec import Struct
 from app_server.engine.storage.pagination import ListKey, ListRequest, ListStart, StoredHead, source_word
 from app_server.engine.storage.rollout_names import RolloutName
 from app_server.engine.storage.thread_summary import FileState, StoredThread
+from app_server_protocol.encoding import escaped_json
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.structs import escaped_json
 
 log = logging.getLogger(__name__)
 

@@ -26,12 +26,13 @@ from app_server.engine.storage.record import (
 from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.base import tag_of
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.parse import read
 from app_server_protocol.rollout import PAGINATED, TurnContextItem
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 FIRST_BYTES = 16 * 1024

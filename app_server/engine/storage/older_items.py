@@ -14,12 +14,12 @@ from app_server.engine.storage.encode import WITH_STATUS
 from app_server.engine.storage.line_reader import parse_event_msg
 from app_server.engine.storage.record import text_of
 from app_server.engine.storage.stored_item_lines import changes_of
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.legacy import COMPACTED
 from app_server_protocol.event_items import ImageInput, TextInput, UserInput
 from app_server_protocol.events.review_events import ReviewOutputEvent
-from app_server_protocol.structs import Json
 
 Kind = TypeVar("Kind", bound=Enum)
 

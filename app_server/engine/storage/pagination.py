@@ -18,10 +18,10 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from app_server.engine.support.engine_errors import ConversationError
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EndedItem
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
-from app_server_protocol.structs import Json
 
 _CURSOR = r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}(?:\.\d{3})?|\d{20})\|([0-9a-f-]{36})(\|=)?"
 

@@ -21,9 +21,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from app_server_protocol.encoding import Json, escaped_json
 from app_server_protocol.responses import OtherItem, ResponseItem, parse_response_item
 from app_server_protocol.rollout import StoredEvent
-from app_server_protocol.structs import Json, escaped_json
 
 _NAME: Final = re.compile(rb'\{"type":"([a-z_]{1,40})"')
 _NAMED_KINDS: Final = ("event_msg", "response_item")

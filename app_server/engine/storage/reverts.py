@@ -26,10 +26,10 @@ from app_server.engine.storage.record import (
     text_of,
     turns_taken_back,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnStarted
 from app_server_protocol.engine.items import UserMessage
 from app_server_protocol.rollout import ENVIRONMENT_HEAD
-from app_server_protocol.structs import Json
 
 LOOKS_BACK: Final = 8
 """Number of lines before the first line of a turn that may belong to the turn."""

@@ -47,6 +47,7 @@ from app_server.engine.storage.turn_fold import WholeHistory
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol import responses
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.engine.items import Item, Reasoning
 from app_server_protocol.engine.legacy import legacy_events
@@ -57,7 +58,7 @@ from app_server_protocol.events.review_events import EnteredReviewModeEvent, Exi
 from app_server_protocol.events.turn_events import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
 from app_server_protocol.parse import read
 from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, StoredEvent
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 StoredText = (
     message_events.UserMessageEvent

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.legacy import NOT_RUN
 from app_server_protocol.event_items import TextInput
-from app_server_protocol.structs import Json
 
 ITEM_COMPLETED: Final = "item_completed"
 TURN_ITEM: Final = "turn_item"

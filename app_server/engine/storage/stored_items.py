@@ -35,6 +35,7 @@ from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.engine.workspace.patch import parse
 from app_server.engine.workspace.patch.shell_forms import PatchCall, find_patch
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
 from app_server_protocol.events.command_events import AddFileChange, DeleteFileChange, UpdateFileChange
@@ -44,7 +45,7 @@ from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
 from app_server_protocol.parse import read
 from app_server_protocol.rollout import stored_line
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 
 class StoredItems(Struct, frozen=True):

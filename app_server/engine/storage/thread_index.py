@@ -34,7 +34,7 @@ from app_server.engine.storage.thread_summary import (
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server.engine.support.real_path import real_path
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 RECENT_NS = 24 * 3600 * 10**9
 """Age in nanoseconds up to which a file without a message is checked at each use: its first turn may have begun

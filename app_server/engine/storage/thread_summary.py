@@ -36,9 +36,9 @@ from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.storage.segments import head_lines, opened_whole
 from app_server.engine.storage.stored_item_lines import ITEM_COMPLETED, said_in
 from app_server.engine.support.engine_errors import RolloutUnreadable
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
-from app_server_protocol.structs import Json
 
 MAX_HEAD_BYTES = 8 * 1024 * 1024
 """Maximum size of a head that a summary reads, in bytes: instructions and a first message with images may be long."""

@@ -17,7 +17,7 @@ from app_server.engine.storage.encode import kept_item
 from app_server_protocol.engine import events
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import EndedItem, SessionEvent, TurnRecord, TurnRenamed, TurnStatus
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 class ItemIds(Struct):

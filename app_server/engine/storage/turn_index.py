@@ -33,7 +33,7 @@ from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
 from app_server_protocol.engine.items import UserMessage
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 KEPT = 8
 """Maximum number of files whose indexes are cached. This is a choice: a client pages through a few threads at a time.

@@ -27,7 +27,7 @@ from app_server.engine.storage.turn_fold import ItemIds, TurnFold, WholeHistory
 from app_server.engine.storage.turn_index import TurnIndexes, TurnPlace, TurnPlaces
 from app_server_protocol.engine.events import SessionEvent, TurnRecord, TurnRenamed
 from app_server_protocol.engine.items import EnteredReview, UserMessage
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 NO_TURNS: Final = TurnPlaces((), RevertedRanges())
 

@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 
 from app_server.engine.support.helpers import matcher_command
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 MOST_SECONDS: Final = 10
 """Maximum processor time of one match, in seconds."""

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 MAX_ARGUMENT_BYTES = 120_000
 """Linux limits an argument to 128 KiB; with a longer one, the program would not start."""

@@ -24,7 +24,7 @@ from app_server.engine.http.address import address, proxy_for
 from app_server.engine.http.http_client import authentication, built_request, no_cookies
 from app_server.engine.http.interface import HttpRequest
 from app_server.engine.http.trust_store import trust_store, trusted_pem
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from app_server.engine.http.interface import TrustUnavailable
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.policy import ReasoningSummary
-from app_server_protocol.structs import Redacted
+from app_server_protocol.values import Redacted
 
 REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024

@@ -16,10 +16,11 @@ from app_server.engine.support.images import ImageUnreadable, checked_url
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.tool_base import Tool, ToolCall, ToolContext, ToolOutput, text_output
 from app_server.engine.tools.tool_schemas import parse_json
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.items import DynamicToolCall, ItemStatus
 from app_server_protocol.engine.questions import ClientTool, ToolCallAnswer, ToolCallQuestion
 from app_server_protocol.responses import FunctionCallOutputPayload, InputImage, InputText
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 NO_ANSWER = "the client did not run the tool"
 MOST_TOOLS = 128

@@ -33,7 +33,7 @@ from app_server.engine.workspace.patch.planner import (
     resolve_place,
 )
 from app_server.engine.workspace.patch.safety import WriteScope, may_write
-from app_server_protocol.structs import Redacted
+from app_server_protocol.values import Redacted
 
 READ_SECONDS: Final = 0.3
 """Timeout of reading texts from the editor, in seconds. Texts that arrive later are ignored."""

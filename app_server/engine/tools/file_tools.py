@@ -23,10 +23,10 @@ from app_server.engine.tools import tool_schemas
 from app_server.engine.tools.rights import confinement
 from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server.engine.tools.tool_events import decode
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.items import ImageView
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
-from app_server_protocol.structs import Json
 
 TIMEOUT_MS = 30_000
 

@@ -22,10 +22,10 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.rights import policy_rights
 from app_server.engine.tools.tool_base import ToolContext
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision
-from app_server_protocol.structs import Json
 
 AS_ELICITATION: Final = "tool_call_mcp_elicitation"
 """Feature with which clients of the thread API get the question as an elicitation of the server."""

@@ -15,7 +15,7 @@ from app_server.engine.config.settings_file import rewrite_config
 from app_server.engine.config.settings_reader import SettingsTable
 from app_server.engine.config.toml_file import read_config_file
 from app_server.engine.support.engine_errors import ConfigError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 def can_keep_approval(config: Config, server: McpServerConfig) -> bool:

@@ -28,7 +28,7 @@ from app_server.engine.tools.tool_schemas import (
 )
 from app_server_protocol.engine.items import ItemStatus, McpToolCall
 from app_server_protocol.mcp import ErrResult, McpInvocation, McpModel, McpResult, OkResult
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 async def request_as_item(

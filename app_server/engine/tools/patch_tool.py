@@ -51,7 +51,7 @@ from app_server_protocol.engine.events import PatchWriting
 from app_server_protocol.engine.items import FileChange, ItemStatus
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, TurnMode
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 REJECTED = "patch rejected by user"
 TIMEOUT_MS = 60_000

@@ -40,7 +40,7 @@ from app_server_protocol.responses import (
     call_key,
     output_of,
 )
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 class CallSlot(Struct):

@@ -37,7 +37,7 @@ from app_server.engine.tools.tool_schemas import (
 )
 from app_server_protocol.engine.events import TerminalInput
 from app_server_protocol.engine.items import CommandSource
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 """Markers of a patch: every command that is a patch contains at least one of them."""

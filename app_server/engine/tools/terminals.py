@@ -22,7 +22,7 @@ from app_server.engine.sandbox.launcher import descendants
 from app_server.engine.tools.tool_events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from app_server_protocol.engine.items import CommandExecution, ItemStatus
 from app_server_protocol.events.command_events import ExecOutputStream
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 MOST = 64
 """Maximum number of open terminals. Beyond it, a terminal that has ended is closed, otherwise the least recently

@@ -14,7 +14,7 @@ from app_server.engine.sandbox.exec.command import ExecResult
 from app_server_protocol.engine.events import CommandOutput, EngineEvent
 from app_server_protocol.engine.items import CommandExecution, Item, ItemStatus
 from app_server_protocol.events.command_events import ExecOutputStream
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 class BegunItem(Protocol):

@@ -22,8 +22,9 @@ from msgspec.structs import fields
 from pydantic_core import from_json
 
 from app_server.engine.tools.tool_base import ToolFailure
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.tools import StepStatus
-from app_server_protocol.structs import Json, Struct
+from app_server_protocol.outgoing import Struct
 
 PREFIX = "failed to parse function arguments: "
 MAX_QUOTED = 200

@@ -19,7 +19,7 @@ from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.rollout import StoredEvent
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 class EventSink(Protocol):

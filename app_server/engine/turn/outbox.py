@@ -26,7 +26,7 @@ from app_server_protocol.events.turn_events import RawResponseItemEvent
 from app_server_protocol.item_origin import without_origin
 from app_server_protocol.responses import OtherItem, ResponseItem
 from app_server_protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 LONGEST_DELTA = 16 * 1024
 """Maximum length of a coalesced delta, in characters. It bounds the memory of pending events: their number

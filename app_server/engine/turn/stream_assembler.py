@@ -25,7 +25,7 @@ from app_server_protocol.engine.events import (
 )
 from app_server_protocol.engine.items import AgentMessage, Item, Plan, Reasoning, WebSearch
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 Visible = (
     prompt.OutputItemAdded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from app_server_protocol.events.turn_events import RateLimitSnapshot, TokenUsage, TokenUsageInfo
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 LEAST_RATIO, MOST_RATIO = 0.5, 2.0
 """Bounds of the correction of estimates."""

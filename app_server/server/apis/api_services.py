@@ -22,11 +22,11 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.system_ports import SystemPorts
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.session_settings import UNSET, SettingsChange
 from app_server_protocol.jsonrpc import INVALID_REQUEST, shortened
 from app_server_protocol.method_table import Fields, S, ServerNotification
 from app_server_protocol.rpc_errors import RpcError, invalid_params, invalid_request
-from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     from app_server.engine.mcp.mcp_requests import McpRequests

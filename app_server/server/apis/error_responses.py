@@ -16,9 +16,9 @@ from app_server.engine.support.engine_errors import (
     retry_hint,
 )
 from app_server.engine.support.user_messages import Problem
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import shortened
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_request
-from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

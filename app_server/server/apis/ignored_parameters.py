@@ -14,10 +14,10 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 from app_server.engine.config.settings_reader import did_you_mean
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import INITIALIZE, shortened
 from app_server_protocol.policy import snake
 from app_server_protocol.rpc_errors import RpcError, invalid_field
-from app_server_protocol.structs import Json
 
 MOST_FOUND: Final = 20
 """Maximum number of parameters of one request that the client is warned about."""

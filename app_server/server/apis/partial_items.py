@@ -16,7 +16,7 @@ from msgspec import Struct
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server_protocol.engine.items import AgentMessage, CommandExecution, Item, Plan, Reasoning
 from app_server_protocol.events.command_events import ExecOutputStream
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 Shown = TypeVar("Shown")
 """State that an API keeps for each item: how it has shown the item so far."""

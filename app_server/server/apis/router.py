@@ -34,10 +34,10 @@ from app_server.server.apis.ignored_parameters import ParameterCheck
 from app_server.server.rpc.lanes import LaneName
 from app_server.server.rpc.rpc_connection import RpcReply
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.jsonrpc import INITIALIZE, Request
 from app_server_protocol.method_table import AnyClientRequest, ClientRequest, NoResult, by_method
 from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_request
-from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.wire_fields import describe_validation_error, unknown_method
 
 C = TypeVar("C")

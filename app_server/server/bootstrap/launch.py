@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app_server.engine.support.client_info import Limits, limits_of
 from app_server.engine.support.home import home_folder
 from app_server.engine.support.light_dataclasses import dataclass
+from app_server.engine.support.limits import Limits, limits_of
 
 
 @dataclass(frozen=True, slots=True)

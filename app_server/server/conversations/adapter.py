@@ -15,13 +15,13 @@ from msgspec import Struct
 from app_server.engine.session.session_commands import AnswerElicitation, Command, ResolveApproval
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.rpc.backlog import Delta
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.questions import FileGrant, McpCallDecision, RuleAmendment
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.method_table import AnyServerRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
-from app_server_protocol.structs import Json, JsonSerializable
 
 
 class Activity(StrEnum):

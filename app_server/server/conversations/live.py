@@ -25,7 +25,7 @@ from app_server.server.conversations.server_requests import ServerRequests
 from app_server.server.conversations.subscriptions import Client, Subscriptions
 from app_server_protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from app_server_protocol.events.notice_events import ShutdownCompleteEvent
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.session.facade import SessionHandle

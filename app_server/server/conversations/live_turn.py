@@ -25,7 +25,7 @@ from app_server_protocol.engine.events import (
     TurnStarted,
 )
 from app_server_protocol.engine.items import FileChange
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 MOST_PRINTED = 1 << 20
 """Maximum size of a running command's output that is kept, in bytes."""

@@ -18,7 +18,7 @@ from app_server.server.conversations.adapter import ConversationApi
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.rpc_errors import invalid_request, not_found, overloaded
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

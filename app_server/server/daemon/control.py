@@ -11,7 +11,7 @@ from app_server.server.daemon.acceptor import Acceptor
 from app_server.server.daemon.client_connections import ClientConnection, SocketConnection
 from app_server.server.daemon.preface import RETIRE, STATUS, STOP, SUCCESSION, Question, no, yes
 from app_server.server.daemon.shutdown import Shutdown
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 class Control:

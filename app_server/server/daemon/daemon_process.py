@@ -45,7 +45,7 @@ from app_server.server.daemon.shutdown import Shutdown
 from app_server.server.logs import set_up_logging
 from app_server.server.proxy.spawn import Startup
 from app_server_protocol.policy import writable_names
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from app_server.engine.support.real_path import within
 from app_server.engine.support.socket_paths import BadSocketPath, SocketPaths, place_at, place_of_home
 from app_server.server.daemon.addresses import Addresses, BadOption, CannotListen, listen_on
 from app_server.server.daemon.binding import BoundSocket, hold_place
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.server.daemon.websocket_listener import WebSocketListener

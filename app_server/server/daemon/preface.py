@@ -18,7 +18,8 @@ from app_server.server.bootstrap.launch import parse_launch
 from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.composition import ClientSettings
 from app_server.server.proxy.connect import NUMBER
-from app_server_protocol.structs import Json, Redacted, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import Redacted, replace
 
 STATUS: Final = "status"
 STOP: Final = "stop"

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.server.rpc.backlog import Delta, SendBuffer, SharedChunk
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import (
     RequestId,
     dump_error,
@@ -24,7 +25,6 @@ from app_server_protocol.jsonrpc import (
     with_version,
 )
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json
 
 
 class ClientReply(Struct, frozen=True):

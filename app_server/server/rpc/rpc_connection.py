@@ -19,9 +19,9 @@ from msgspec import Struct
 from app_server.server.rpc.lanes import LaneName, Lanes, ServerLanes
 from app_server.server.rpc.outgoing import ClientReply, OutboundQueue, describe
 from app_server_protocol import jsonrpc
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import Oversized
 from app_server_protocol.rpc_errors import RpcError, overloaded
-from app_server_protocol.structs import Json
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,10 @@ from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from app_server_protocol import jsonrpc
 from app_server_protocol.acp.sessions import NewSessionRequest, SessionConfigOption, SessionModeState
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientRequest, NoFields, NoResult
-from app_server_protocol.structs import Json, WireStruct
+from app_server_protocol.outgoing import WireStruct
 
 
 class AgentInitializeRequest(WireModel):

@@ -10,9 +10,10 @@ from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel, omit_none, tag_of
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientNotification, ClientRequest
-from app_server_protocol.structs import Json, WireStruct, always_written
+from app_server_protocol.outgoing import WireStruct, always_written
 from app_server_protocol.wire_fields import CleanText
 
 

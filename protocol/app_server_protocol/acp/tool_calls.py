@@ -7,8 +7,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import NoResult, ServerRequest
-from app_server_protocol.structs import Json, WireStruct, always_written
+from app_server_protocol.outgoing import WireStruct, always_written
 
 
 class ToolKind(StrEnum):

@@ -5,7 +5,8 @@ are written without a shape.
 from typing import Literal
 
 from app_server_protocol.acp.sessions import SessionConfigOption
-from app_server_protocol.structs import Json, WireStruct, always_written
+from app_server_protocol.encoding import Json
+from app_server_protocol.outgoing import WireStruct, always_written
 
 
 class MessageChunk(WireStruct):

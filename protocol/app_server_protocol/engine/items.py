@@ -15,12 +15,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 import app_server_protocol
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.event_items import SentInput, UserInput
 from app_server_protocol.events.command_events import TAGGED_CHANGE, ParsedCommand
 from app_server_protocol.events.command_events import FileChange as ChangedFile
 from app_server_protocol.events.review_events import ReviewOutputEvent
+from app_server_protocol.outgoing import EngineStruct, model_of, struct_of
 from app_server_protocol.responses import WebSearchAction
-from app_server_protocol.structs import EngineStruct, Json, Redacted, json_bytes, model_of, struct_of
+from app_server_protocol.values import Redacted
 
 if TYPE_CHECKING:
     import app_server_protocol.mcp

@@ -9,8 +9,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from app_server_protocol.encoding import Json
+from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.responses import FunctionCallOutputContentItem
-from app_server_protocol.structs import EngineStruct, Json
 
 
 class ToolCallQuestion(Struct, frozen=True, kw_only=True):

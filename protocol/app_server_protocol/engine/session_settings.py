@@ -18,7 +18,7 @@ from app_server_protocol.policy import (
     roots_beside,
     with_roots,
 )
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 T = TypeVar("T")
 

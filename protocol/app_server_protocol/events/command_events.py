@@ -11,7 +11,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, omit_none
 from app_server_protocol.event_items import ExternallyTagged
-from app_server_protocol.structs import EngineStruct
+from app_server_protocol.outgoing import EngineStruct
 
 
 class ReadCommand(EngineStruct):

@@ -7,7 +7,7 @@ text, unless a `stream_error` made them void. The whole ones are for clients tha
 
 from typing import Literal
 
-from app_server_protocol.structs import EngineStruct, always_written
+from app_server_protocol.outgoing import EngineStruct, always_written
 
 
 class UserMessageEvent(EngineStruct, omit_defaults=True):

@@ -14,8 +14,8 @@ from typing_extensions import TypeAliasType
 from app_server_protocol.events import command_events, messages, notice_events, tools, turn_events
 from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
 from app_server_protocol.ids import ConversationId
+from app_server_protocol.outgoing import EngineStruct, always_written
 from app_server_protocol.policy import ReasoningEffort
-from app_server_protocol.structs import EngineStruct, always_written
 
 
 class SessionConfiguredEvent(EngineStruct, omit_defaults=True):

@@ -4,7 +4,7 @@ each with the id of its operation.
 
 from typing import Literal
 
-from app_server_protocol.structs import EngineStruct, always_written
+from app_server_protocol.outgoing import EngineStruct, always_written
 
 
 class ErrorEvent(EngineStruct):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from app_server_protocol.structs import EngineStruct
+from app_server_protocol.outgoing import EngineStruct
 
 
 class ReviewRequest(EngineStruct):

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Literal
 
 import app_server_protocol
 from app_server_protocol.base import EngineModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.command_events import Duration
-from app_server_protocol.structs import EngineStruct, Json
+from app_server_protocol.outgoing import EngineStruct
 
 if TYPE_CHECKING:
     import app_server_protocol.mcp

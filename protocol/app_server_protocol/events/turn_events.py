@@ -9,8 +9,8 @@ from typing import Literal
 
 from app_server_protocol.event_items import TurnItem
 from app_server_protocol.ids import ConversationId
+from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import EngineStruct
 
 
 class TaskStartedEvent(EngineStruct):

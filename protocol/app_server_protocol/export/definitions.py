@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 REF: Final = "#/definitions/"
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
+from app_server_protocol.encoding import JsonSerializable
 from app_server_protocol.export.definitions import references
 from app_server_protocol.export.schemas import Schema
-from app_server_protocol.structs import JsonSerializable
 
 EVERYWHERE: Final[Mapping[str, str]] = {
     "threadId": "the thread's id",

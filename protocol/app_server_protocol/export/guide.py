@@ -12,13 +12,14 @@ from msgspec import NODEFAULT, structs
 
 from app_server_protocol import v1, v2
 from app_server_protocol.base import Model
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.export.definitions import references
 from app_server_protocol.export.field_notes import alternatives, is_experimental, meaning
 from app_server_protocol.export.schemas import Schema, params_name, published_name, result_name
 from app_server_protocol.export.typescript import type_of
 from app_server_protocol.method_table import AnyClientRequest, AnyServerRequest
-from app_server_protocol.structs import Json, JsonSerializable, Struct
+from app_server_protocol.outgoing import Struct
 from app_server_protocol.v1.conversation import event_method
 from app_server_protocol.v1.ops import OPERATIONS
 

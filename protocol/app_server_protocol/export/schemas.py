@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from app_server_protocol import v1, v2
 from app_server_protocol.base import ELSEWHERE
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.export.definitions import REF, WRITTEN, MarkingGenerator, reachable, references
@@ -24,10 +25,10 @@ from app_server_protocol.mcp import McpResult
 from app_server_protocol.method_table import AnyClientRequest, AnyServerNotification, AnyServerRequest, Table
 from app_server_protocol.policy import SandboxMode
 from app_server_protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
-from app_server_protocol.structs import Json, JsonSerializable, replace
 from app_server_protocol.v1.ops import Submission
 from app_server_protocol.v1.setup import GitSha
 from app_server_protocol.v2.fields import EXPERIMENTAL
+from app_server_protocol.values import replace
 
 Schema = dict[str, Json]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.export.definitions import REF, references
-from app_server_protocol.structs import Json
 
 _HEADER: Final = "// Generated from the protocol's definitions. Do not edit.\n\n"
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")

@@ -7,10 +7,10 @@ these types compiles with those of this server. Pure: definitions in, definition
 
 from collections.abc import Mapping
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.export.definitions import WRITTEN, reachable
 from app_server_protocol.export.schemas import params_name, result_name
 from app_server_protocol.method_table import Table
-from app_server_protocol.structs import Json
 
 _NULL = {"type": "null"}
 

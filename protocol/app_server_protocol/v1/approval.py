@@ -8,11 +8,12 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator
 
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.command_events import FileChange, ParsedCommand, SandboxCommandAssessment
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.method_table import ServerRequest
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
-from app_server_protocol.structs import Json, WireStruct
 
 _DECISIONS: Final[Mapping[str, ReviewDecision]] = {
     **{decision.value: decision for decision in ReviewDecision},

@@ -6,11 +6,12 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.ids import ConversationId, PathText
 from app_server_protocol.method_table import ClientRequest, NoResult
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode
-from app_server_protocol.structs import Json, WireStruct
 from app_server_protocol.wire_fields import CleanText, Flag, KnownId, SandboxPolicy, UuidText
 
 

@@ -6,12 +6,13 @@ from pydantic import Field, StrictInt
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.event_items import UserInput
 from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientRequest
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.policy import AskForApproval, ElicitationAction, ReasoningSummary, ReviewDecision
-from app_server_protocol.structs import Json, WireStruct
 from app_server_protocol.v1.conversation import InConversation
 from app_server_protocol.wire_fields import EffortText, SandboxPolicy
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from app_server_protocol import jsonrpc
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import (
     ClientNotification,
@@ -17,6 +18,7 @@ from app_server_protocol.method_table import (
     NoResult,
     ServerNotification,
 )
+from app_server_protocol.outgoing import EngineStruct, WireStruct
 from app_server_protocol.policy import (
     AskForApproval,
     ReasoningEffort,
@@ -24,7 +26,6 @@ from app_server_protocol.policy import (
     SandboxMode,
     Verbosity,
 )
-from app_server_protocol.structs import EngineStruct, Json, WireStruct
 from app_server_protocol.wire_fields import Count, Flag, SandboxPolicy
 
 

@@ -5,13 +5,14 @@ from typing import Final, Self
 from pydantic import ConfigDict, model_validator
 
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId, PathText
 from app_server_protocol.method_table import ClientRequest, NoResult, ServerNotification
+from app_server_protocol.outgoing import EngineStruct, WireStruct
 from app_server_protocol.policy import ReasoningEffort
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import SessionSource
-from app_server_protocol.structs import EngineStruct, Json, WireStruct
 from app_server_protocol.v1.conversation import InConversation, NewConversationParams
 from app_server_protocol.wire_fields import Count, KnownId
 

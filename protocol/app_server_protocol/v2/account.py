@@ -7,7 +7,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
 from app_server_protocol.method_table import ClientRequest, NoParams, NoResult, ServerNotification
-from app_server_protocol.structs import WireStruct
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.v2.server import PlanType, RateLimitSnapshot
 from app_server_protocol.wire_fields import Flag
 

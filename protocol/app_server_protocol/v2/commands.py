@@ -7,9 +7,10 @@ from pydantic import BeforeValidator
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientRequest, NoResult, ServerNotification
-from app_server_protocol.structs import Json, WireStruct
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.v2.fields import Integer, Small, experimental
 from app_server_protocol.v2.settings import SANDBOX_TYPES, SandboxPolicy
 from app_server_protocol.wire_fields import Count, Flag

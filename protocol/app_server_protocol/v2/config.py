@@ -9,10 +9,11 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, Foreign, WireModel, unserved
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientRequest, NoParams
+from app_server_protocol.outgoing import EngineStruct, WireStruct
 from app_server_protocol.policy import ReasoningSummary, SandboxMode, Verbosity
-from app_server_protocol.structs import EngineStruct, Json, WireStruct
 from app_server_protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from app_server_protocol.v2.settings import ApprovalsReviewer, AskForApproval
 from app_server_protocol.wire_fields import Flag

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, StrictInt
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.wire_fields import Count
 
 AbsolutePathBuf = TypeAliasType("AbsolutePathBuf", str)

@@ -9,7 +9,7 @@ from typing_extensions import TypeAliasType
 from app_server_protocol.base import WireModel
 from app_server_protocol.ids import AbsolutePath, PathText
 from app_server_protocol.method_table import ClientRequest, NoResult, ServerNotification
-from app_server_protocol.structs import EngineStruct, WireStruct
+from app_server_protocol.outgoing import EngineStruct, WireStruct
 from app_server_protocol.v2.fields import AbsolutePathBuf
 from app_server_protocol.wire_fields import Flag
 

@@ -10,8 +10,9 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import PathText
-from app_server_protocol.structs import EngineStruct, Json, WireStruct, always_written
+from app_server_protocol.outgoing import EngineStruct, WireStruct, always_written
 from app_server_protocol.v2.fields import LegacyAppPathString
 from app_server_protocol.wire_fields import CleanText, Count
 

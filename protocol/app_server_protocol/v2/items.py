@@ -10,10 +10,12 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import Foreign, unserved
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.method_table import ServerNotification
-from app_server_protocol.structs import Json, WireStruct, always_written, json_bytes, replace
+from app_server_protocol.outgoing import WireStruct, always_written
 from app_server_protocol.v2 import item_parts as parts
 from app_server_protocol.v2.fields import LegacyAppPathString, RequestId
+from app_server_protocol.values import replace
 
 
 class MessagePhase(StrEnum):

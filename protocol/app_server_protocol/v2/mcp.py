@@ -8,8 +8,9 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import ClientRequest, NoParams, NoResult, ServerNotification
-from app_server_protocol.structs import Json, WireStruct, always_written
+from app_server_protocol.outgoing import WireStruct, always_written
 from app_server_protocol.v2.fields import AboutThread, ByPages, Integer
 
 

@@ -7,7 +7,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import Foreign, WireModel, unserved
 from app_server_protocol.method_table import ClientRequest, NoFields, ServerNotification
-from app_server_protocol.structs import WireStruct
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.v2.fields import ByPages, ReasoningEffort
 from app_server_protocol.wire_fields import Count, Flag
 

@@ -9,8 +9,9 @@ from pydantic import ConfigDict, Field, RootModel
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, Foreign, WireModel, unserved
+from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import ServerRequest
-from app_server_protocol.structs import Json, WireStruct, always_written
+from app_server_protocol.outgoing import WireStruct, always_written
 from app_server_protocol.v2.fields import Experimental, LegacyAppPathString, without
 from app_server_protocol.v2.item_parts import CommandAction, DynamicToolCallOutputContentItem
 from app_server_protocol.wire_fields import Flag

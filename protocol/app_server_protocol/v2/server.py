@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 from app_server_protocol import jsonrpc
 from app_server_protocol.base import Foreign, WireModel, unserved
 from app_server_protocol.method_table import ClientNotification, ClientRequest, ServerNotification
-from app_server_protocol.structs import WireStruct, always_written
+from app_server_protocol.outgoing import WireStruct, always_written
 from app_server_protocol.v2.fields import AbsolutePathBuf
 from app_server_protocol.wire_fields import Flag
 

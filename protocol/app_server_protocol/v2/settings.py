@@ -13,10 +13,11 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import AbsolutePath, PathText
 from app_server_protocol.method_table import ClientRequest, NoFields, NoResult, ServerNotification
+from app_server_protocol.outgoing import EngineStruct, WireStruct
 from app_server_protocol.policy import ReasoningSummary, kebab, snake
-from app_server_protocol.structs import EngineStruct, Json, WireStruct
 from app_server_protocol.v2.fields import AbsolutePathBuf, ByPages, InThread, ReasoningEffort
 from app_server_protocol.wire_fields import CleanText, Flag
 

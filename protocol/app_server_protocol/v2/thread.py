@@ -7,7 +7,7 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.method_table import ServerNotification
-from app_server_protocol.structs import EngineStruct, WireStruct
+from app_server_protocol.outgoing import EngineStruct, WireStruct
 from app_server_protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from app_server_protocol.v2.turn import Turn
 

@@ -6,10 +6,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import AbsolutePath, PathText
 from app_server_protocol.method_table import ClientRequest
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.policy import SandboxMode
-from app_server_protocol.structs import Json, WireStruct
 from app_server_protocol.v2.fields import (
     AbsolutePathBuf,
     Experimental,

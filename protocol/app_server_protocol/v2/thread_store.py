@@ -8,7 +8,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
 from app_server_protocol.method_table import ClientRequest, NoResult
-from app_server_protocol.structs import WireStruct
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.v2.fields import AboutThread, ByPages, InThread, SortDirection, experimental
 from app_server_protocol.v2.items import ThreadItem
 from app_server_protocol.v2.thread import Thread

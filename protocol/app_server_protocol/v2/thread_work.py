@@ -4,8 +4,9 @@ from typing import Final, Literal
 
 from typing_extensions import TypeAliasType
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import ClientRequest, NoResult
-from app_server_protocol.structs import Json, WireStruct
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.v2.fields import ByPages, Integer, InThread, LegacyAppPathString
 from app_server_protocol.v2.thread import ThreadGoal, ThreadGoalStatus
 from app_server_protocol.wire_fields import CleanText

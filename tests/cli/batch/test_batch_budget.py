@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app_server.cli.batch.budget import Ledger, SharedLimits
 from app_server.cli.batch.worker_messages import Ask, Over, TaskUsage
 from app_server.client.prices import ModelPrice
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 def ask(number: int, size: int = 100) -> Ask:

@@ -15,7 +15,7 @@ from app_server.cli.batch import out_folder
 from app_server.cli.batch.batch_command import run_batch
 from app_server.cli.batch.out_folder import OutFolder
 from app_server.cli.parser.command_parser import parse
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.batches import Author, BatchWorld, agrees, writes
 from tests.support.program import SCRIPT
 from tests.support.scripted_model import ModelRequest, Reply, failure, reply, says, script

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.docs.markdown_blocks import ROOT, Block, blocks
 from tests.support.batches import BatchWorld
 from tests.support.scripted_model import ModelRequest, Reply, patches, reply, says, script

@@ -15,7 +15,7 @@ from app_server.cli.batch import checkout, coordinator, local, out_folder
 from app_server.cli.batch.out_folder import OutFolder
 from app_server.engine.storage.disk import DiskCalls
 from app_server.engine.support.engine_errors import GitError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.batches import Author, BatchWorld, MemoryWorkers, agrees, refuses, writes
 from tests.support.mounts import as_root, mounted_on_itself, protect
 from tests.support.processes import marked

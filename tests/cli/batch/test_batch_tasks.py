@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.cli.batch.batch_tasks import file_name, is_url, listed, parse_tasks
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 LINE = {"id": "a", "prompt": "Do it."}
 

@@ -13,7 +13,7 @@ from threading import Thread
 import anyio
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.batches import BatchWorld, writes
 from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
 

@@ -20,7 +20,7 @@ from app_server.cli.chat.event_view import EventView
 from app_server.cli.chat.markdown_blocks import MarkdownBlocks
 from app_server.cli.chat.question_rows import cut_to
 from app_server.client.events import ServerEvent, parse_event
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.chat_worlds import chat_of_lines
 from tests.support.scripted_model import Reply, reply, runs, says
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app_server.cli.chat.open_questions import OpenQuestions, PendingQuestion
 from app_server.client.approval_requests import parse_request
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 pytestmark = pytest.mark.scenario
 

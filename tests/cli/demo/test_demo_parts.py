@@ -10,7 +10,7 @@ import pytest
 
 from app_server.cli.demo import demo_script
 from app_server.cli.demo.screen import Person, Screen
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 class Terminal(io.StringIO):

@@ -22,7 +22,7 @@ from app_server.cli.parser.command_parser import parse
 from app_server.client import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.turn_handle import TurnResult
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.items import AgentMessageThreadItem
 from app_server_protocol.v2.turn import TurnStatus
 from tests.engine.mcp.test_scenario_mcp import table as mcp_table

@@ -14,7 +14,7 @@ import pytest
 from app_server.cli import named_files
 from app_server.client.command_line import InvalidCommandLine
 from app_server.engine.support import schema_match
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.cli.exec.test_exec_command import Done, options_of, run
 from tests.support.scripted_model import ScriptedModel, calls, failure, patches, reply, says, script
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from app_server.cli.inspect.analysis import Analyzer, SessionEntry
 from app_server.cli.inspect.session_records import Record, SessionHead, Source, record_of, session_lines
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 THREAD, TURN = "thread-1", "turn-1"
 CLIENT, SERVER = Source.CLIENT, Source.SERVER

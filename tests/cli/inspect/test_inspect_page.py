@@ -12,7 +12,7 @@ import pytest
 
 from app_server.cli.inspect.line_store import EntryStore
 from app_server.cli.inspect.session_records import SessionHead
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.cli.inspect.recorded_turn import TURN, analysed, told
 from tests.support.browser import capture, expect, line
 from tests.support.inspected import BROKEN, INITIALIZE, inspected, served

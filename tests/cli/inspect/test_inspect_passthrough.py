@@ -15,7 +15,7 @@ import pytest
 
 from app_server.cli.dispatch import main
 from app_server.cli.inspect import inspect_command
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.cli.inspect.recorded_turn import TURN_WITH_APPROVAL, as_file
 from tests.support.inspected import BROKEN
 from tests.support.program import SCRIPT

@@ -10,7 +10,7 @@ from app_server.cli.inspect import analysis
 from app_server.cli.inspect.scenario import Names, Receive, Send, as_test, steps_of
 from app_server.cli.inspect.session_records import Source, record_of
 from app_server.cli.inspect.shapes import SCHEMA, UNKNOWN_METHOD
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.cli.inspect.recorded_turn import (
     CLIENT,
     HEAD,

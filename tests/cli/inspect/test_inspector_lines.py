@@ -11,7 +11,8 @@ from app_server.cli.inspect.line_store import EntryStore
 from app_server.cli.inspect.overview import MOST_METHODS, MOST_OPEN, PARTS, Histogram, Overview
 from app_server.cli.inspect.recorded_lines import STEP, MessageFilter, MessageLines
 from app_server.cli.inspect.session_records import Source, record_of
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 from tests.cli.inspect.recorded_turn import (
     CLIENT,
     HEAD,

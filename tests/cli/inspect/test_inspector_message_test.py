@@ -10,7 +10,7 @@ import pytest
 
 from app_server.cli.inspect.scenario import differences, opened, test_of
 from app_server.cli.inspect.session_replay import play
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.cli.inspect.recorded_turn import CLIENT, HEAD, SERVER, TURN_WITH_APPROVAL, analysed, asked
 
 test_of.__test__ = False  # type: ignore[attr-defined]

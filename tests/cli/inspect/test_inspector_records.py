@@ -29,7 +29,7 @@ from app_server.cli.inspect.session_records import (
     to_line,
 )
 from app_server.engine.support.redaction import MASK, masked, masked_text
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 KEY = "sk-proj-0123456789abcdefghij"
 sources = st.sampled_from([Source.CLIENT, Source.SERVER, Source.STDERR])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app_server.cli.inspect.overview import Overview
 from app_server.cli.inspect.turn_times import spent
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.cli.inspect.recorded_turn import (
     CLIENT,
     SERVER,

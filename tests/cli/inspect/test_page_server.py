@@ -11,7 +11,7 @@ import pytest
 
 from app_server.cli.inspect.line_store import EntryStore
 from app_server.cli.inspect.session_records import SessionHead, read_session
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.cli.inspect.recorded_turn import HEAD, TURN_WITH_APPROVAL, analysed, as_file
 
 pytest.importorskip("starlette")

@@ -37,7 +37,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 ROOTS = ("/a", "/a/b", "/a/bc", "/d", "/d/e/f", "/tmp")
 PLACES = ("/a", "/a/b", "/a/b/x", "/a/bc/x", "/ab", "/d/e", "/d/e/f/g", "/tmp/x", "/etc")

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app_server.engine.tools.orchestrator import RETRY_REASON
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.fuzz_mutation import EXAMPLES, thorough
 from tests.support.scripted_model import patches, reply, says, script
 from tests.support.world import World, worlds_in

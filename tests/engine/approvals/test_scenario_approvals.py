@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app_server.client import ApprovalReply, ApprovalRequest, CommandApprovalRequest, PatchApprovalRequest
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.items import CommandExecutionThreadItem, ThreadItem
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import patches, reply, runs, says, script

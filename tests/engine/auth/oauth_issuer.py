@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from app_server.engine.auth.browser import code_challenge
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.http_server import HttpHandler, http_server
 
 NOW = 1_800_000_000.0

@@ -14,7 +14,8 @@ from app_server.engine.auth.credentials import StoredAuth, Tokens
 from app_server.engine.auth.usage_limits import AccountUsage, Credits, Limit, UsageWindow, read_usage
 from app_server.engine.config.config_values import LoginSettings
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 from tests.engine.auth.oauth_issuer import NOW, id_token
 from tests.support.http_server import HttpHandler, http_server
 

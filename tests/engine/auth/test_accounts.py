@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio.to_thread
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.auth.oauth_issuer import ScriptedIssuer, id_token, scripted_issuer
 from tests.support.client import Client, Refused
 from tests.support.places import Place, place_in

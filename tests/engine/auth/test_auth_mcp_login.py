@@ -28,7 +28,7 @@ from app_server.engine.auth.oauth_client import McpLoginOver, covers, find_resou
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
 from app_server.engine.config.config_values import LoginSettings
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.auth.oauth_issuer import NOW, ScriptedIssuer
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server
 

@@ -22,7 +22,7 @@ from app_server.engine.auth.credentials import (
     write_auth,
 )
 from app_server.engine.support.engine_errors import AuthError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.auth.oauth_issuer import id_token, jwt
 
 LOGIN = StoredAuth(

@@ -27,7 +27,7 @@ from app_server.engine.config.skill_switches import SkillSwitch, is_enabled, ski
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.config.homes import load
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -17,6 +17,7 @@ from app_server.engine.config.effective import setting_edit
 from app_server.engine.config.settings_file import write_settings
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.engine_errors import BeyondClientRights, InvalidSettings
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -25,7 +26,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 from tests.engine.config import homes
 
 FENCE = "[app_server]\nclient_rights = false\n"

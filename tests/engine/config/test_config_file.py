@@ -18,7 +18,7 @@ from app_server.engine.config.safe_file import UnreadableFileError, read_regular
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.config.toml_file import MAX_CHARACTERS, Key, find_keys, read_config_file
 from app_server.engine.support.engine_errors import ConfigError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.config.homes import load
 
 

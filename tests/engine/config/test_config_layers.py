@@ -8,8 +8,8 @@ from app_server.engine.config.config_values import CliOverrides, RequestOverride
 from app_server.engine.config.effective import LayerKind, effective_settings, settings_version
 from app_server.engine.config.layers import combine, merge, toml_value
 from app_server.engine.support.engine_errors import ConfigError
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
-from app_server_protocol.structs import Json
 from tests.engine.config.homes import load
 
 

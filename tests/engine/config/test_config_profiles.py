@@ -20,6 +20,7 @@ from app_server.engine.config.permission_profiles import (
 from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.engine_errors import ConfigError
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import (
     DangerFullAccess,
     PermissionProfile,
@@ -28,7 +29,6 @@ from app_server_protocol.policy import (
     without_profile,
     writable_names,
 )
-from app_server_protocol.structs import Json
 from tests.support.profiles import VS_CODE, named, profile
 
 

@@ -16,6 +16,7 @@ from app_server.engine.config.settings_file import set_default_model
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.engine_errors import ConfigError, InvalidSettings
 from app_server.engine.support.redaction import MASK
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import (
     AskForApproval,
     ReasoningEffort,
@@ -23,7 +24,6 @@ from app_server_protocol.policy import (
     SandboxMode,
     Verbosity,
 )
-from app_server_protocol.structs import Json
 
 
 def load_saved_config(home: Path) -> Mapping[str, Json]:

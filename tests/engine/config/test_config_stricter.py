@@ -4,8 +4,8 @@ import pytest
 
 from app_server.engine.config.config_values import CliOverrides, RequestOverrides
 from app_server.engine.config.layers import combine
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import AskForApproval
-from app_server_protocol.structs import Json
 
 
 def settings(client: CliOverrides, server: CliOverrides) -> dict[str, Json]:

@@ -26,7 +26,7 @@ from app_server.engine.config.effective import (
 from app_server.engine.config.settings_file import rewrite_config, write_settings
 from app_server.engine.config.toml_text import edited_text
 from app_server.engine.support.engine_errors import ConfigError, InvalidSettings, VersionConflict
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 WITH_PROFILE = '# mine\nmodel = "m"\n\n[profiles.p]\nmodel = "of-p"\n'
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says
 from tests.support.thread_client import items, say, start, turn

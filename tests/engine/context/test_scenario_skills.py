@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app_server.client import TurnResult
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.item_parts import SkillUserInput
 from tests.support.client import Refused
 from tests.support.library import MakeLibraryWorld

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.scripted_model import calls, chat_reply, failure, reply, says, script
 from tests.support.thread_client import ended, items, notified, say, start, turn
 from tests.support.world import MakeWorld, World

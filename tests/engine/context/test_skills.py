@@ -29,7 +29,7 @@ from app_server.engine.context.skills.skill_catalog import (
     read_skill_file,
 )
 from app_server_protocol.responses import InputText, MessageItem
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 def write(path: Path, name: str = "", description: str = "what it is for") -> Path:

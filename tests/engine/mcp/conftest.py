@@ -16,8 +16,8 @@ from app_server.engine.mcp.mcp_errors import StartFailure
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.mcp.runtime_interface import Elicit, McpRuntime
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import McpServerState, McpServerStateChanged
-from app_server_protocol.structs import Json
 from tests.support.processes import runs
 from tests.support.waiting import until
 

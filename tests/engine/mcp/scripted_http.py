@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import Message
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.http_server import HttpHandler, http_server
 
 TOOLS = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}

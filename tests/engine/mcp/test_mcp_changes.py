@@ -5,7 +5,7 @@ from collections import Counter
 
 import anyio
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.mcp.conftest import Rig, http
 from tests.engine.mcp.scripted_http import HANDSHAKE, TOOLS, ScriptedHttp, begin_events, reply_json
 from tests.support.http_server import HttpHandler

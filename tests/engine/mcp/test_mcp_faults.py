@@ -14,7 +14,7 @@ from app_server.engine.config.config_values import McpServerConfig, McpStdioTran
 from app_server.engine.mcp.mcp_errors import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER, RESTARTS
 from app_server.engine.mcp.runtime_interface import ElicitationRequest, ElicitationResult
 from app_server.engine.mcp.tool_catalog import SERVER_NAME
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.mcp.conftest import USER, Rig, fake, gone
 from tests.support.waiting import until
 

@@ -23,9 +23,9 @@ from app_server.engine.mcp.rpc_messages import (
     parse,
     parse_json,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.json_limits import MAX_VALUES
 from app_server_protocol.mcp import McpAuthStatus
-from app_server_protocol.structs import Json
 from tests.engine.mcp.conftest import Rig, http
 from tests.engine.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply_json
 from tests.support.http_server import HttpHandler

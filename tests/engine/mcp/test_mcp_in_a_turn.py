@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Turn
 from tests.support.npm import npm_packages
 from tests.support.scripted_model import calls, reply, says

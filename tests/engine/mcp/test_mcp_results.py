@@ -17,9 +17,9 @@ from app_server.engine.mcp.results import McpCallOutcome, parse_result, payload_
 from app_server.engine.mcp.stdio_transport import find_program, process_environment, starting_folder
 from app_server.engine.mcp.streamable_http import display_url, request_headers
 from app_server.engine.mcp.tool_catalog import qualify
+from app_server_protocol.encoding import Json
 from app_server_protocol.mcp import CallToolResult
 from app_server_protocol.responses import FunctionCallOutputPayload
-from app_server_protocol.structs import Json
 from tests.engine.mcp.fake_server import PNG
 
 

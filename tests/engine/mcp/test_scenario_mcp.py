@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.auth.oauth_issuer import scripted_issuer
 from tests.support.client import Decider, Refused
 from tests.support.protected_mcp_server import ProtectedMcpServer, protected_mcp_server

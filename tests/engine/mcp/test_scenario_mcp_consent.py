@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.mcp.test_scenario_mcp import SERVER, table
 from tests.support.editor import EVERYTHING, opened
 from tests.support.scripted_model import Reply, calls, reply, says

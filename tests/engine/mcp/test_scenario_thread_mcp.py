@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.mcp.test_scenario_mcp import table
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says

@@ -4,6 +4,7 @@ produces.
 
 from hypothesis import strategies as st
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.item_origin import FAILED, ItemOrigin
 from app_server_protocol.responses import (
     CallItem,
@@ -23,7 +24,6 @@ from app_server_protocol.responses import (
     ResponseItem,
     SummaryText,
 )
-from app_server_protocol.structs import Json
 
 CLAUDE = "claude-opus-5-5"
 PICTURE = "data:image/png;base64,AAAA"

@@ -16,8 +16,8 @@ from app_server.engine.model.endpoints import CredentialSource
 from app_server.engine.model.model_client import ModelClient, Pacing, RequestGate
 from app_server.engine.model.prompt import ModelEvent, Prompt, RequestSettings
 from app_server.engine.model.quirks import Lessons
+from app_server_protocol.encoding import Json
 from app_server_protocol.responses import InputText, MessageItem
-from app_server_protocol.structs import Json
 
 LETTERS = 'ab 1"\\{}[]:é😀'
 JSON = st.recursive(

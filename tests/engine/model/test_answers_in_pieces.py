@@ -9,7 +9,7 @@ from app_server.engine.model.prompt import ModelEvent, OutputItemDone
 from app_server.engine.model.responses_api import ResponsesDecoder
 from app_server.engine.model.stream import EventStream, WireDecoder
 from app_server.engine.support.engine_errors import ModelError
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.model.scripted import sse
 
 END = b"data: [DONE]\n\n"

@@ -13,8 +13,8 @@ from app_server.engine.model.chat_writer import ChatWriter
 from app_server.engine.model.prompt import FreeformTool, FunctionTool, Prompt, RequestSettings, WebSearchTool
 from app_server.engine.model.quirks import Quirks, quirks_of
 from app_server.engine.model.responses_api import ResponsesWriter
+from app_server_protocol.encoding import Json
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import Json
 from tests.engine.model.histories import histories, user
 from tests.support import strict_chat, strict_chat_rows, strict_responses
 

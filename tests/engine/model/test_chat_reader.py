@@ -8,6 +8,7 @@ from app_server.engine.http.sse import SseDecoder
 from app_server.engine.model import prompt
 from app_server.engine.model.chat_reader import LENGTH, ChatDecoder
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.responses import (
     FunctionCall,
@@ -16,7 +17,6 @@ from app_server_protocol.responses import (
     ReasoningResponseItem,
     ReasoningText,
 )
-from app_server_protocol.structs import Json
 from tests.engine.model.scripted import JSON, LETTERS, sse
 
 DONE = b"data: [DONE]\n\n"

@@ -16,8 +16,8 @@ from app_server.engine.model.catalogue import PLAIN
 from app_server.engine.model.chat_writer import ChatWriter
 from app_server.engine.model.prompt import FunctionTool, Prompt, RequestSettings
 from app_server.engine.model.quirks import quirks_of
+from app_server_protocol.encoding import Json
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.structs import Json
 from tests.engine.model.test_chat_writer import call, output, said, thought, user
 
 ext = pytest.importorskip("jinja2.ext")

@@ -15,6 +15,7 @@ from app_server.engine.model.chat_writer import GOES_ON, NO_SIGNATURE, ChatWrite
 from app_server.engine.model.prompt import FunctionTool, Prompt, RequestSettings
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.sent_items import HIDDEN_IMAGE, SentItems, has_new_image
+from app_server_protocol.encoding import Json
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,
@@ -28,7 +29,7 @@ from app_server_protocol.responses import (
     ReasoningText,
     ResponseItem,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 SETTINGS = RequestSettings(model="m", row=PLAIN, conversation_id="c")
 PICTURE = "data:image/png;base64,AAAA"

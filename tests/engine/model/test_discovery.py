@@ -23,7 +23,8 @@ from app_server.engine.model.known_models import FILE_NAME, KnownModels
 from app_server.engine.model.model_facts import LOCAL_WINDOW, ModelFacts, wire_settled
 from app_server.engine.model.served_models import ModelsUnknown, ServedModel, ServedModels
 from app_server.engine.support.engine_errors import ConfigError
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 from tests.engine.model.scripted import IDENTITY, ScriptedAnswer, refused
 from tests.support.callers import some_caller
 

@@ -8,7 +8,7 @@ from app_server.engine.model.catalogue import find_model
 from app_server.engine.model.prompt import FunctionTool, Prompt
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import InputText, MessageItem, OutputText, ReasoningResponseItem
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.model.scripted import SETTINGS, ScriptedHttp, answer, ask, client_for
 from tests.support.claude import events, stream, text
 

@@ -16,6 +16,7 @@ from app_server.engine.model.prompt import (
     ReasoningSummaryTextDelta,
 )
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
@@ -25,7 +26,6 @@ from app_server_protocol.responses import (
     ReasoningResponseItem,
     ResponseItem,
 )
-from app_server_protocol.structs import Json
 from tests.support.claude import events, shell, stream, text, thinking, tool_use
 
 ORIGIN = ItemOrigin(answer="1-", provider="anthropic", model="claude-opus-5-5", wire="messages")

@@ -25,6 +25,7 @@ from app_server.engine.model.prompt import (
     WebSearchTool,
 )
 from app_server.engine.model.quirks import Quirks
+from app_server_protocol.encoding import Json
 from app_server_protocol.item_origin import FAILED
 from app_server_protocol.responses import (
     CustomToolCall,
@@ -37,7 +38,7 @@ from app_server_protocol.responses import (
     ResponseItem,
     SummaryText,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 from tests.engine.model.histories import CLAUDE, PICTURE, WORDS, histories, origin, output, user
 from tests.support.claude import Refused, check, events, plain, stream, text, thinking, tool_use
 

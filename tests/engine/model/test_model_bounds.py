@@ -25,10 +25,10 @@ from app_server.engine.model.responses_api import ResponsesDecoder
 from app_server.engine.model.served_models import ModelsUnknown
 from app_server.engine.support.engine_errors import ModelError
 from app_server.engine.support.worker_threads import PIECE_BYTES, PIECE_STEPS
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.json_limits import MAX_VALUES
-from app_server_protocol.structs import Json
 from tests.engine.model.scripted import (
     COMPLETED,
     CREATED,

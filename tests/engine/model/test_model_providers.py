@@ -8,7 +8,8 @@ from app_server.engine.auth.credentials import AuthMethod, Credentials
 from app_server.engine.config.config_values import ProviderConfig, WireApi
 from app_server.engine.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
 from app_server.engine.support.engine_errors import ModelError
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 from tests.engine.model.scripted import IDENTITY, provider_config
 
 API_KEY = Credentials("sk-login", None, AuthMethod.API_KEY)

@@ -17,6 +17,7 @@ from app_server.engine.model.prompt import (
 )
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.responses_api import ResponsesWriter
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
 from app_server_protocol.responses import (
     CustomToolCall,
@@ -40,7 +41,7 @@ from app_server_protocol.responses import (
     SearchAction,
     WebSearchCall,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 PICTURE = "data:image/png;base64,AAAA"
 SHELL = FunctionTool(name="shell", description="Runs.", parameters={"type": "object"})

@@ -20,8 +20,8 @@ from app_server.engine.model.model_errors import (
 )
 from app_server.engine.model.prompt import Completed, Created, ModelEvent, OutputItemDone, OutputTextDelta
 from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
+from app_server_protocol.encoding import Json
 from app_server_protocol.responses import MessageItem, OutputText
-from app_server_protocol.structs import Json
 from tests.engine.model.provider_server import ProviderServer, Then, head, provider_server, whole
 from tests.engine.model.scripted import COMPLETED, CREATED, IDENTITY, ask, provider_config, text_delta
 from tests.support.loading import modules_loaded_by

@@ -7,7 +7,8 @@ import pytest
 from app_server.engine.model.api_failures import LEAST_WINDOW, reported_failure, request_failure
 from app_server.engine.model.quirks import Lessons
 from app_server.engine.support.engine_errors import ContextWindowExceeded
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 from tests.engine.model.scripted import provider_config
 
 PROVIDER = provider_config()

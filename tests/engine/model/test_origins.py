@@ -2,6 +2,7 @@
 
 import pytest
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.item_origin import ItemOrigin, origin_of, without_origin
 from app_server_protocol.responses import (
     FunctionCall,
@@ -9,7 +10,6 @@ from app_server_protocol.responses import (
     OutputText,
     parse_response_item,
 )
-from app_server_protocol.structs import Json
 
 ORIGIN = ItemOrigin(answer="a1", provider="ollama", model="m", wire="chat", kept={"signature": "s"})
 

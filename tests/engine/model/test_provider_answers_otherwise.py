@@ -24,7 +24,8 @@ from app_server.engine.model.prompt import Completed, Rerouted
 from app_server.engine.model.quirks import Lessons
 from app_server.engine.model.served_models import ServedModel, ServedModels
 from app_server.engine.support.engine_errors import ModelError
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.encoding import Json
+from app_server_protocol.values import replace
 from tests.engine.model.scripted import (
     COMPLETED,
     IDENTITY,

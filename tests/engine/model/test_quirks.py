@@ -5,7 +5,7 @@ import pytest
 
 from app_server.engine.config.config_values import ProviderConfig
 from app_server.engine.model.quirks import Lessons, Quirks, provider_row, provider_rows, quirks_of
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 def provider(id: str = "mine", url: str | None = None, **fields: Json) -> ProviderConfig:

@@ -6,7 +6,7 @@ import pytest
 
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.refusals import lesson_of
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 REQUEST = (
     b'{"model":"m","stream_options":{},"store":false,"parallel_tool_calls":true,"reasoning_effort":"low"}'

@@ -15,6 +15,7 @@ from app_server.engine.model.messages_writer import MessagesWriter
 from app_server.engine.model.prompt import Prompt, RequestSettings
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.responses_api import ResponsesWriter
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,
@@ -28,7 +29,6 @@ from app_server_protocol.responses import (
     ResponseItem,
     SummaryText,
 )
-from app_server_protocol.structs import Json, json_bytes
 from tests.support.claude import plain
 
 PICTURE = "data:image/png;base64,AAAA"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app_server.engine.support.images import BROKEN
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import (
     Reply,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.claude import StrictClaude, claude_reply, events, shell, stream, text, thinking, tool_use
 from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import Reply, chat_reply, failure, reply, says

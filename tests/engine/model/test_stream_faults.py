@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Turn
 from tests.support.scripted_model import CREATED, Reply, begins_to_say, reply, says, script, word
 from tests.support.stream_faults import FAULTS, TOO_LONG, Fault

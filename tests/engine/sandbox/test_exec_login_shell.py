@@ -13,7 +13,7 @@ from app_server.engine.sandbox.exec import shell_setup
 from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
 from app_server.engine.sandbox.exec.shell_setup import FRESH_SECONDS, MAX_BYTES, LoginShells
 from app_server_protocol.policy import SandboxPolicy, WorkspaceWrite
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.sandbox.conftest import PATH, Bench
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")

@@ -21,7 +21,7 @@ from app_server.engine.sandbox.launcher import descendants, launcher_wire, stdli
 from app_server.engine.sandbox.launcher.launcher_main import FREE, MAX_WAITING, SupervisorPool
 from app_server.engine.support.engine_errors import CoreError, LaunchError, SandboxShortage
 from app_server_protocol.policy import ReadOnly
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.sandbox.conftest import Bench
 from tests.support.shortage import open_files
 from tests.support.waiting import PATIENCE, until

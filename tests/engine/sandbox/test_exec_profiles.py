@@ -14,8 +14,8 @@ from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
 from app_server.engine.sandbox.plan import SandboxPlan, for_own_program
 from app_server.engine.support.engine_errors import LaunchError, SandboxUnavailable
 from app_server.engine.support.helpers import reader_command
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import PermissionProfile
-from app_server_protocol.structs import Json
 from tests.engine.sandbox.conftest import Bench, at_level
 from tests.support.profiles import VS_CODE, named, profile
 

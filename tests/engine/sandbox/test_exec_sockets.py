@@ -14,7 +14,7 @@ import pytest
 from app_server.engine.sandbox.exec.command import ExecResult
 from app_server.engine.sandbox.launcher import descendants
 from app_server_protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.sandbox.conftest import Bench, at_level
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")

@@ -15,7 +15,7 @@ from app_server.engine.sandbox.exec.streams import StdinWriter
 from app_server.engine.support.engine_errors import CoreError, InputClosed, InputFull, LaunchError
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.sandbox.conftest import Bench
 from tests.support.waiting import until
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app_server.server.bootstrap.server_process import refuse_inspection
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.pictures import PNG
 from tests.support.places import Place
 from tests.support.scripted_model import calls, patches, reply, says, script

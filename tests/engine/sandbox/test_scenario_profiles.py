@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.tools.registry import BUILTIN_NAMES
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, patches, reply, says, script
 from tests.support.thread_client import ended, notified, say, start, turn

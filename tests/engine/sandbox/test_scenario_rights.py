@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.editor import Editor, opened
 from tests.support.scripted_model import Reply, failure, patches, reply, says, script

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, calls, failure, reply, says, script, word
 from tests.support.thread_client import say, start, turn

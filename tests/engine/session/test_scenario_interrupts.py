@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Turn
 from tests.support.scripted_model import (
     CREATED,

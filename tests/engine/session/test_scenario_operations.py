@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.storage.disk import HISTORY, home_lock
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, Reply, failure, patches, reply, says, script
 from tests.support.world import MakeWorld, worlds_in

@@ -16,10 +16,10 @@ from app_server.engine.session.session_servers import SessionServers
 from app_server.engine.session.user_input import LONGEST_SCHEMA, check_schema, schema_problem
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.worker_threads import NO_THREAD
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import McpServersSettled
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.events.review_events import ReviewOutputEvent
-from app_server_protocol.structs import Json
 
 FINDING: Json = {
     "title": "Off by one",

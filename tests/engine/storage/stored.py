@@ -11,13 +11,13 @@ from app_server.engine.storage.record import StoredRecord
 from app_server.engine.storage.rollout_names import new_rollout_path
 from app_server.engine.storage.thread_summary import MetadataStore, read_stored_thread, summarise
 from app_server.engine.storage.writer import RolloutWriter
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import SessionEvent, TurnRenamed
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.parse import read
 from app_server_protocol.responses import FunctionCall, InputText, MessageItem, OutputText
 from app_server_protocol.rollout import RolloutItem, SessionMetaLine
-from app_server_protocol.structs import Json
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 

@@ -30,11 +30,12 @@ from app_server.engine.storage.turn_index import TurnIndexes, find_cut
 from app_server.engine.storage.turn_pages import open_history
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import ConversationError, RolloutUnreadable
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import MessageItem
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 from tests.engine.storage.stored import assistant, meta, now, user
 
 DATA = Path(__file__).parents[2] / "data"

@@ -9,9 +9,9 @@ import pytest
 
 from app_server.engine.storage.codex_preamble import HEADS, without_openings
 from app_server.engine.storage.rollout_reader import read_rollout, rebuild_history
+from app_server_protocol.encoding import Json
 from app_server_protocol.responses import InputText, MessageItem, ResponseItem
 from app_server_protocol.rollout import CompactedItem
-from app_server_protocol.structs import Json
 from tests.engine.storage.stored import assistant, conversation_id, meta, raw_line, texts, user
 
 BASE = "You are Codex."

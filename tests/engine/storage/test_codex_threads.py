@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.session.head import TOOLS_GONE
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.legacy import COMPACTED
 from app_server_protocol.rollout import numbered
-from app_server_protocol.structs import Json
 from tests.engine.storage.stored import raw_line
 from tests.engine.storage.test_codex_openings import lines_of_codex
 from tests.server.conversations.test_one_thread_three_apis import INITIALIZE

@@ -17,11 +17,11 @@ from app_server.engine.storage.stored_items import read_stored_items
 from app_server.engine.storage.thread_summary import read_message_text
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import open_history
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal, GoalStatus
 from app_server_protocol.engine.items import AgentMessage, Item, McpToolCall, UserMessage
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.responses import FunctionCall, MessageItem
-from app_server_protocol.structs import Json
 from tests.engine.storage.stored import conversation_id, raw_line
 
 ID = conversation_id(1)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client
 from tests.support.places import OURS, Place, place_in
 from tests.support.scripted_model import reply, says, script

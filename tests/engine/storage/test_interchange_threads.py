@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client
 from tests.support.codex_peers import peer
 from tests.support.places import OURS, Place, Served, place_in

@@ -15,7 +15,7 @@ import pytest
 
 from app_server.engine.storage.encode import MOST_UNKEPT
 from app_server.engine.storage.rollout_names import journal_path
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client
 from tests.support.places import LONG, Served, place_in
 from tests.support.scripted_model import Hold, Reply, begins_to_say, reply, says, word

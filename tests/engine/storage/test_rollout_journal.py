@@ -25,7 +25,7 @@ from app_server.engine.support.engine_errors import RolloutUnreadable, describe
 from app_server_protocol.events.notice_events import HistoryEntry
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import stored_line
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.storage.stored import assistant, now, texts, user
 
 STAMP = "2026-01-02T03:04:05.678Z"

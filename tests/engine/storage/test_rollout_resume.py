@@ -27,6 +27,7 @@ from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import open_history
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutBusy, RolloutUnreadable
+from app_server_protocol.encoding import Json
 from app_server_protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -38,7 +39,6 @@ from app_server_protocol.responses import (
     ResponseItem,
 )
 from app_server_protocol.rollout import CompactedItem
-from app_server_protocol.structs import Json
 from tests.engine.storage.stored import (
     MOMENT,
     assistant,

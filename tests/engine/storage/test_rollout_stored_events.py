@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from app_server.engine.storage import encode
 from app_server.engine.storage.stored_item_lines import TURN_ITEM
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.event_items import ImageInput, TextInput
 from app_server_protocol.events.notice_events import BackgroundEventEvent, UndoCompletedEvent
 from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortReason
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}
 HELLO = items.UserMessage("u", (TextInput(text="hello"),))

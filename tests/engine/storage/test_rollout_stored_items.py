@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.storage.stored_items import StoredItems, read_stored_items
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EndedItem
 from app_server_protocol.engine.items import (
     AgentMessage,
@@ -19,7 +20,7 @@ from app_server_protocol.engine.items import (
     WebSearch,
     item_to_value,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 ID = "01a1fc42-4317-7560-83f3-f16344e5fd73"
 CODEX = Path(__file__).parent.parent.parent / "data" / "codex-0.58-rollout.jsonl"

@@ -13,7 +13,7 @@ from app_server.engine.storage.rollout_reader import read_rollout
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutBusy
 from app_server_protocol.responses import OtherItem
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.storage.stored import (
     MOMENT,
     assistant,

@@ -18,7 +18,7 @@ import pytest
 from anyio.abc import Process
 
 from app_server.engine.storage.rollout_reader import read_rollout
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client, ProcessWire
 from tests.support.invariants import orphans
 from tests.support.places import LONG, Place, place_in, served

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from app_server.engine.approvals.shell.summaries import parse_command
 from app_server.engine.storage.record import StoredRecord, parse_journal_line, parse_object, read_record
 from app_server.engine.storage.stored_items import ended_item, item_of_call
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.events.command_events import DeleteFileChange
 from app_server_protocol.mcp import ErrResult, OkResult
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 from tests.engine.storage.stored import assistant, meta
 from tests.engine.workspace.patch.worlds import wrap
 

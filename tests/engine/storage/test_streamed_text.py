@@ -30,7 +30,7 @@ from app_server_protocol.event_items import TextInput
 from app_server_protocol.events.messages import AgentMessageEvent, AgentReasoningEvent
 from app_server_protocol.events.turn_events import TurnAbortedEvent
 from app_server_protocol.responses import FunctionCall
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.storage.stored import MOMENT, assistant, conversation_id, meta, now, texts, user
 
 THREAD = conversation_id(1)

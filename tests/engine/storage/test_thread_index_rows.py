@@ -16,9 +16,9 @@ from app_server.engine.storage.pagination import ListKey, ListRequest, ListStart
 from app_server.engine.storage.rollout_names import RolloutName, stored_path
 from app_server.engine.storage.thread_index import IndexChanges, file_state, find_changes
 from app_server.engine.storage.thread_summary import FileState, StoredThread
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.rollout import GitInfo
-from app_server_protocol.structs import Json
 from tests.engine.storage.stored import conversation_id, head
 
 DAY = 24 * 3600 * 10**9

@@ -23,7 +23,7 @@ from app_server.engine.storage.stored_conversations import archive_rollout, dele
 from app_server.engine.storage.thread_index import IndexReplaced, ThreadIndex
 from app_server.engine.storage.thread_listing import ThreadLists
 from app_server.engine.storage.thread_summary import MetadataStore, read_stored_thread
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.storage.stored import conversation_id, raw_line
 
 

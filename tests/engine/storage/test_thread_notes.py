@@ -17,9 +17,9 @@ from app_server.engine.storage.rollout_reader import read_rollout
 from app_server.engine.storage.thread_summary import METADATA_FILE, NAMES_FILE, LastLineIndex, MetadataStore
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutUnreadable
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
 from app_server_protocol.rollout import GitInfo
-from app_server_protocol.structs import Json
 from tests.engine.storage.stored import assistant, conversation_id, now, store
 
 ONE, TWO = conversation_id(1), conversation_id(2)

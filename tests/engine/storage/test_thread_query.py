@@ -22,8 +22,8 @@ from app_server.engine.storage.thread_summary import (
     read_message_text,
     snippet,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import SessionOrigin
-from app_server_protocol.structs import Json
 from tests.engine.storage.stored import answered, asked, conversation_id, head, raw_line, store, user
 
 ID = conversation_id(1)

@@ -21,9 +21,9 @@ from app_server.engine.storage.thread_summary import (
 )
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server.server.apis.v2.turn_shapes import session_source, thread_view
+from app_server_protocol.encoding import Json
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
-from app_server_protocol.structs import Json
 from app_server_protocol.v2.thread import NotLoadedThreadStatus
 from tests.engine.storage.stored import (
     MOMENT,

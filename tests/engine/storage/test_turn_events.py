@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app_server.engine.storage.decode import TurnReader, derived_id
 from app_server.engine.storage.turn_fold import TurnFold
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import (
     EngineEvent,
@@ -34,7 +35,7 @@ from app_server_protocol.engine.items import (
 from app_server_protocol.event_items import ImageInput, TextInput
 from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.parse import read
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 from tests.engine.storage.stored import Line, taken, turn_events
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app_server.engine.storage.encode import stored_events
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold
 from app_server.engine.turn.emitter import TurnEmitter
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import (
     EndedItem,
@@ -43,7 +44,6 @@ from app_server_protocol.events.command_events import AddFileChange, UnknownComm
 from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.mcp import ErrResult, McpInvocation
 from app_server_protocol.responses import SearchAction
-from app_server_protocol.structs import Json
 from tests.engine.storage.stored import Line, turn_events
 from tests.support.event_sink import EventSink
 

@@ -22,8 +22,8 @@ from app_server.engine.storage.turn_index import (
     find_cut,
 )
 from app_server.engine.support.engine_errors import ConversationError, RolloutUnreadable
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.items import ImageView, item_to_value
-from app_server_protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 META: Json = {"line": "session_meta", "id": THREAD}

@@ -21,6 +21,7 @@ from app_server.engine.storage.record import REVERTED, StoredRecord, read_record
 from app_server.engine.storage.turn_fold import TurnFold
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import TurnHistory, open_history
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord
 from app_server_protocol.engine.items import (
     AgentMessage,
@@ -30,7 +31,6 @@ from app_server_protocol.engine.items import (
     item_to_value,
 )
 from app_server_protocol.event_items import TextInput
-from app_server_protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 Row = TypeVar("Row")

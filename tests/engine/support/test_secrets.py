@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.places import Place, served
 from tests.support.scripted_model import ScriptedModel, calls, failure, reply, says, script

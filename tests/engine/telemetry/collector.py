@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.http_server import HttpHandler, http_server
 
 

@@ -30,9 +30,9 @@ from app_server.engine.telemetry.telemetry_events import (
     TelemetryExport,
     open_export,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.policy import ReasoningEffort
-from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     from tests.engine.telemetry.collector import Collector

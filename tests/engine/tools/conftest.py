@@ -38,6 +38,7 @@ from app_server.engine.tools.tool_base import (
 )
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.apis.v1.v1_adapter import ConversationAdapter
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.session_settings import Settings
 from app_server_protocol.events.command_events import (
@@ -54,7 +55,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 from tests.support.callers import some_caller
 from tests.support.event_sink import EventSink
 

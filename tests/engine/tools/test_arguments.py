@@ -11,7 +11,7 @@ from app_server.engine.model.prompt import FunctionTool
 from app_server.engine.tools import tool_schemas
 from app_server.engine.tools.registry import TOOLS
 from app_server.engine.tools.tool_base import ToolFailure
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 KEYS = st.sampled_from(

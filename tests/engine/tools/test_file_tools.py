@@ -26,10 +26,11 @@ from app_server.engine.workspace.files.model_reads import (
     read_block,
     read_lines,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.command_events import ExecCommandBeginEvent
 from app_server_protocol.policy import ReadOnly, ReviewDecision
 from app_server_protocol.responses import InputImage, MessageItem
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 from tests.engine.tools.conftest import MakeLive, MakeScene, Scene, builtin, run
 from tests.support.pictures import png
 

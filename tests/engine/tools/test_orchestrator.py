@@ -21,7 +21,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.tools.conftest import DENIED, MakeScene, Scene, program_in, ran
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED

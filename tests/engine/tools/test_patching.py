@@ -27,7 +27,7 @@ from app_server_protocol.policy import (
     ReviewDecision,
     SandboxPolicy,
 )
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.tools.conftest import MakeScene, Scene, ran
 
 YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED

@@ -15,6 +15,7 @@ from app_server.engine.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS
 from app_server.engine.tools.registry import RESERVED_NAMES, build_tools
 from app_server.engine.tools.runtime import CallRun, ToolRuntime, as_call
 from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.policy import TurnMode
 from app_server_protocol.responses import (
@@ -31,7 +32,6 @@ from app_server_protocol.responses import (
     MessageItem,
     ResponseItem,
 )
-from app_server_protocol.structs import Json
 from tests.engine.tools.conftest import MakeScene
 from tests.support.pictures import PNG, picture_url
 

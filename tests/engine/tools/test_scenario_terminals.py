@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, calls, failure, reply, says
 from tests.support.thread_client import items, say, start, told_of, turn

@@ -20,6 +20,7 @@ from app_server.engine.tools import terminals
 from app_server.engine.tools.orchestrator import Command, run_command
 from app_server.engine.tools.terminals import MOST, Terminal, Terminals, look_at_terminals
 from app_server.engine.tools.tool_base import ToolFailure
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.items import CommandExecution
 from app_server_protocol.events.command_events import ExecApprovalRequestEvent, ExecCommandEndEvent
 from app_server_protocol.policy import (
@@ -30,7 +31,7 @@ from app_server_protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 from tests.engine.tools.conftest import MakeLive, Scene, builtin, run
 from tests.support.waiting import until, wait_until
 

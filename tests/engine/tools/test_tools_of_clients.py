@@ -6,7 +6,7 @@ import pytest
 
 from app_server.engine.tools.client_tool import NO_ANSWER
 from app_server.server.composition import Server
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.server.conversations.test_several_clients import asked, question
 from tests.support.client import Client
 from tests.support.scripted_model import calls, reply, says

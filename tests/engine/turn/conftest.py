@@ -24,12 +24,12 @@ from app_server.engine.turn.outbox import Outbox, Transcript
 from app_server.engine.turn.stream_assembler import ReplyAssembler
 from app_server.engine.turn.token_counts import TokenCounts
 from app_server.engine.turn.turn_items import TurnInput
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, TurnKind
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import SessionMetaLine, TurnContextItem
-from app_server_protocol.structs import Json
 from tests.engine.model.scripted import SETTINGS, ScriptedAnswer, ScriptedHttp, client_for
 
 CONVERSATION = ConversationId("01a1fc2e-450f-7ed0-9b52-64722a96c4dc")

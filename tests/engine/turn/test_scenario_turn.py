@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import SessionEvent
-from app_server_protocol.structs import Json
 from tests.support.client import text_item
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, runs, says, script, word
 from tests.support.world import MakeWorld, Transport, World

@@ -17,6 +17,7 @@ from app_server.engine.model.prompt import (
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.stream_assembler import Piece, PlanEdge, PlanFinder, ReplyAssembler, Visible
 from app_server.engine.turn.turn_items import last_assistant_text
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import (
     AgentMessageDelta,
     EngineEvent,
@@ -38,7 +39,6 @@ from app_server_protocol.responses import (
     WebSearchCall,
     parse_response_item,
 )
-from app_server_protocol.structs import Json
 from tests.support.event_sink import EventSink
 
 

@@ -8,11 +8,11 @@ from app_server.engine.http.interface import Fault, HttpFailure
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.engine.turn.loop import ContextStillFull
 from app_server.engine.turn.turn_items import TurnInput
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import AttemptFailed, ItemCompleted
 from app_server_protocol.engine.items import AgentMessage
 from app_server_protocol.responses import FunctionCall, FunctionCallOutput, MessageItem
-from app_server_protocol.structs import Json
 from tests.engine.model.scripted import (
     COMPLETED,
     CREATED,

@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, done, patches, reply, says, script
 from tests.support.thread_client import ended, items, notified, say, start, talk, turn

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app_server.engine.storage.writer import RolloutWriter
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, failure, reply, says, script, word
 from tests.support.thread_client import ended, items, notified, start, turn, words

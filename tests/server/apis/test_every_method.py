@@ -12,9 +12,9 @@ from jsonschema import Draft7Validator
 
 from app_server_protocol import v1
 from app_server_protocol.base import Model
+from app_server_protocol.encoding import Json
 from app_server_protocol.export.guide import EXAMPLES
 from app_server_protocol.export.schemas import params_name, result_name
-from app_server_protocol.structs import Json
 from app_server_protocol.v1.ops import OPERATIONS, Op
 from tests.support.pipes import Piped
 from tests.support.published import definitions, fits

@@ -3,8 +3,8 @@
 import pytest
 
 from app_server.server.apis.ignored_parameters import MOST_TOLD, ParameterCheck, ignored_parameters
+from app_server_protocol.encoding import Json
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json
 from app_server_protocol.v1.conversation import NewConversationParams, SendUserTurnParams
 from app_server_protocol.v2.thread_open import ThreadStartParams
 from app_server_protocol.v2.turn import TurnStartParams

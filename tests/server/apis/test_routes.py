@@ -23,10 +23,10 @@ from app_server.server.conversations.adapter import OutboundMessage
 from app_server.server.rpc.lanes import LaneName
 from app_server_protocol import acp, v1, v2
 from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import ParseError, Request, parse_message
 from app_server_protocol.method_table import ClientRequest, NoParams, NoResult, by_method
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json
 from app_server_protocol.v1 import setup as wire
 from app_server_protocol.v2.server import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse

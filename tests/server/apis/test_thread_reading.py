@@ -17,17 +17,18 @@ from app_server.server.apis.v2.handlers import thread_reads
 from app_server.server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.server.apis.v2.turn_shapes import whole_turns
 from app_server.server.conversations.adapter import Activity, ConversationStatus
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import AgentMessage
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2.thread_store import (
     THREAD_ITEMS_LIST,
     THREAD_LOADED_LIST,
     THREAD_READ,
     THREAD_TURNS_LIST,
 )
+from app_server_protocol.values import replace
 from tests.engine.storage.stored import conversation, conversation_id, store
 
 STORED, OTHER = conversation_id(1), conversation_id(2)

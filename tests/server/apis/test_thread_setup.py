@@ -24,10 +24,10 @@ from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.api_services import ServerServices, Shared
 from app_server.server.apis.v2.handlers import account, configuration, models
 from app_server.server.apis.v2.v2_services import ThreadServices
+from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json, JsonSerializable
 from app_server_protocol.v1.setup import ModelListResponse
 from app_server_protocol.v2.account import ACCOUNT_READ
 from app_server_protocol.v2.config import CONFIG_READ

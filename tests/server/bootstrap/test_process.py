@@ -15,9 +15,9 @@ import anyio.lowlevel
 import pytest
 
 from app_server.engine.support import process_memory
-from app_server.engine.support.client_info import PREFIX, SMALLEST, Limits, limits_of
 from app_server.engine.support.engine_errors import LaunchError
 from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.limits import PREFIX, SMALLEST, Limits, limits_of
 from app_server.engine.support.process_memory import FreeMemoryReturn
 from app_server.engine.support.worker_threads import NO_THREAD, run_in_thread
 from app_server.engine.thread_origin import NewConversation

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from app_server.cli.demo.scripted_model import Author, Reply, ScriptedModel, reply, runs, says
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from benchmarks.held_load import Shape, play
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item
 from tests.support.invariants import STORED, is_event, items, rollout, spans, turns

@@ -4,7 +4,7 @@ docs/protocol.md.
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused, text_item
 from tests.support.scripted_model import Hold, reply, says, script
 from tests.support.world import MakeWorld

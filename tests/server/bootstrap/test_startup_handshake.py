@@ -21,8 +21,8 @@ from app_server.server.bootstrap.handshake import (
     plain_initialize,
     spoken_method,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import Request
-from app_server_protocol.structs import Json
 from app_server_protocol.v1.setup import InitializeParams
 
 HOME = Path("/home/user/.codex")

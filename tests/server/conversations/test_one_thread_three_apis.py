@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, Reply, begins_to_say, calls, reply, says, script, word
 from tests.support.thread_client import ended, say, start, turn

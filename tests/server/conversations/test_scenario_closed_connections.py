@@ -9,7 +9,7 @@ from anyio.abc import SocketStream
 
 from app_server.cli.demo.scripted_model import EVENT_STREAM, LAST_CHUNK, ReceivedRequest, response_head
 from app_server.engine.model import model_client
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.scripted_model import Reply, ScriptedModel, chat_reply, failure
 from tests.support.thread_client import ended, items, notified, say, start, turn
 from tests.support.world import MakeWorld, world_with

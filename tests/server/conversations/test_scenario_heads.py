@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.mcp.test_scenario_mcp import table
 from tests.support.claude import StrictClaude, plain, shell, text, thinking
 from tests.support.scripted_model import Reply, calls, chat_reply, done, reply, says, script

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.scripted_model import failure, reply, says
 from tests.support.thread_client import ended, notified, turn
 from tests.support.world import MakeWorld, World

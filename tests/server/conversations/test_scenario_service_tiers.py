@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.scripted_model import reply, says
 from tests.support.thread_client import ended, notified, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld, World

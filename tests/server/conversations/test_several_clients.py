@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from app_server.server.conversations.idle import IDLE_SECONDS, IdleReaper, UnattendedReaper
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import (
     Hold,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support import strict_chat_rows, strict_messages, strict_responses
 from tests.support.pictures import PNG
 from tests.support.strict_chat import StrictChat

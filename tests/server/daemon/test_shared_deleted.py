@@ -10,10 +10,10 @@ import anyio.to_thread
 import pytest
 
 from app_server_protocol import acp, v1, v2
+from app_server_protocol.encoding import Json
 from app_server_protocol.export.guide import EXAMPLES
 from app_server_protocol.export.schemas import params_name
 from app_server_protocol.method_table import NoParams
-from app_server_protocol.structs import Json
 from tests.support.pictures import PNG
 from tests.support.published import definitions
 from tests.support.schema_examples import THREAD, examples

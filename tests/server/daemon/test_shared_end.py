@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import Process
 
 from app_server.engine.support.socket_paths import place_of_home
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client, Refused
 from tests.support.pipes import PATIENCE
 from tests.support.places import Place, Served, place_in

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.shared import INITIALIZE, SharedHome, answer_of, read_line, shared_homes
 
 pytestmark = pytest.mark.process

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.scripted_model import ScriptedModel, reply, says, script
 from tests.support.shared import INITIALIZE, SharedHome, answer_of, is_closed, read_line, shared_home
 from tests.support.socket_clients import Lines

@@ -14,7 +14,7 @@ from app_server.engine.config.layers import combine
 from app_server.server.composition import ClientSettings
 from app_server.server.daemon.preface import BadPreface, Question, no, parse_preface, yes
 from app_server.server.proxy.connect import ProxyRefused, accepted, preface
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 HOME = Path("/home/user/.codex")
 OURS = CliOverrides(settings=(("model", '"ours"'),))

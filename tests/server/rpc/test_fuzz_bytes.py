@@ -25,6 +25,7 @@ from app_server.engine.workspace.patch.changes import shown_changes
 from app_server.engine.workspace.patch.parse import PatchError, parse_patch
 from app_server.engine.workspace.patch.planner import NoSnapshot, Snapshot, plan_patch
 from app_server.engine.workspace.patch.shell_forms import find_patch
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import LineDecoder, Oversized
 from app_server_protocol.jsonrpc import (
     INVALID_REQUEST,
@@ -34,7 +35,6 @@ from app_server_protocol.jsonrpc import (
     dump_error,
     parse_message,
 )
-from app_server_protocol.structs import Json
 from tests.support.fuzz_mutation import chunks, mutated, thorough
 
 pytestmark = pytest.mark.fuzz

@@ -12,10 +12,10 @@ from app_server.server.rpc.lanes import LaneName, ServerLanes
 from app_server.server.rpc.outgoing import ClientReply, OutboundQueue, PendingRequests, describe
 from app_server.server.rpc.rpc_connection import LINES_AT_ONCE, Connection, RpcReply
 from app_server.server.transport.memory import MemoryTransport, memory_pair
+from app_server_protocol.encoding import Json
 from app_server_protocol.framing import Oversized
 from app_server_protocol.jsonrpc import Request
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_request, not_found, overloaded
-from app_server_protocol.structs import Json
 
 
 class Echo:

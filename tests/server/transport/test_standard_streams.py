@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.pipes import Piped
 from tests.support.program import PYTHON, SCRIPT
 from tests.support.terminal import Terminal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app_server.cli.inspect.rules.order import Check, WireMessage, of_threads
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 def is_background(item: Mapping[str, Json]) -> bool:

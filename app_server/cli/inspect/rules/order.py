@@ -13,7 +13,7 @@ from functools import wraps
 
 from msgspec import Struct
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 
 class WireMessage(Struct, frozen=True):

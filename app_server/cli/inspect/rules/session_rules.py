@@ -6,7 +6,7 @@ import os.path
 from collections.abc import Iterator, Mapping, Sequence
 
 from app_server.cli.inspect.rules.order import Check, Rule, WireMessage
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 AT_ANY_TIME = frozenset(
     {

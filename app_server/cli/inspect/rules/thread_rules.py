@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from app_server.cli.inspect.rules import item_rules
 from app_server.cli.inspect.rules.item_rules import is_background
 from app_server.cli.inspect.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage, of_threads
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 
 OPENS_THREADS = ("thread/start", "thread/fork")
 OLD_WORDS = ("sendUserMessage", "sendUserTurn")

@@ -22,7 +22,7 @@ from app_server.engine.approvals.shell.nested_commands import (
 )
 from app_server.engine.approvals.shell.quote import word_set
 from app_server.engine.approvals.shell.word_expansion import TooManyWords, expand_braces, printed
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 MAX_NAME = 500
 """Maximum length of a program's name that is examined, in characters."""

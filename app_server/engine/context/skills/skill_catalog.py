@@ -45,7 +45,7 @@ from app_server.engine.workspace.git.repository import belongs_to_another, proje
 from app_server.engine.workspace.git.safe_directories import is_safe_directory
 from app_server_protocol.responses import MessageItem, ResponseItem
 from app_server_protocol.rollout import SKILL_HEAD
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 FOLDER = "skills"
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})

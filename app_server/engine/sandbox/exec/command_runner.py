@@ -25,7 +25,8 @@ from app_server.engine.sandbox.exec.command_process import (
 )
 from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
 from app_server.engine.sandbox.exec.probe import SandboxBackend
-from app_server.engine.sandbox.exec.pty import PtySession, ServiceProcess, open_service
+from app_server.engine.sandbox.exec.pty import PtySession
+from app_server.engine.sandbox.exec.service import ServiceProcess, open_service
 from app_server.engine.sandbox.exec.shell_setup import LoginShells, Programs, program_folders
 from app_server.engine.sandbox.exec.streams import STREAM_CAP
 from app_server.engine.sandbox.inspect import inspect

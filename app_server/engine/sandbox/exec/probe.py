@@ -38,7 +38,7 @@ from app_server.engine.support.engine_errors import (
     retry_hint,
 )
 from app_server.engine.support.lazy import Lazy
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 _LANDLOCK: Lazy[Any] = Lazy(lambda: import_module("landlock"))
 

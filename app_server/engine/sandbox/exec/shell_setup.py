@@ -32,7 +32,7 @@ from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
 from app_server.engine.support.engine_errors import SHORTAGES
 from app_server.engine.support.helpers import IMPORT_FOLDERS, apply_patch_command
 from app_server.engine.support.private_folders import FOLDER, own_folder
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 def install_file(place: str, content: bytes, mode: int) -> None:

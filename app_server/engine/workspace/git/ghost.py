@@ -25,7 +25,7 @@ from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.workspace.git.repository import Repository, find_repository, is_own, read_head
 from app_server.engine.workspace.git.run_git import TIME_LIMIT, Git, objects_in
 from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.workspace.git.snapshot import Known, WorktreeSnapshot

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from app_server.engine.support.engine_errors import GitError
 from app_server.engine.support.rooted_fs import READ_SIZE, RefusedName, RootDir
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 UNKNOWN = 0
 """Mode of a file that git does not store, or whose status cannot be read."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from app_server import __version__
 
 if TYPE_CHECKING:
-    from app_server_protocol.structs import Json
+    from app_server_protocol.encoding import Json
 
 VERSION: Final = 1
 """The only version of the protocol that this server speaks: it is the answer to any version that a client asks for."""

@@ -28,9 +28,9 @@ from app_server.server.apis.router import FindRoute, Route, RouteFamilies, parse
 from app_server.server.rpc.lanes import LaneName
 from app_server.server.rpc.rpc_connection import RpcReply
 from app_server_protocol.acp.sessions import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import INITIALIZE, Request, RequestId
 from app_server_protocol.rpc_errors import RpcError, invalid_params
-from app_server_protocol.structs import Json
 
 PROMPTS: Final = "prompts"
 BEFORE_TURNS: Final = (NEW_SESSION.method, PROMPT.method, STEERING.method)

@@ -32,7 +32,7 @@ from app_server_protocol.acp.updates import (
 )
 from app_server_protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
 from app_server_protocol.engine.session_settings import UNSET, SettingsChange
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 

@@ -37,12 +37,12 @@ from app_server_protocol.acp.tool_calls import (
     ToolCallStatus,
     ToolKind,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ReviewDecision
-from app_server_protocol.structs import Json
 
 DECISIONS: Final = {
     "allow_once": ReviewDecision.APPROVED,

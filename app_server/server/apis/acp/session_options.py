@@ -27,6 +27,7 @@ from app_server_protocol.acp.sessions import (
     SessionMode,
     SessionModeState,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -38,7 +39,7 @@ from app_server_protocol.policy import (
     with_roots,
 )
 from app_server_protocol.rpc_errors import invalid_params
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.model.model_facts import ModelFacts

@@ -30,6 +30,7 @@ from app_server_protocol.acp.tool_calls import (
     ToolCallStatus,
     ToolKind,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.items import CommandSource, ItemStatus
 from app_server_protocol.events.command_events import (
@@ -42,7 +43,6 @@ from app_server_protocol.events.command_events import (
     SearchCommand,
     UpdateFileChange,
 )
-from app_server_protocol.structs import Json
 
 if TYPE_CHECKING:
     import app_server_protocol.mcp

@@ -35,9 +35,9 @@ from app_server_protocol.acp.updates import (
     PlanUpdate,
     UsageUpdate,
 )
+from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.events.tools import PlanItemArg
 from app_server_protocol.jsonrpc import SESSION_UPDATE
-from app_server_protocol.structs import Json, json_bytes
 
 TEXT_SECONDS: Final = 0.016
 OUTPUT_SECONDS: Final = 0.25

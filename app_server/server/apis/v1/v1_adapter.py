@@ -26,14 +26,15 @@ from app_server.server.conversations.adapter import (
 )
 from app_server.server.rpc.backlog import DeltaStream
 from app_server_protocol import event_items as wire
+from app_server_protocol.encoding import json_bytes
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.legacy import has_query, legacy_events
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
 from app_server_protocol.events import command_events, messages, notice_events, tools, turn_events
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.structs import json_bytes, replace
 from app_server_protocol.v1.conversation import event_method
+from app_server_protocol.values import replace
 
 USERS_COMMANDS = (items.CommandSource.USER_SHELL, items.CommandSource.PROVIDER)
 """Sources of commands that have `is_user_shell_command` in this API."""

@@ -17,13 +17,14 @@ from app_server.server.conversations.adapter import (
     decide_call,
     is_elicitation_answer,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent
 from app_server_protocol.engine.questions import McpCallQuestion
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.ids import ConversationId
+from app_server_protocol.outgoing import struct_from
 from app_server_protocol.policy import ReviewDecision
-from app_server_protocol.structs import Json, struct_from
 from app_server_protocol.v1 import approval as wire
 
 

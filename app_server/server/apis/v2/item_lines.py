@@ -14,11 +14,12 @@ from app_server.server.apis.partial_items import ItemInProgress, ItemsInProgress
 from app_server.server.apis.v2.thread_items import thread_item
 from app_server.server.conversations.adapter import OutboundMessage
 from app_server.server.rpc.backlog import DeltaStream
+from app_server_protocol.encoding import json_bytes
 from app_server_protocol.engine import events, items
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.method_table import Fields, S, ServerNotification
-from app_server_protocol.structs import json_bytes, replace
 from app_server_protocol.v2 import items as wire
+from app_server_protocol.values import replace
 
 
 class NotificationLines:

@@ -28,9 +28,9 @@ from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.rpc_errors import invalid_request
-from app_server_protocol.structs import replace
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.turn import Turn
+from app_server_protocol.values import replace
 
 Result = TypeVar("Result")
 

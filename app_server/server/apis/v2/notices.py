@@ -27,7 +27,7 @@ from app_server_protocol.events import notice_events, turn_events
 from app_server_protocol.events.command_events import TurnDiffEvent
 from app_server_protocol.events.tools import PlanUpdateEvent
 from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
-from app_server_protocol.structs import struct_from
+from app_server_protocol.outgoing import struct_from
 from app_server_protocol.v2 import server
 from app_server_protocol.v2 import thread as wire
 from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATED

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 from app_server.engine.storage.pagination import Anchor, Page
 from app_server.server.apis.v2.turn_shapes import shown_turn
+from app_server_protocol.encoding import JsonSerializable
 from app_server_protocol.engine.events import TurnRecord
-from app_server_protocol.structs import JsonSerializable
 from app_server_protocol.v2.thread_open import TurnsPage
 from app_server_protocol.v2.turn import TurnItemsView
 

@@ -16,7 +16,7 @@ from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.support.engine_errors import BeyondClientRights
 from app_server.server.apis.v2.thread_settings import with_last_settings
 from app_server_protocol.rollout import TurnContextItem
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 async def reopened(

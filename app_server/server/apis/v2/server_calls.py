@@ -18,8 +18,8 @@ from app_server.server.conversations.adapter import (
     decide_call,
     is_elicitation_answer,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import question as wire
 
 APPROVAL_KIND: Final = "mcp_tool_call"

@@ -19,13 +19,13 @@ from app_server.engine.approvals.shell.shell_script import script_of
 from app_server.engine.approvals.shell.summaries import shortens_output
 from app_server.engine.session.review_texts import outcome
 from app_server_protocol import event_items as inputs
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.items import CommandSource, ItemStatus
 from app_server_protocol.events import command_events
 from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.responses import ResponseItem, SearchAction, WebSearchAction, checked_response_item
 from app_server_protocol.rpc_errors import invalid_field, invalid_params
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import item_parts as parts
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.wire_fields import PREFIX, describe_validation_error

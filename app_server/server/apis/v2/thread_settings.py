@@ -27,6 +27,7 @@ from app_server_protocol.engine.session_settings import (
     Unset,
     or_unset,
 )
+from app_server_protocol.outgoing import struct_from
 from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
     PermissionProfile,
@@ -36,10 +37,10 @@ from app_server_protocol.policy import (
 )
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
-from app_server_protocol.structs import replace, struct_from
 from app_server_protocol.v2 import settings as wire
 from app_server_protocol.v2 import thread, thread_open
 from app_server_protocol.v2.turn import TurnStartParams
+from app_server_protocol.values import replace
 
 LOCAL: Final = "local"
 """Name of the environment that is the server's own machine."""

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from app_server.engine.storage.pagination import ThreadSummary
 from app_server.server.apis.v2.thread_items import review_text, thread_item
 from app_server.server.apis.v2.v2_errors import turn_error
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.responses import COMMENTARY
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import thread as wire
 from app_server_protocol.v2.item_parts import TextUserInput
 from app_server_protocol.v2.items import ThreadItem, UserMessageThreadItem

@@ -28,10 +28,10 @@ from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuesti
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.events.turn_events import TokenCountEvent, TokenUsageInfo
-from app_server_protocol.structs import replace
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2 import server, turn
 from app_server_protocol.v2.thread import THREAD_STATUS_CHANGED
+from app_server_protocol.values import replace
 
 Unshown = events.Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
 """Events without a notification. Questions become requests; the others report facts that clients are shown already."""

@@ -23,14 +23,15 @@ from app_server.server.conversations.adapter import (
     decide,
     is_elicitation_answer,
 )
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import questions as engine
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.items import CommandExecution, CommandSource, Item
 from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.outgoing import struct_from
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.responses import InputImage, InputText
-from app_server_protocol.structs import Json, struct_from
 from app_server_protocol.v2 import question as wire
 
 INVALID: Final = "dynamic tool response was invalid"

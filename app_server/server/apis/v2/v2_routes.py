@@ -21,7 +21,7 @@ from app_server.server.apis.v2.v2_services import (
 )
 from app_server.server.rpc.rpc_connection import RpcReply
 from app_server_protocol.base import WireModel
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.fields import experimental_fields_in_use
 from app_server_protocol.v2.settings import GranularAskForApproval
 

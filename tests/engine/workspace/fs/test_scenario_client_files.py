@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.thread_client import notified
 from tests.support.world import EXPERIMENTAL, MakeWorld, World

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app_server.engine.support.engine_errors import GitError
 from app_server.engine.workspace.git.restore import Undone
 from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 from tests.engine.workspace.git.conftest import Sandpit
 
 Step = Callable[[Sandpit], object]

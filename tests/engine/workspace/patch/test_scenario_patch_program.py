@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.scripted_model import reply, runs, says
 from tests.support.world import MakeWorld, World
 

@@ -7,8 +7,8 @@ from app_server.engine.workspace.patch.changes import shown_changes
 from app_server.engine.workspace.patch.disk_files import DiskFiles
 from app_server.engine.workspace.patch.parse import parse_patch
 from app_server.engine.workspace.patch.planner import PatchPlan, plan_patch
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.command_events import PatchApplyBeginEvent
-from app_server_protocol.structs import Json
 
 
 def wrap(*lines: str) -> str:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.server.apis.acp.test_scenario_session_prompts import moment, update
 from tests.support.editor import EVERYTHING, Editor, opened
 from tests.support.scripted_model import Hold, begins_to_say, patches, reply, says, script

@@ -17,7 +17,7 @@ from acp.client import ClientSideConnection
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.npm import npm_packages
 from tests.support.program import SCRIPT
 from tests.support.scripted_model import (

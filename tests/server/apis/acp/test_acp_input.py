@@ -29,6 +29,7 @@ from app_server.server.apis.acp.inbound import (
 from app_server.server.apis.acp.permission_requests import decision
 from app_server.server.apis.acp.session_options import MODES, Permissions, SessionOptions
 from app_server_protocol.acp.sessions import NewSessionRequest, PromptRequest
+from app_server_protocol.encoding import Json
 from app_server_protocol.event_items import TextInput, UserInput
 from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.policy import (
@@ -40,7 +41,6 @@ from app_server_protocol.policy import (
     WorkspaceWrite,
 )
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from app_server.server.apis.acp.handlers import prompts
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Matcher
 from tests.support.editor import EVERYTHING, Editor, diffs, opened
 from tests.support.scripted_model import (

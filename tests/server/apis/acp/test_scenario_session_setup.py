@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.engine.auth.oauth_issuer import ScriptedIssuer, scripted_issuer
 from tests.engine.auth.test_accounts import browse
 from tests.engine.mcp.scripted_http import ScriptedHttp, reply_json

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.editor import EVERYTHING, Editor, diffs, loaded, opened
 from tests.support.scripted_model import (

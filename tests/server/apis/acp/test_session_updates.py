@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp.acp_adapter import SessionAdapter
 from app_server.server.apis.acp.acp_client import AcpClient
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import (
     AgentMessageDelta,
@@ -27,7 +28,6 @@ from app_server_protocol.engine.events import (
 from app_server_protocol.events import command_events
 from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
-from app_server_protocol.structs import Json
 from tests.server.apis.v2.recorded import OTHER_TURN, TURN
 from tests.server.apis.v2.test_thread_order import EVENTS
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.world import MakeWorld

@@ -8,6 +8,7 @@ from jsonschema import Draft7Validator
 
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.apis.v2.v2_adapter import ThreadAdapter
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.items import CommandExecution, FileChange
 from app_server_protocol.events.command_events import AddFileChange, UnknownCommand
@@ -19,7 +20,6 @@ from app_server_protocol.events.turn_events import (
 )
 from app_server_protocol.export import schemas
 from app_server_protocol.responses import InputText, MessageItem
-from app_server_protocol.structs import Json
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 TURN, OTHER_TURN = "01a1fc2e-5000-7ed0-9b52-64722a96c4dc", "01a1fc2e-6000-7ed0-9b52-64722a96c4dc"

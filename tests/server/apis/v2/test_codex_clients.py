@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 
 from app_server.engine.support.socket_paths import place_of_home
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from benchmarks.shared import WebSocket
 from tests.support.places import Place, place_in
 from tests.support.scripted_model import reply, says

@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.npm import npm_packages
 from tests.support.program import SCRIPT
 from tests.support.scripted_model import Hold, begins_to_say, failure, patches, reply, says, script, word

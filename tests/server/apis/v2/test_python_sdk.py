@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.program import SCRIPT
 from tests.support.scripted_model import Hold, begins_to_say, calls, reply, says, script, word
 from tests.support.shared import shared_by_wish

@@ -10,7 +10,7 @@ from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.storage.thread_summary import NAMES_FILE
 from app_server.server.conversations import idle
 from app_server.server.conversations.live import LiveConversation
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
 from tests.support.thread_client import ended, notified, say, start, talk, told_of, turn

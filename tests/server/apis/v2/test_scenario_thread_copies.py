@@ -10,7 +10,7 @@ from app_server.engine.storage.rollout_names import journal_path
 from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.storage.thread_summary import MetadataStore
 from app_server.engine.support.engine_errors import RolloutUnreadable
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.thread_client import ended, items, notified, say, start, told_of, turn

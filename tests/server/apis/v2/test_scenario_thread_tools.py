@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import begins_to_say, calls, patches, reply, says, word

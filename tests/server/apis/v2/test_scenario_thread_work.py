@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app_server.server.apis.v2.thread_items import NO_REVIEW
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import (
     CREATED,

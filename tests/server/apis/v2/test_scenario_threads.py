@@ -10,7 +10,7 @@ import pytest
 
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutUnreadable
-from app_server_protocol.structs import Json
+from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word

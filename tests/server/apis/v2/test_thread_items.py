@@ -8,6 +8,7 @@ from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.v2.thread_items import NO_REVIEW, command_actions, thread_item
 from app_server.server.apis.v2.turn_shapes import ended_turn, pending_turn, shown_items, shown_turn
 from app_server.server.apis.v2.v2_errors import codex_error_info, turn_error
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord, TurnStatus
@@ -22,7 +23,6 @@ from app_server_protocol.events.review_events import (
 )
 from app_server_protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult
 from app_server_protocol.responses import OtherAction, SearchAction
-from app_server_protocol.structs import Json
 from app_server_protocol.v2.turn import TurnItemsView
 from tests.server.apis.v2.recorded import validator
 

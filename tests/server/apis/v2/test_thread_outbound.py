@@ -6,6 +6,7 @@ import pytest
 
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.conversations.adapter import Activity, ConversationStatus
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.event_items import TextInput
@@ -23,7 +24,6 @@ from app_server_protocol.events.turn_events import (
     TurnAbortReason,
 )
 from app_server_protocol.mcp import McpInvocation
-from app_server_protocol.structs import Json
 from tests.server.apis.v2.recorded import (
     LIMITS,
     NOW,

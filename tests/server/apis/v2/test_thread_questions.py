@@ -8,6 +8,7 @@ from app_server.engine.session.session_commands import AnswerElicitation, Resolv
 from app_server.server.apis.v2 import thread_items, thread_settings
 from app_server.server.conversations.adapter import OutboundRequest, QuestionKind
 from app_server_protocol import policy as engine
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, TurnKind
 from app_server_protocol.engine.items import CommandExecution, CommandSource
 from app_server_protocol.engine.questions import FileGrant, RuleAmendment
@@ -23,7 +24,6 @@ from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import item_parts as wire_input
 from app_server_protocol.v2 import settings as wire
 from tests.server.apis.v2.recorded import NOW, THREAD, TURN, Recording, validator

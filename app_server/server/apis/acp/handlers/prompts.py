@@ -32,7 +32,7 @@ from app_server_protocol.acp.sessions import (
 from app_server_protocol.acp.updates import AvailableCommandsUpdate
 from app_server_protocol.events.tools import McpListToolsResponseEvent
 from app_server_protocol.rpc_errors import invalid_params
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 def status_text(session: AcpSession) -> str:

@@ -58,7 +58,7 @@ from app_server_protocol.acp.updates import SessionInfoUpdate
 from app_server_protocol.ids import SessionOrigin, parse_conversation_id
 from app_server_protocol.method_table import NoFields
 from app_server_protocol.rpc_errors import invalid_params
-from app_server_protocol.structs import replace
+from app_server_protocol.values import replace
 
 
 async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:

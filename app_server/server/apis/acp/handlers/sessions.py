@@ -30,10 +30,11 @@ from app_server_protocol.acp.tool_calls import (
     WriteTextFileRequest,
 )
 from app_server_protocol.acp.updates import AvailableCommandsUpdate
+from app_server_protocol.encoding import Json
 from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.rpc_errors import invalid_params
-from app_server_protocol.structs import Json, replace
+from app_server_protocol.values import replace
 
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 

@@ -13,11 +13,11 @@ from app_server.engine.thread_origin import NewConversation
 from app_server.server.apis.api_services import ServerServices, require_folder
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v1.v1_adapter import CONVERSATIONS
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, SettingsChange, or_unset
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput, UserInput
 from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.policy import known_effort
-from app_server_protocol.structs import Json
 from app_server_protocol.v1 import conversation as wire
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from app_server.engine.support.engine_errors import LaunchError
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.router import Route, route
 from app_server_protocol.method_table import NoParams
+from app_server_protocol.outgoing import struct_from
 from app_server_protocol.parse import read
 from app_server_protocol.rpc_errors import internal_error, invalid_field, invalid_request, not_found
-from app_server_protocol.structs import struct_from
 from app_server_protocol.v1 import setup as wire
 
 

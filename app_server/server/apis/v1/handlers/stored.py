@@ -20,9 +20,9 @@ from app_server_protocol.parse import read
 from app_server_protocol.policy import known_effort
 from app_server_protocol.rollout import SubagentSessionSource
 from app_server_protocol.rpc_errors import internal_error, invalid_request
-from app_server_protocol.structs import replace
 from app_server_protocol.v1 import stored as wire
 from app_server_protocol.v1.conversation import NewConversationParams
+from app_server_protocol.values import replace
 
 LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
 """Origins of conversations that are listed: interactive ones. Conversations of scripts and sub-agents are available by

@@ -22,10 +22,10 @@ from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.notices import AccountLimits
 from app_server.server.apis.v2.v2_errors import login_required
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices, to_everybody
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import INTERNAL_ERROR
 from app_server_protocol.method_table import ClientRequest, NoParams, NoResult
 from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_request
-from app_server_protocol.structs import Json
 from app_server_protocol.v2 import account as wire
 from app_server_protocol.v2.server import PlanType, RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.wire_fields import unknown_method

@@ -23,11 +23,12 @@ from app_server.engine.support.engine_errors import BeyondClientRights, InvalidS
 from app_server.server.apis.router import Route, constant, route
 from app_server.server.apis.v2.v2_errors import page_by_position
 from app_server.server.apis.v2.v2_services import ThreadServices
+from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import INVALID_REQUEST
 from app_server_protocol.rpc_errors import RpcError
-from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2 import config as wire
 from app_server_protocol.v2 import settings as choices
+from app_server_protocol.values import replace
 
 MODES = choices.CollaborationModeListResponse(
     data=(

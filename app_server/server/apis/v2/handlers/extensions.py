@@ -16,8 +16,8 @@ from app_server.engine.context.skills.skill_catalog import SkillCatalog
 from app_server.server.apis.router import Route, constant, route
 from app_server.server.apis.v2.v2_errors import page_by_position
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
+from app_server_protocol.outgoing import struct_from
 from app_server_protocol.rpc_errors import invalid_field, invalid_params
-from app_server_protocol.structs import struct_from
 from app_server_protocol.v2 import skills as wire
 
 MAX_DIRECTORIES = 100

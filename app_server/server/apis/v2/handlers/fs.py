@@ -32,8 +32,9 @@ from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
 from app_server.server.rpc.outgoing import OutboundQueue
 from app_server.server.rpc.rpc_connection import RpcReply
+from app_server_protocol.encoding import Json
+from app_server_protocol.outgoing import struct_from
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_field, invalid_request
-from app_server_protocol.structs import Json, struct_from
 from app_server_protocol.v2 import files as wire
 
 READERS = 4

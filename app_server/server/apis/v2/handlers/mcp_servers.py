@@ -25,11 +25,12 @@ from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.v2_errors import page_by_position
 from app_server.server.apis.v2.v2_services import ThreadServices, loaded
 from app_server_protocol import mcp as engine
+from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import NoParams
 from app_server_protocol.parse import read
 from app_server_protocol.rpc_errors import invalid_field, invalid_request
-from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2 import mcp as wire
+from app_server_protocol.values import replace
 
 STATES: Final[Mapping[ConnectionState, wire.McpServerConnectionStatus]] = {
     ConnectionState.STARTING: "starting",

@@ -18,8 +18,8 @@ from app_server.server.apis.v2.v2_services import ThreadServices, loaded
 from app_server_protocol.jsonrpc import INVALID_REQUEST
 from app_server_protocol.method_table import NoFields
 from app_server_protocol.rpc_errors import RpcError, invalid_field
-from app_server_protocol.structs import replace
 from app_server_protocol.v2 import models as wire
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.model.model_facts import ModelFacts

@@ -29,11 +29,11 @@ from app_server.server.conversations.live import LiveConversation
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.rollout import GitInfo
 from app_server_protocol.rpc_errors import internal_error, invalid_field, invalid_request
-from app_server_protocol.structs import replace
 from app_server_protocol.v2 import thread as notices
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.thread_open import THREAD_FORK, ThreadForkParams, ThreadForkResponse
+from app_server_protocol.values import replace
 
 MOST_NAME = 4096
 """Maximum length of a name, or of a field of metadata, in characters: every list shows them."""

@@ -50,15 +50,16 @@ from app_server.server.apis.v2.v2_services import SUBSCRIPTION, ThreadContext, T
 from app_server.server.conversations.adapter import ApiId, ConversationApi
 from app_server.server.conversations.idle import IdleReaper
 from app_server.server.conversations.live import LiveConversation
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.engine.session_settings import UNCHANGED
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.rpc_errors import invalid_field, invalid_request
-from app_server_protocol.structs import Json, replace
 from app_server_protocol.v2 import thread as wire
 from app_server_protocol.v2 import thread_open
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.turn import Turn
+from app_server_protocol.values import replace
 
 
 async def thread_start(

@@ -8,62 +8,30 @@ is replaced by a model with the same fields; `app_server_protocol.parse` reads i
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 from collections.abc import Callable
 from functools import cache
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
-    Final,
     Literal,
-    Protocol,
     Self,
     TypeVar,
     dataclass_transform,
     get_type_hints,
-    runtime_checkable,
 )
 
 import msgspec
 
-if TYPE_CHECKING:
-    from dataclasses import replace as replace
+from app_server_protocol.encoding import Json, json_bytes
 
+if TYPE_CHECKING:
     from pydantic import BaseModel, GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-Json = Any
-"""A JSON value as Python has it; the only place where `Any` is written."""
 
 T = TypeVar("T")
-
-if not TYPE_CHECKING:
-
-    def replace(value, /, **changes):
-        """Copy a struct or a dataclass with some fields changed."""
-        return (msgspec.structs if isinstance(value, msgspec.Struct) else dataclasses).replace(
-            value, **changes
-        )
-
-
-DEEPEST: Final = 200
-"""Maximum depth of a value that is written if its text needs escapes."""
-
-
-@runtime_checkable
-class JsonSerializable(Protocol):
-    """A value that is sent as JSON, either a struct or a model."""
-
-    def to_json(self) -> bytes:
-        """Return compact UTF-8 JSON. Never raises: text that UTF-8 cannot encode is written as an escape."""
-        ...
-
-    def to_value(self) -> Json:
-        """Return the value that `to_json` writes, as plain dicts, lists and scalars."""
-        ...
 
 
 class _Keywords(msgspec.StructMeta):
@@ -107,16 +75,6 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
             handler.generate_schema(model_of(cls)),
             serialization=core_schema.plain_serializer_function_ser_schema(Struct.to_value),
         )
-
-
-class Redacted(msgspec.Struct, frozen=True):
-    """A value of the engine that keeps some fields out of its `repr`: secrets, and long content."""
-
-    HIDDEN: ClassVar[tuple[str, ...]] = ()
-
-    def __repr__(self) -> str:
-        shown = (name for name in self.__struct_fields__ if name not in self.HIDDEN)
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def requires(*names: str) -> Callable[[dict[str, Any]], None]:
@@ -177,49 +135,3 @@ def model_of(
     return create_model(
         kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__, **fields
     )
-
-
-def json_bytes(value: Json) -> bytes:
-    """Return a struct or plain data as compact UTF-8 JSON; text that UTF-8 cannot encode is written as an escape."""
-    try:
-        return _ENCODER.encode(value)
-    except (UnicodeEncodeError, RecursionError):
-        return escaped_json(msgspec.to_builtins(value, enc_hook=_builtin))
-
-
-def escaped_json(value: Json) -> bytes:
-    """Return a value as JSON in ASCII, for the rare text with a lone surrogate in it."""
-    return json.dumps(_plain(value), separators=(",", ":")).encode("ascii")
-
-
-def _plain(value: Json, depth: int = 0) -> Json:
-    """Replace everything in `value` that `json.dumps` would refuse or not write as JSON."""
-    if depth > DEEPEST:
-        return "(nested too deeply)"
-    match value:
-        case dict():
-            return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_plain(inner, depth + 1) for inner in value]
-        case float():
-            return value if math.isfinite(value) else None
-        case bytes():
-            return value.decode("utf-8", "replace")
-        case str() | int() | None:
-            return value
-        case _:
-            return str(value)
-
-
-def _raw(value: Json) -> Json:
-    # This function is called with many values, and checking whether one is `JsonSerializable` takes longer than
-    # writing it.
-    to_json = getattr(value, "to_json", None)
-    return str(value) if to_json is None else msgspec.Raw(to_json())
-
-
-def _builtin(value: Json) -> Json:
-    return value.to_value() if isinstance(value, JsonSerializable) else str(value)
-
-
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)
