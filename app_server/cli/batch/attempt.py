@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import anyio
 from msgspec.structs import asdict, astuple
 
-from app_server.cli.batch import worker_messages
+from app_server.cli.batch import worker_messages as messages
 from app_server.cli.batch.batch_tasks import Task
 from app_server.cli.batch.checkout import FILE, Checkouts, TaskPlace
 from app_server.cli.batch.secrets import holders_of, masked_lines, stored_result
@@ -154,7 +154,7 @@ class Attempt(RunningTask):
     def __init__(self, task: Task, parts: WorkerParts) -> None:
         super().__init__(task, parts.setup.seconds)
         self._parts = parts
-        self._result = worker_messages.Result(
+        self._result = messages.Result(
             id=task.id,
             started_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             node=parts.setup.node,
@@ -182,17 +182,15 @@ class Attempt(RunningTask):
                 self._fail_unforeseen(error)
         times = self._result.seconds
         times.queued, times.turn = self.queued, max(times.turn - self.queued, 0.0)
-        self._result.seconds = worker_messages.Seconds(*(round(each, 3) for each in astuple(times)))
+        self._result.seconds = messages.Seconds(*(round(each, 3) for each in astuple(times)))
         try:
             return self._ended(stored_result(self._result, self._parts.secrets))
         except Exception as error:
             self._fail_unforeseen(error)
-            result = worker_messages.Result(
-                **{name: getattr(self._result, name) for name in KNOWN_TO_BE_STORABLE}
-            )
+            result = messages.Result(**{name: getattr(self._result, name) for name in KNOWN_TO_BE_STORABLE})
             return Ended(result=result, ending=self._ending_now())
 
-    def _ended(self, result: worker_messages.Result) -> Ended:
+    def _ended(self, result: messages.Result) -> Ended:
         events = self._events.getvalue().encode("utf-8", "backslashreplace")
         return Ended(
             result=result,
@@ -207,7 +205,7 @@ class Attempt(RunningTask):
 
     def _fail_unforeseen(self, error: Exception) -> None:
         log.exception("an attempt at the task %r failed", self.task.id)
-        self._fail("failed", f"the attempt failed: {worker_messages.storable(repr(error))}")
+        self._fail("failed", f"the attempt failed: {messages.storable(repr(error))}")
 
     def _fail(self, status: Status, error: str, ending: Ending = "final") -> None:
         self._result.status, self._result.error, self._ending = status, ResultError(error), ending

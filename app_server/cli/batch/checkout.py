@@ -24,16 +24,8 @@ from pathlib import Path
 import anyio
 from msgspec import Struct, msgpack
 
-from app_server.cli.batch.batch_tasks import (
-    TRANSPORTS,
-    Checkout,
-    Numbered,
-    Problem,
-    Task,
-    file_name,
-    folder_of,
-    is_url,
-)
+from app_server.cli.batch import batch_tasks
+from app_server.cli.batch.batch_tasks import TRANSPORTS, Checkout, Numbered, Problem, Task
 from app_server.cli.batch.worker_messages import CHECKOUTS, Setup
 from app_server.engine.config.file_rules import PROTECTED_NAMES
 from app_server.engine.support.engine_errors import GitError
@@ -69,7 +61,7 @@ def place_key(task: Task, base: Path, checkout: Checkout) -> str | None:
     """Return the real path of the folder in which the task has to run alone: a folder may have several names. None if
     the task has a folder of its own.
     """
-    named = folder_of(task, checkout)
+    named = batch_tasks.folder_of(task, checkout)
     return None if named is None else os.path.realpath(base / named)
 
 
@@ -117,7 +109,7 @@ class Checkouts:
     @asynccontextmanager
     async def place(self, task: Task) -> AsyncIterator[TaskPlace]:
         """Make the folder of a task, whose `ref` is a commit, and remove it at the end. Raises GitError and OSError."""
-        own, repo = self._scratch / file_name(task.id), task.repo
+        own, repo = self._scratch / batch_tasks.file_name(task.id), task.repo
         if task.cwd is not None or (repo is not None and self._kind == "none"):
             yield TaskPlace(self._base / (task.cwd or repo or ""))
             return
@@ -179,7 +171,7 @@ class Checkouts:
     async def keep(self, place: TaskPlace, task: Task) -> None:
         """Move a folder to its permanent location, with its repository in it. Raises GitError and OSError."""
         if place.own:
-            kept = self._kept / file_name(task.id)
+            kept = self._kept / batch_tasks.file_name(task.id)
             await remove(kept)
             self._kept.mkdir(parents=True, exist_ok=True)
             await run_in_thread(shutil.move, place.folder, kept)
@@ -195,7 +187,7 @@ class Checkouts:
                 spare.found = None
                 return spare
         config, objects = CONFIG, self._base
-        if is_url(repo):
+        if batch_tasks.is_url(repo):
             objects = await self._fetched(repo, commit)
         elif (shared := repository_at(self._base / repo)) is not None:
             objects = shared.objects_dir
@@ -367,7 +359,7 @@ class TaskChecker:
     async def _commit(self, task: Task) -> str:
         """Return the commit with which a task begins; empty if it uses the folder as it is. Raises GitError."""
         repo, ref = task.repo or "", task.ref or "HEAD"
-        if is_url(repo):
+        if batch_tasks.is_url(repo):
             return await self._remote_commit(repo, ref)
         repository = repository_at(self._base / repo)
         if repository is None:

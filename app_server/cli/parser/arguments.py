@@ -59,7 +59,7 @@ def serving_itself(load: Callable[[], Run]) -> Run:
 
 
 def one_shot(module: str, name: str) -> Run:
-    """Return a function that runs a coroutine function of `errands`, with a server in this process."""
+    """Return a function that runs a coroutine function of `cli.admin`, with a server in this process."""
 
     def load() -> Run:
         function = getattr(import_module(f"app_server.cli.admin.{module}"), name)

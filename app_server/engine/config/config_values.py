@@ -1,7 +1,4 @@
-"""The configuration for the engine: frozen values with every default applied.
-
-Types only. `toml_file` reads files, `layers` merges, `resolve` checks.
-"""
+"""The configuration of the engine: values with every default applied. `layers` merges files, `resolve` checks."""
 
 from __future__ import annotations
 

@@ -237,14 +237,12 @@ class Acceptor:
             await self.attend(arrival, said, None)
 
     # --- serving
-    async def attend(
-        self, arrival: SocketConnection, place: ClientSettings, speech: WireProtocol | None
-    ) -> None:
+    async def attend(self, peer: SocketConnection, place: ClientSettings, wire: WireProtocol | None) -> None:
         """Serve a client over its protocol, which may still have to be detected."""
-        async with self.counted(arrival):
-            transport = await arrival.speaks(self.line_limit, speech)
+        async with self.counted(peer):
+            transport = await peer.speaks(self.line_limit, wire)
             if transport is not None:
-                await arrival.serve(self._server, transport, place)
+                await peer.serve(self._server, transport, place)
 
     async def host(self, transport: Transport, place: ClientSettings) -> None:
         """Serve a client that did not connect to a door: the process that has started this one."""

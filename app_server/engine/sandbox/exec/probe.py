@@ -29,14 +29,8 @@ from app_server.engine.sandbox.exec.launcher_process import LauncherProcess, San
 from app_server.engine.sandbox.exec.probe_folder import ProbeFolder, probe_folder
 from app_server.engine.sandbox.plan import SandboxLayer, SandboxPlan, SandboxState
 from app_server.engine.sandbox.sandbox_exec import SANDBOX_EXEC, wrap
-from app_server.engine.support import user_messages
-from app_server.engine.support.engine_errors import (
-    SHORTAGES,
-    LaunchError,
-    SandboxShortage,
-    SandboxUnavailable,
-    retry_hint,
-)
+from app_server.engine.support import engine_errors, user_messages
+from app_server.engine.support.engine_errors import LaunchError, SandboxShortage, SandboxUnavailable
 from app_server.engine.support.lazy import Lazy
 from app_server_protocol.values import replace
 
@@ -365,7 +359,7 @@ class _Prober(Struct, frozen=True):
 
     async def run_probe(self, confinement: SandboxArgs) -> tuple[str, str]:
         """Run the probe. Return its output, and the reason if the kernel refused to confine it."""
-        short = " ".join(errno.errorcode[code] for code in SHORTAGES)
+        short = " ".join(errno.errorcode[code] for code in engine_errors.SHORTAGES)
         argv = (
             *(self.python, "-I", "-S", "-c", SCRIPT),
             *(self.folder.path, str(os.getpid()), "made", short, self.folder.identity),
@@ -378,7 +372,7 @@ class _Prober(Struct, frozen=True):
             )
         except (LaunchError, SandboxUnavailable) as error:
             if not is_refusal(error.code, limits=_limits()):
-                raise _shortage(str(error).removesuffix(retry_hint(error.code))) from error
+                raise _shortage(str(error).removesuffix(engine_errors.retry_hint(error.code))) from error
             return "", str(error)
         output = result.stdout.decode("utf-8", "replace")
         if result.timed_out:

@@ -104,11 +104,8 @@ class ConversationAdapter:
     ) -> Sequence[OutboundMessage]:
         if not elsewhere:
             return ()
-        return [
-            OutboundMessage(
-                self._line("", notice_events.BackgroundEventEvent(message="answered by another client"))
-            )
-        ]
+        message = notice_events.BackgroundEventEvent(message="answered by another client")
+        return [OutboundMessage(self._line("", message))]
 
     def status_changed(self, status: ConversationStatus) -> Sequence[OutboundMessage]:
         return ()
