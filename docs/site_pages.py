@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import flowchart_svg
+import sequence_svg
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from sequence_svg import drawn
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -38,7 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links of a page, and draw its diagrams."""
-    markdown = DIAGRAM.sub(lambda found: f"<div>{drawn(found[1])}</div>", markdown)
+    markdown = DIAGRAM.sub(lambda found: f"<div>{_drawn(found[1])}</div>", markdown)
     source = page.file.abs_src_path
     if source is None:
         return markdown  # the files of such a list are beside it
@@ -49,6 +50,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return os.path.relpath(_place(target), there or ".") if target.exists() else link[1]
 
     return LINK.sub(moved, markdown)
+
+
+def _drawn(diagram: str) -> str:
+    """Return a diagram as SVG. Raises ValueError for one of another kind."""
+    kinds = flowchart_svg if diagram.startswith("flowchart") else sequence_svg
+    return kinds.drawn(diagram)
 
 
 def _linked(page: Path) -> Iterator[Path]:

@@ -82,7 +82,9 @@ def tree_of(path: Path) -> ast.Module:
 
 def entries() -> list[str]:
     """Return the names of the packages and modules directly in `app_server`."""
-    return sorted(path.name for path in SOURCES[0].iterdir() if path.name not in NOT_ENTRIES)
+    named = (path for path in SOURCES[0].iterdir() if path.name not in NOT_ENTRIES)
+    # A folder that a checkout has left behind has compiled files only.
+    return sorted(path.name for path in named if path.is_file() or any(path.rglob("*.py")))
 
 
 def room_of(module: str) -> str | None:

@@ -120,6 +120,8 @@ def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
         "app_server",
         "app_server.engine.support.rooted_fs",
         "app_server.engine",
+        "app_server.engine.support",
+        "app_server.engine.workspace",
         "app_server.engine.support.engine_errors",
         "app_server.engine.support.real_path",
         "app_server.engine.support.light_dataclasses",
