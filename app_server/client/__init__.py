@@ -215,8 +215,8 @@ from app_server_protocol.v2.settings import DangerFullAccessSandboxPolicy as Dan
 from app_server_protocol.v2.settings import ExternalSandboxSandboxPolicy as ExternalSandboxSandboxPolicy
 from app_server_protocol.v2.settings import GranularApproval as GranularApproval
 from app_server_protocol.v2.settings import GranularAskForApproval as GranularAskForApproval
+from app_server_protocol.v2.settings import ModeKind as ModeKind
 from app_server_protocol.v2.settings import NetworkAccess as NetworkAccess
-from app_server_protocol.v2.settings import PermissionMode as PermissionMode
 from app_server_protocol.v2.settings import Personality as Personality
 from app_server_protocol.v2.settings import ReadOnlySandboxPolicy as ReadOnlySandboxPolicy
 from app_server_protocol.v2.settings import SandboxPolicy as SandboxPolicy

@@ -37,13 +37,13 @@ RUNS: Final = _HERE / "runs.md"
 """Typical runs as diagrams, which `make diagrams` records from tests."""
 
 _TITLES: Final = {
-    "commands": "Commands and patches",
+    "command_events": "Commands and patches",
     "messages": "Messages and reasoning",
     "msg": "The conversation",
-    "notices": "Notices and lookups",
-    "review": "Review",
+    "notice_events": "Notices and lookups",
+    "review_events": "Review",
     "tools": "Plan, web search and MCP servers",
-    "turn": "Turns, their items and tokens",
+    "turn_events": "Turns, their items and tokens",
 }
 
 _APPROVALS: Final = """\

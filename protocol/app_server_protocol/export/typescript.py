@@ -28,7 +28,7 @@ BESIDE_THREADS: Final = (
     *("FuzzyFileSearchResponse", "FuzzyFileSearchResult", "FuzzyFileSearchSessionCompletedNotification"),
     *("FuzzyFileSearchSessionUpdatedNotification", "ImageDetail", "ImageGenerationFailure"),
     *("ImageGenerationInputImage", "InitializeCapabilities", "InitializeParams", "InitializeResponse"),
-    *("InputModality", "LegacyAppPathString", "McpServerInfo", "MessagePhase", "PermissionMode"),
+    *("InputModality", "LegacyAppPathString", "McpServerInfo", "MessagePhase", "ModeKind"),
     *("NetworkPolicyAmendment", "NetworkPolicyRuleAction", "Personality", "PlanType", "ReasoningEffort"),
     *("ReasoningSummary", "RequestId", "Resource", "ResourceContent", "ResourceTemplate", "Settings"),
     *("SubAgentSource", "Tool", "Verbosity", "WebSearchContextSize", "WebSearchLocation", "WebSearchMode"),

@@ -166,7 +166,7 @@ class PermissionProfileListResponse(WireStruct):
 Personality = TypeAliasType("Personality", Literal["none", "friendly", "pragmatic"])
 
 
-class PermissionMode(StrEnum):
+class ModeKind(StrEnum):
     PLAN = "plan"
     DEFAULT = "default"
 
@@ -180,7 +180,7 @@ class CollaborationSettings(EngineModel):
 
 
 class CollaborationMode(WireModel):
-    mode: PermissionMode
+    mode: ModeKind
     settings: CollaborationSettings
 
 
@@ -188,7 +188,7 @@ class CollaborationModeMask(EngineStruct):
     """A mode, and what it changes in the settings; null leaves a setting alone."""
 
     name: str
-    mode: PermissionMode | None = None
+    mode: ModeKind | None = None
     model: str | None = None
     reasoning_effort: ReasoningEffort | None = None
 

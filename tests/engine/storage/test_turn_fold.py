@@ -202,7 +202,7 @@ def test_no_two_items_have_one_id(steps: list[tuple[str, str]]) -> None:
                 given_out.append(unique)
         assert unique.startswith(id)
         assert ids.of(id) == opened.get(id, id)
-        assert getattr(copy, {"begin": "begin", "end": "end"}.get(step, "begin_and_end"))(id) == unique
+        assert getattr(copy, {"begin": "begin", "end": "end"}.get(step, "reserve"))(id) == unique
     assert len(given_out) == len(set(given_out))
 
 

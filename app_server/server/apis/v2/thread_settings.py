@@ -183,7 +183,7 @@ def collaboration_mode(now: Settings) -> wire.CollaborationMode:
     settings = wire.CollaborationSettings(
         model=now.model, reasoning_effort=now.effort, developer_instructions=now.mode.instructions
     )
-    return wire.CollaborationMode(mode=wire.PermissionMode(now.mode.kind.value), settings=settings)
+    return wire.CollaborationMode(mode=wire.ModeKind(now.mode.kind.value), settings=settings)
 
 
 def active_profile(now: Settings) -> wire.ActivePermissionProfile | None:

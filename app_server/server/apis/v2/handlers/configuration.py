@@ -32,10 +32,8 @@ from app_server_protocol.values import replace
 
 MODES = choices.CollaborationModeListResponse(
     data=(
-        choices.CollaborationModeMask(
-            name="Plan", mode=choices.PermissionMode.PLAN, reasoning_effort="medium"
-        ),
-        choices.CollaborationModeMask(name="Default", mode=choices.PermissionMode.DEFAULT),
+        choices.CollaborationModeMask(name="Plan", mode=choices.ModeKind.PLAN, reasoning_effort="medium"),
+        choices.CollaborationModeMask(name="Default", mode=choices.ModeKind.DEFAULT),
     )
 )
 NO_REQUIREMENTS = wire.ConfigRequirementsReadResponse(requirements=None)
