@@ -9,6 +9,11 @@ from app_server.cli.batch.scheduler import Scheduler
 from app_server.cli.batch.worker_messages import Ended, Ending, Result, Status
 
 
+@pytest.fixture(autouse=True)
+def another_attempt_comes_soon() -> None:
+    """Leave the delay before a retry as long as it is, in place of the fixture of the folder."""
+
+
 def task(id: str, cwd: str | None = None) -> Task:
     return Task(id=id, prompt="x", cwd=cwd)
 
