@@ -148,7 +148,7 @@ class Person(Connection):
         mine = [each["id"] for each in self.open_questions]
         of_others = [each["id"] for person in self.world.people for each in person.open_questions]
         ids = [each for each in (*of_others, *sorted(self.withdrawn), *range(4)) if each not in mine]
-        id = self.draws.pick("guessed id", ids)
+        id = self.draws.pick("guessed id", ids or [max(mine) + 1])
         self._guesses[id] = len(self.log)
         with suppress(Gone):
             await self.write(self._message({"id": id, "result": YES}))
