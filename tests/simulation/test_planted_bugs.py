@@ -29,7 +29,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 
 def test_a_patch_is_applied_to_a_copy(tmp_path: Path) -> None:
-    changed = ROOT / "app_server" / "apis" / "v1" / "outbound.py"
+    changed = ROOT / "app_server" / "server" / "apis" / "v1" / "v1_adapter.py"
     copy = tmp_path / changed.relative_to(ROOT)
     copy.parent.mkdir(parents=True)
     copy.write_text(changed.read_text())
