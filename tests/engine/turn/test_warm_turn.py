@@ -63,7 +63,7 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 
 @pytest.mark.parametrize(
     ("turns", "acp", "most"),
-    [(conversation_turns, False, 100), (thread_turns, False, 116), (session_turns, True, 111)],
+    [(conversation_turns, False, 102), (thread_turns, False, 118), (session_turns, True, 113)],
     ids=["conversations", "threads", "sessions"],
 )
 async def test_a_warm_turn_enters_few_modules(
