@@ -67,7 +67,7 @@ def _had_no_room(world: "SimWorld", word: str) -> bool:
     """
     small = world.habits.context_window is not None
     asked = any(word in _words(request.texts()) for request in world.model.requests)
-    return small and world.record.words.get(word) == "failed" and not asked
+    return small and world.record.words.get(word) != "completed" and not asked
 
 
 def _words(texts: Sequence[str]) -> list[str]:
