@@ -58,7 +58,7 @@ class UnknownProtocol(Exception):
 
 def speech_of(said: bytes | bytearray, has_line: bool) -> WireProtocol | None:
     """Return the protocol of a new connection; None if it is not known yet. `has_line` says whether its first line is
-    complete. Raises Nonsense.
+    complete. Raises UnknownProtocol.
     """
     if not said:
         return None
@@ -174,7 +174,7 @@ class SocketConnection(ClientConnection, kw_only=True, eq=False):
 
     async def hear(self, speech: Callable[[bytearray, bool], WireProtocol | None]) -> WireProtocol | None:
         """Read until the protocol is known, and return it; None if it never is. `speech` is called with the bytes so
-        far, and whether they contain a complete line: each piece is searched once. Raises Nonsense.
+        far, and whether they contain a complete line: each piece is searched once. Raises UnknownProtocol.
         """
         has_line = b"\n" in self.said
         while (found := speech(self.said, has_line)) is None:

@@ -55,7 +55,7 @@ def run_proxy(options: Mapping[str, object], environment: Mapping[str, str]) -> 
 def _meet(
     options: Mapping[str, object], environment: Mapping[str, str], *, may_start: bool
 ) -> _socket.socket:
-    """Connect to a shared server. Raises Alone, and NotRunning if no server may be started."""
+    """Connect to a shared server. Raises ServeDirectly, and NotRunning if no server may be started."""
     line = _preface(options, environment)
     if len(line) > MOST_BYTES:
         raise ServeDirectly(f"the environment has more than {MOST_BYTES:,} bytes")
