@@ -8,18 +8,15 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from tests.support.loading import modules_loaded_by
+from tests.support.source_modules import ROOT, SOURCES, imports, imports_in, modules, nodes
 
-ROOT = Path(__file__).resolve().parent.parent
-
-SOURCES = (ROOT / "app_server", ROOT / "protocol" / "app_server_protocol")
 PACKAGES = tuple(source.name for source in SOURCES)
 
 LEVELS: tuple[set[str], ...] = (
@@ -593,53 +590,13 @@ SAME_NAME = {
 
 
 @cache
-def modules() -> Mapping[str, Path]:
-    names = {}
-    for source in SOURCES:
-        for path in source.rglob("*.py"):
-            name = ".".join(path.relative_to(source.parent).with_suffix("").parts)
-            names[name.removesuffix(".__init__")] = path
-    return names
-
-
-@cache
-def nodes(module: str) -> tuple[ast.AST, ...]:
-    """Return the nodes of a module's syntax tree."""
-    return tuple(ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))))
-
-
-@cache
-def imports(module: str) -> frozenset[str]:
-    """Return the modules that a module imports: `from package import module` means the module."""
-    return frozenset(imported(nodes(module)))
-
-
-def imported(scope: Iterable[ast.AST]) -> Iterator[str]:
-    for node in scope:
-        match node:
-            case ast.Import():
-                yield from (alias.name for alias in node.names)
-            case ast.ImportFrom():
-                assert node.module is not None, "a relative import"
-                full = {f"{node.module}.{alias.name}" for alias in node.names}
-                yield from (name if name in modules() else node.module for name in full)
-            case ast.Call(func=ast.Name(id="import_module"), args=[ast.JoinedStr(values=[package, _])]):
-                assert isinstance(package, ast.Constant), "any module may be meant"
-                yield from (name for name in modules() if name.startswith(str(package.value)))
-            case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module")):
-                [name] = node.args
-                assert isinstance(name, ast.Constant), "a module whose name no reader of the code knows"
-                yield str(name.value)
-
-
-@cache
 def late_imports(module: str) -> Set[str]:
     functions = (
         node
         for node in nodes(module)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     )
-    return {name for function in functions for name in imported(ast.walk(function))}
+    return {name for function in functions for name in imports_in(ast.walk(function))}
 
 
 def loads_late_by_itself(module: str) -> bool:

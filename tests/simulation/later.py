@@ -65,9 +65,9 @@ def _had_no_room(world: "SimWorld", word: str) -> bool:
     """Return whether the turn of a word failed before a request: its message did not fit into a small window, and is
     not in the history.
     """
-    small = world.habits.context_window is not None
-    asked = any(word in _words(request.texts()) for request in world.model.requests)
-    return small and world.record.words.get(word) != "completed" and not asked
+    if world.habits.context_window is None or world.record.words.get(word) == "completed":
+        return False
+    return not any(word in _words(request.texts()) for request in world.model.requests)
 
 
 def _words(texts: Sequence[str]) -> list[str]:

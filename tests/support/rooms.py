@@ -12,13 +12,11 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-SOURCES: Final = (ROOT / "app_server", ROOT / "protocol" / "app_server_protocol")
+from tests.support.source_modules import SOURCES, imports, modules, nodes
 
 NOT_ENTRIES: Final = {"__init__.py", "__pycache__", "py.typed"}
 
@@ -64,22 +62,6 @@ OLD_FUNCTIONS: Final = _words(
 """Names that functions, fields and parameters had."""
 
 
-@cache
-def modules() -> Mapping[str, Path]:
-    """Return the path of each module of the product by its full name."""
-    found = {}
-    for source in SOURCES:
-        for path in source.rglob("*.py"):
-            name = ".".join(path.relative_to(source.parent).with_suffix("").parts)
-            found[name.removesuffix(".__init__")] = path
-    return found
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def entries() -> list[str]:
     """Return the names of the packages and modules directly in `app_server`."""
     named = (path for path in SOURCES[0].iterdir() if path.name not in NOT_ENTRIES)
@@ -99,24 +81,12 @@ def room_of(module: str) -> str | None:
     return None
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Yield the full names of what a module imports."""
-    for node in ast.walk(tree_of(path)):
-        match node:
-            case ast.Import(names=names):
-                yield from (each.name for each in names)
-            case ast.ImportFrom(module=str(module), names=names):
-                for each in names:
-                    full = f"{module}.{each.name}"
-                    yield full if full in modules() else module
-
-
 @cache
 def arrows() -> Mapping[tuple[str, str], list[str]]:
     """Return the pairs of rooms of which the first imports the second, with the imports."""
     found = defaultdict(list)
-    for module, path in sorted(modules().items()):
-        for imported in imports_of(path):
+    for module in sorted(modules()):
+        for imported in sorted(imports(module)):
             above, below = room_of(module), room_of(imported)
             if above is not None and below is not None and above != below:
                 found[above, below].append(f"{module} imports {imported}")
@@ -141,8 +111,8 @@ def old_names() -> list[str]:
         for module in modules()
         if any(part in OLD_MODULES for part in module.split(".")[1:] if part != "shared")
     ]
-    for module, path in modules().items():
-        for node in ast.walk(tree_of(path)):
+    for module in modules():
+        for node in nodes(module):
             match node:
                 case ast.ClassDef(name=name) if name in OLD_CLASSES:
                     found.append(f"{module}: class {name}")

@@ -54,7 +54,7 @@ reason.
 class WindowGuesses(Protocol):
     """Guessed context windows of models, guessed because a server left a larger request unanswered."""
 
-    def guess_window(self, model: str, tokens: int) -> None: ...
+    def learn_window(self, model: str, tokens: int, *, is_guess: bool = False) -> None: ...
 
     def window_is_guess(self, model: str) -> bool: ...
 
@@ -168,7 +168,7 @@ class RequestBudget:
         if not (answered or self._has_answers()):
             return error
         window = max(answered, estimated // 2, LEAST_SILENT)
-        self._guesses.guess_window(self._shape.settings.model, window)
+        self._guesses.learn_window(self._shape.settings.model, window, is_guess=True)
         return ContextWindowExceeded(window, silence_notice(estimated, window))
 
     def _has_answers(self) -> bool:

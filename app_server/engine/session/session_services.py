@@ -104,13 +104,9 @@ class ModelClientProvider:
         """Return the facts about the models that are known now."""
         return self._known.facts(self._config, self._current)
 
-    def learn_window(self, model: str, tokens: int) -> None:
+    def learn_window(self, model: str, tokens: int, *, is_guess: bool = False) -> None:
         """Store the context window of a model that has turned out to be smaller, from the next turn on."""
-        self._known.learn_window(self._config, model, tokens)
-
-    def guess_window(self, model: str, tokens: int) -> None:
-        """Store a guessed context window, from the next turn on, after a larger request was left unanswered."""
-        self._known.learn_window(self._config, model, tokens, is_guess=True)
+        self._known.learn_window(self._config, model, tokens, is_guess=is_guess)
 
     def window_is_guess(self, model: str) -> bool:
         return self._known.window_is_guess(self._config, model)

@@ -57,9 +57,9 @@ def ignored_parameters(raw: Json, params: BaseModel) -> Sequence[IgnoredParamete
 
 
 def _without_effect(params: BaseModel) -> Iterator[IgnoredParameter]:
-    for name in WITHOUT_EFFECT.keys() & params.model_fields_set:
-        if getattr(params, name):
-            yield IgnoredParameter(type(params).model_fields[name].alias or name, WITHOUT_EFFECT[name])
+    for name, fate in WITHOUT_EFFECT.items():
+        if name in params.model_fields_set and getattr(params, name):
+            yield IgnoredParameter(type(params).model_fields[name].alias or name, fate)
 
 
 def _ignored(raw: Json, made: object, place: str) -> Iterator[IgnoredParameter]:

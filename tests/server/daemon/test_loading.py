@@ -12,7 +12,8 @@ from app_server.engine.support import helpers
 from app_server.engine.support.helpers import APPLY_PATCH, LAUNCHER, READER, WRITER
 from app_server.server.daemon.preload import LIBRARIES, OTHER_PROGRAMS, code_of, server_modules
 from tests.support.loading import modules_loaded_by
-from tests.test_architecture import imports, inside, modules, reachable
+from tests.support.source_modules import imports, modules
+from tests.test_architecture import inside, reachable
 
 
 def test_everything_is_loaded_that_a_server_may_import_late() -> None:

@@ -85,8 +85,11 @@ def _is_protected(real: str, root: str) -> bool:
 
 def _reason(places: Sequence[Place], outside: Sequence[Place]) -> str | None:
     sentences = [f"{place.label} is a link to {place.real}" for place in places if place.linked]
-    names = frozenset(PROTECTED_NAMES)
-    protected = [place.label for place in outside if names & set(place.real.casefold().split("/"))]
+    protected = [
+        place.label
+        for place in outside
+        if any(name in PROTECTED_NAMES for name in place.real.casefold().split("/"))
+    ]
     if protected:
         sentences.append(f"{', '.join(protected)} can change what git or the agent will run")
     return "; ".join(sentences) or None

@@ -25,6 +25,7 @@ from app_server.server.conversations.adapter import ApiId, ConversationApi, Outb
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.acp.updates import (
+    AvailableCommandsUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
     SessionInfoUpdate,
@@ -106,6 +107,10 @@ class AcpSession:
     def send(self, update: SessionUpdate) -> None:
         """Send an update, after the lines that wait."""
         self._write(self.adapter.send(update.to_json()))
+
+    def send_commands(self) -> None:
+        """Send the slash commands of the session."""
+        self.send(AvailableCommandsUpdate(available_commands=tuple(self.commands.shown())))
 
     def send_message(self, text: str) -> None:
         """Send a message of the agent that no model wrote."""

@@ -29,7 +29,6 @@ from app_server_protocol.acp.sessions import (
     StopReason,
     TextBlock,
 )
-from app_server_protocol.acp.updates import AvailableCommandsUpdate
 from app_server_protocol.events.tools import McpListToolsResponseEvent
 from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.values import replace
@@ -130,7 +129,7 @@ async def _read_prompts(services: AcpServices, session: AcpSession) -> None:
     prompts = await services.server.host.prompts()
     if prompts != session.commands.prompts:
         session.commands = replace(session.commands, prompts=prompts)
-        session.send(AvailableCommandsUpdate(available_commands=tuple(session.commands.shown())))
+        session.send_commands()
 
 
 async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> TurnInput:

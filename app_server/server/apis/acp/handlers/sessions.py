@@ -29,7 +29,6 @@ from app_server_protocol.acp.tool_calls import (
     ReadTextFileRequest,
     WriteTextFileRequest,
 )
-from app_server_protocol.acp.updates import AvailableCommandsUpdate
 from app_server_protocol.encoding import Json
 from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.rollout import TurnContextItem
@@ -169,7 +168,7 @@ async def follow(services: AcpServices, session: AcpSession, joined: Sequence[Ou
     """Send the client the events of a session whose id it knows; first `joined`, the current state of a session that it
     has joined.
     """
-    session.send(AvailableCommandsUpdate(available_commands=tuple(session.commands.shown())))
+    session.send_commands()
     services.sessions.follow(session, joined)
     if session.lists_models is not None:
         services.sessions.background.start_soon(_offer_models, services, session, session.lists_models)
