@@ -76,9 +76,9 @@ from app_server.engine.turn.outbox import Outbox, Transcript
 from app_server.engine.workspace.git.ghost import Snapshots
 from app_server.engine.workspace.git.repository import read_git_info
 from app_server_protocol.engine.events import McpServerStateChanged
+from app_server_protocol.engine.notices import DeprecationNotice, WarningNotice
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.session_settings import ModeSettings, Settings
-from app_server_protocol.events.notice_events import DeprecationNoticeEvent, WarningEvent
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import PAGINATED, SessionMetaLine, utc_timestamp
@@ -345,7 +345,7 @@ def assemble_session(
         if each is not None
     ]
     for warning in (*warnings, *conversation.instructions.refusals, *rules.problems):
-        outbox.emit("", WarningEvent(message=warning))
+        outbox.emit("", WarningNotice(message=warning))
     for old, present in config.notices.old_names:
         outbox.emit("", _old_name_notice(old, present))
     return Session(services, writer.close)
@@ -390,9 +390,9 @@ def _clock_and_ids(process: ProcessEnvironment) -> ClockAndIds:
     )
 
 
-def _old_name_notice(old: str, present: str) -> DeprecationNoticeEvent:
+def _old_name_notice(old: str, present: str) -> DeprecationNotice:
     # Clients show this text unchanged; it is that of codex 0.58.
-    return DeprecationNoticeEvent(
+    return DeprecationNotice(
         summary=f"`{old}` is deprecated. Use `{present}` instead.",
         details=f"Enable it with `--enable {present}` or `[features].{present}` in config.toml. "
         "See https://github.com/openai/codex/blob/main/docs/config.md#feature-flags for details.",

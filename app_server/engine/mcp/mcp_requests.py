@@ -33,7 +33,7 @@ from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.mcp.tool_catalog import ConnectionState, McpTool, ServerStatus, allowed
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.tools import McpListToolsResponseEvent
+from app_server_protocol.engine.notices import McpToolsListed
 from app_server_protocol.json_limits import nested_too_deeply
 from app_server_protocol.mcp import CallToolResult, McpAuthStatus, Resource, ResourceTemplate
 from app_server_protocol.values import replace
@@ -144,10 +144,10 @@ class McpRequests:
         except McpRequestFailed as error:
             raise McpFailure(f"resources/read failed for `{server}`: {error}") from error
 
-    async def snapshot(self) -> McpListToolsResponseEvent:
+    async def snapshot(self) -> McpToolsListed:
         """Return tools, resources and login states of all servers."""
         await self._manager.ready()
-        return McpListToolsResponseEvent(
+        return McpToolsListed(
             tools={name: tool.definition for name, tool in self._manager.tools().items()},
             resources=await self.all_entries(RESOURCES),
             resource_templates=await self.all_entries(TEMPLATES),

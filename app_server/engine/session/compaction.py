@@ -36,8 +36,7 @@ from app_server.engine.turn.turn_items import last_assistant_text
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.items import ContextCompaction
-from app_server_protocol.events.notice_events import WarningEvent
-from app_server_protocol.events.turn_events import TokenCountEvent
+from app_server_protocol.engine.notices import TokenUsageUpdated, WarningNotice
 from app_server_protocol.responses import GhostSnapshot
 from app_server_protocol.rollout import CompactedItem
 
@@ -66,7 +65,7 @@ async def compact(turn: TurnContext, shape: RequestTemplate, specs: Callable[[],
         turn.emitter.cut(item.id)
         raise
     turn.emitter.complete(item)
-    turn.emitter.emit(WarningEvent(message=LESS_ACCURATE))
+    turn.emitter.emit(WarningNotice(message=LESS_ACCURATE))
 
 
 async def _compact(
@@ -89,7 +88,7 @@ async def _compact(
     renew_head(turn, shape)
     state.told_mode = told_mode(meanwhile)
     state.tokens.estimate(estimate_history(rebuilt, shape.instructions), shape.context_window)
-    turn.emitter.emit(TokenCountEvent(info=state.tokens.info, rate_limits=state.tokens.rate_limits))
+    turn.emitter.emit(TokenUsageUpdated(info=state.tokens.info, rate_limits=state.tokens.rate_limits))
     outbox.record(CompactedItem(message=summary))
     outbox.record_items(meanwhile)
 

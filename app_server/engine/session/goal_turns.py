@@ -11,7 +11,7 @@ from app_server.engine.session.session_services import SessionServices, TurnCont
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
-from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.engine.notices import WarningNotice
 
 
 def turn_begins(services: SessionServices, *, asked_for: bool) -> None:
@@ -48,7 +48,7 @@ def turn_ends(turn: TurnContext, *, error: TurnError | None = None, interrupted:
         return
     turn.emitter.emit(GoalUpdated(goal))
     if error is None:
-        turn.emitter.emit(WarningEvent(message=_NO_PROGRESS))
+        turn.emitter.emit(WarningNotice(message=_NO_PROGRESS))
 
 
 def goal_words(goal: Goal) -> TurnInput:

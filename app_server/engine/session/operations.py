@@ -32,13 +32,9 @@ from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.emitter import OperationEmitter
 from app_server.engine.turn.turn_items import NO_WORDS, TurnInput
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
+from app_server_protocol.engine.notices import CustomPromptsListed, HistoryEntryFound, WarningNotice
 from app_server_protocol.engine.session_settings import UNCHANGED, Settings, SettingsChange
-from app_server_protocol.events.notice_events import (
-    GetHistoryEntryResponseEvent,
-    HistoryEntry,
-    ListCustomPromptsResponseEvent,
-    WarningEvent,
-)
+from app_server_protocol.events.notice_events import HistoryEntry
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.values import replace
 
@@ -111,9 +107,9 @@ def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange
         services.outbox.emit(pending.id, SettingsChanged(settings, provider))
     if settings.cwd != before.cwd and not os.path.isdir(settings.cwd):
         missing = user_messages.working_directory_missing(settings.cwd)
-        services.outbox.emit(pending.id, WarningEvent(message=str(missing)))
+        services.outbox.emit(pending.id, WarningNotice(message=str(missing)))
     if no_tier is not None:
-        services.outbox.emit(pending.id, WarningEvent(message=no_tier))
+        services.outbox.emit(pending.id, WarningNotice(message=no_tier))
 
 
 def _with_known_tier(
@@ -220,11 +216,11 @@ async def _answer(services: SessionServices, id: str, lookup: session_commands.L
             await _add_to_history(services, id, text)
         case session_commands.LookUpHistory(offset=offset, log_id=log_id):
             entry = await services.home.messages.lookup(log_id, offset)
-            found = GetHistoryEntryResponseEvent(offset=offset, log_id=log_id, entry=entry)
+            found = HistoryEntryFound(offset=offset, log_id=log_id, entry=entry)
             services.outbox.emit(id, found)
         case session_commands.ListPrompts():
             prompts = await run_in_thread(discover_prompts, services.conversation.config.home / FOLDER)
-            services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
+            services.outbox.emit(id, CustomPromptsListed(tuple(prompts)))
         case session_commands.ListTools():
             services.outbox.emit(id, await services.mcp.requests.snapshot())
 
@@ -237,4 +233,4 @@ async def _add_to_history(services: SessionServices, id: str, text: str) -> None
         await services.home.messages.append(entry)
     except (OSError, ConversationError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        services.outbox.emit(id, WarningEvent(message=f"The message history could not be written ({why})."))
+        services.outbox.emit(id, WarningNotice(message=f"The message history could not be written ({why})."))

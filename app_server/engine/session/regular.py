@@ -29,8 +29,8 @@ from app_server.engine.tools.runtime import ToolRuntime
 from app_server.engine.tools.tool_base import Strictness, Tool
 from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnStrategy
 from app_server.engine.turn.turn_items import TurnInput
+from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.engine.session_settings import Settings
-from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.values import replace
 
@@ -171,7 +171,7 @@ class RegularTask(SessionTask, TurnStrategy):
         shown = self.turn.services.commands.shown_once
         if text not in shown:
             shown.add(text)
-            self.turn.emitter.emit(WarningEvent(message=text))
+            self.turn.emitter.emit(WarningNotice(message=text))
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
         if self._offered != self.turn.services.mcp.revision or not self._shape.head.tools:

@@ -23,8 +23,8 @@ from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.turn.emitter import OperationEmitter
 from app_server_protocol.engine.events import Goal
+from app_server_protocol.engine.notices import ErrorNotice, SessionClosed, WarningNotice
 from app_server_protocol.engine.session_settings import Settings
-from app_server_protocol.events.notice_events import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import CompactedItem
@@ -89,7 +89,7 @@ class Session:
             state.settings = settings
 
     def warn(self, id: str, message: str) -> None:
-        self.services.outbox.emit(id, WarningEvent(message=message))
+        self.services.outbox.emit(id, WarningNotice(message=message))
 
     # --- its life
     async def run(self) -> None:
@@ -124,10 +124,10 @@ class Session:
         try:
             await PERFORM.get()(self.turns, pending)
         except CoreError as error:
-            outbox.emit(pending.id, ErrorEvent(message=str(error)))
+            outbox.emit(pending.id, ErrorNotice(message=str(error)))
         except Exception as error:
             log.exception("operation %s", type(pending.command).__name__)
-            outbox.emit(pending.id, ErrorEvent(message=f"internal error: {type(error).__name__}"))
+            outbox.emit(pending.id, ErrorNotice(message=f"internal error: {type(error).__name__}"))
 
     async def _shut_down(self, id: str) -> None:
         await self.tasks.interrupt()
@@ -136,7 +136,7 @@ class Session:
                 self.tasks.interrupt_waiting(pending)
         outbox = self.services.outbox
         await outbox.flush()
-        outbox.emit(id, ShutdownCompleteEvent())
+        outbox.emit(id, SessionClosed())
         outbox.store()
         self._end()
 

@@ -18,8 +18,8 @@ from app_server.engine.session.session_commands import AnswerElicitation
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.outbox import Outbox
 from app_server_protocol.engine.events import McpServersSettled
-from app_server_protocol.events.notice_events import WarningEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.engine.notices import WarningNotice
+from app_server_protocol.engine.questions import ElicitationQuestion
 
 
 class SessionServers:
@@ -55,7 +55,7 @@ class SessionServers:
             return  # other servers were started meanwhile; they are reported when they are ready
         self._outbox.emit("", McpServersSettled(tuple(failure.message for failure in manager.failures())))
         for notice in manager.notices():
-            self._outbox.emit("", WarningEvent(message=notice))
+            self._outbox.emit("", WarningNotice(message=notice))
 
 
 class Elicitations:
@@ -63,7 +63,7 @@ class Elicitations:
 
     def __init__(
         self,
-        announce: Callable[[ElicitationRequestEvent, str | None], None],
+        announce: Callable[[ElicitationQuestion, str | None], None],
         *,
         may_ask: Callable[[], bool],
     ) -> None:
@@ -79,8 +79,8 @@ class Elicitations:
         if not self._may_ask():
             return ElicitationResult()
         self._next += 1
-        event = ElicitationRequestEvent(
-            server_name=request.server,
+        event = ElicitationQuestion(
+            server=request.server,
             id=str(self._next),
             message=request.message,
             requested_schema=request.requested_schema,

@@ -16,7 +16,7 @@ from app_server.engine.model.quirks import quirks_of
 from app_server.engine.session.session_services import TurnContext
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.turn.turn_items import last_assistant_text
-from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.responses import ResponseItem
 
 NOTICE: Final = (
@@ -40,7 +40,7 @@ def warn_of_written_call(
     before = [item for item in turn.services.state.history.items if item not in answer]
     if _TEXT_CALLS.get().is_written_call(text, tools, before):
         shown.add(NOTICE)
-        turn.emitter.emit(WarningEvent(message=NOTICE))
+        turn.emitter.emit(WarningNotice(message=NOTICE))
 
 
 def _may_be_call(text: str) -> bool:

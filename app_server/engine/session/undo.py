@@ -25,12 +25,7 @@ from app_server.engine.turn.outbox import Emits, Transcript
 from app_server.engine.workspace.git.ghost import NOT_A_REPOSITORY, SnapshotUnavailable, TakenSnapshot
 from app_server.engine.workspace.git.repository import find_repository
 from app_server_protocol.engine.events import TurnKind
-from app_server_protocol.events.notice_events import (
-    BackgroundEventEvent,
-    UndoCompletedEvent,
-    UndoStartedEvent,
-    WarningEvent,
-)
+from app_server_protocol.engine.notices import ProgressNotice, UndoCompleted, UndoStarted, WarningNotice
 from app_server_protocol.policy import ReadOnly
 from app_server_protocol.responses import (
     CustomToolCall,
@@ -55,7 +50,7 @@ SHORT_ID = 7
 MOST_NAMED = 20
 """Maximum number of files that one message names."""
 
-STARTED = UndoStartedEvent(message="Undo in progress...")
+STARTED = UndoStarted(message="Undo in progress...")
 
 
 class UndoTask(SessionTask):
@@ -71,24 +66,24 @@ class UndoTask(SessionTask):
         return None
 
     def interrupted(self) -> None:
-        self.turn.emitter.emit(UndoCompletedEvent(success=False, message="Undo cancelled."))
+        self.turn.emitter.emit(UndoCompleted(success=False, message="Undo cancelled."))
 
-    async def _undo(self) -> UndoCompletedEvent:
+    async def _undo(self) -> UndoCompleted:
         services = self.turn.services
         folder = Path(services.commands.roots.real(self.turn.settings.cwd))
         if (busy := await self._busy(folder)) is not None:
-            return UndoCompletedEvent(success=False, message=busy)
+            return UndoCompleted(success=False, message=busy)
         while (commit := self._newest()) is not None:
             try:
                 undone = await _UNDO_TURN.get()(services.snapshots.git, folder, commit)
             except GitError as error:
                 message = f"Failed to restore snapshot {commit.id[:SHORT_ID]}: {error}"
-                return UndoCompletedEvent(success=False, message=message)
+                return UndoCompleted(success=False, message=message)
             if undone.restored or not undone.kept:
                 self._use_up(commit)
             if undone.restored or undone.kept:
                 return _completed(commit, undone)
-        return UndoCompletedEvent(success=False, message="No ghost snapshot available to undo.")
+        return UndoCompleted(success=False, message="No ghost snapshot available to undo.")
 
     async def _busy(self, folder: Path) -> str | None:
         """Return the reason why an undo is impossible now; None if it is possible. The user asked for it, so snapshots
@@ -122,10 +117,10 @@ def refuse_undo(services: SessionServices, operation_id: str) -> None:
     emitter = OperationEmitter(services.outbox, operation_id)
     emitter.emit(STARTED)
     message = "Nothing was undone: a turn runs. Undo again when it has ended."
-    emitter.emit(UndoCompletedEvent(success=False, message=message))
+    emitter.emit(UndoCompleted(success=False, message=message))
 
 
-def _completed(commit: GhostCommit, undone: Undone) -> UndoCompletedEvent:
+def _completed(commit: GhostCommit, undone: Undone) -> UndoCompleted:
     short = commit.id[:SHORT_ID]
     said = [f"Undo restored snapshot {short}." if undone.restored else "Nothing was undone."]
     if undone.kept:
@@ -135,7 +130,7 @@ def _completed(commit: GhostCommit, undone: Undone) -> UndoCompletedEvent:
             said.append(f"Nested repositories are left alone: {_named(commit.turn.nested_repositories)}.")
         if commit.turn.after is not None:
             said.append(f"What was taken back is in commit {commit.turn.after[:SHORT_ID]}.")
-    return UndoCompletedEvent(success=bool(undone.restored), message=" ".join(said))
+    return UndoCompleted(success=bool(undone.restored), message=" ".join(said))
 
 
 def _named(names: Sequence[str]) -> str:
@@ -226,7 +221,7 @@ class TurnSnapshot:
         message, shown_once = outcome.message, self._turn.services.commands.shown_once
         if message not in shown_once:
             shown_once.add(message)
-            event = WarningEvent if outcome.is_warning else BackgroundEventEvent
+            event = WarningNotice if outcome.is_warning else ProgressNotice
             self._turn.emitter.emit(event(message=message))
 
 

@@ -24,9 +24,9 @@ from app_server_protocol.base import tag_of
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
-from app_server_protocol.engine.legacy import legacy_events
-from app_server_protocol.events.notice_events import UndoCompletedEvent
-from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortedEvent
+from app_server_protocol.engine.legacy import legacy_event, legacy_events
+from app_server_protocol.engine.notices import TokenUsageUpdated, UndoCompleted
+from app_server_protocol.events.turn_events import TurnAbortedEvent
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.values import replace
 
@@ -75,8 +75,8 @@ def stored_events(
             return [_bare(GOAL_UPDATED, {"goal": asdict(goal)})]
         case events.GoalCleared():
             return [_bare(GOAL_CLEARED, {})]
-        case TokenCountEvent() | UndoCompletedEvent():
-            return [_stored(inner, {"turn_id": event.turn_id} if identity else {})]
+        case TokenUsageUpdated() | UndoCompleted():
+            return [_stored(legacy_event(inner), {"turn_id": event.turn_id} if identity else {})]
         case _:
             return ()
 

@@ -38,6 +38,7 @@ from app_server.engine.workspace.patch.shell_forms import PatchCall, find_patch
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
+from app_server_protocol.engine.notices import PlanUpdated
 from app_server_protocol.events.command_events import AddFileChange, DeleteFileChange, UpdateFileChange
 from app_server_protocol.events.command_events import FileChange as ChangedFile
 from app_server_protocol.events.tools import PlanUpdateEvent
@@ -51,7 +52,7 @@ from app_server_protocol.values import replace
 class StoredItems(Struct, frozen=True):
     items: tuple[EndedItem, ...]
     """All items, with ids that are unique in the conversation."""
-    plan: PlanUpdateEvent | None = None
+    plan: PlanUpdated | None = None
     usage: TokenUsageInfo | None = None
 
 
@@ -148,12 +149,13 @@ def read_stored_items(path: Path, conversation_id: str, *, is_open: bool = False
         return collector.finish()
 
 
-def _plan(arguments: Json) -> PlanUpdateEvent | None:
+def _plan(arguments: Json) -> PlanUpdated | None:
     raw = parse_object(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
     try:
-        return None if raw is None else read(PlanUpdateEvent, raw)
+        stored = None if raw is None else read(PlanUpdateEvent, raw)
     except ValidationError:
         return None
+    return None if stored is None else PlanUpdated(stored.explanation, stored.plan)
 
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call"})

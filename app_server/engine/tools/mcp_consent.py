@@ -23,8 +23,8 @@ from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.rights import policy_rights
 from app_server.engine.tools.tool_base import ToolContext
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
-from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision
 
 AS_ELICITATION: Final = "tool_call_mcp_elicitation"
@@ -107,7 +107,7 @@ async def _keep(config: McpServerConfig, tool: McpTool, turn: ToolContext) -> No
     try:
         await run_in_thread(_SETTINGS.get().keep_approval, turn.config, config, tool.tool)
     except ConfigError as error:
-        turn.emit(WarningEvent(message=f"The approval holds for this conversation only: {error}"))
+        turn.emit(WarningNotice(message=f"The approval holds for this conversation only: {error}"))
 
 
 def subject_of(tool: McpTool) -> McpCallSubject:

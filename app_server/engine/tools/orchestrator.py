@@ -34,7 +34,7 @@ from app_server.engine.tools.tool_base import ToolContext, ToolFailure, ToolOutp
 from app_server.engine.tools.tool_events import OutputDeltas, finished_command, unstarted_command
 from app_server_protocol.engine.events import CommandRunning
 from app_server_protocol.engine.items import CommandExecution, CommandSource
-from app_server_protocol.events.command_events import ExecApprovalRequestEvent
+from app_server_protocol.engine.questions import CommandApprovalQuestion
 from app_server_protocol.policy import AskForApproval, ReviewDecision
 
 DEFAULT_TIMEOUT_MS = 10_000
@@ -221,12 +221,12 @@ class CommandApproval:
         wider = self._turn.approved_plan() if unconfined else None
         if wider is not None:
             reason = f"{reason}; {STAYS_HIDDEN}" if reason else STAYS_HIDDEN
-        question = ExecApprovalRequestEvent(
+        question = CommandApprovalQuestion(
             call_id=command.call_id,
             command=command.argv,
             cwd=command.cwd,
             reason=self._with_folder(reason),
-            parsed_cmd=tuple(parse_command(command.argv)),
+            parsed=tuple(parse_command(command.argv)),
             proposed_rule=proposal,
         )
         subject = CommandSubject(command.argv, self._folder, command.escalated)

@@ -49,7 +49,7 @@ from app_server.engine.workspace.patch.safety import AskUser, Reject, Verdict, W
 from app_server.engine.workspace.patch.shell_forms import ParseProblem, PatchCall, find_patch
 from app_server_protocol.engine.events import PatchWriting
 from app_server_protocol.engine.items import FileChange, ItemStatus
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent
+from app_server_protocol.engine.questions import PatchApprovalQuestion
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, TurnMode
 from app_server_protocol.values import replace
 
@@ -160,9 +160,7 @@ class PatchFlow(Struct, frozen=True):
     async def _request_approval(
         self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None
     ) -> None:
-        event = ApplyPatchApprovalRequestEvent(
-            call_id=self.call_id, changes=shown_changes(plan), reason=reason
-        )
+        event = PatchApprovalQuestion(call_id=self.call_id, changes=shown_changes(plan), reason=reason)
         subject = PatchSubject(self.text, tuple(place.real for place in plan.places()))
         consent = Consent(subject, run=EVERYTHING, policy=rights_of(allowed))
         if not await has_consent(event, consent, self.turn):

@@ -24,13 +24,15 @@ from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.real_path import real_path, within
 from app_server.engine.tools.terminals import Terminal
 from app_server.engine.tools.tool_base import ToolContext, ToolFailure
-from app_server_protocol.engine.questions import FileGrant, RuleAmendment
-from app_server_protocol.events.command_events import (
-    ApplyPatchApprovalRequestEvent,
-    ExecApprovalRequestEvent,
-    UnknownCommand,
+from app_server_protocol.engine.notices import WarningNotice
+from app_server_protocol.engine.questions import (
+    ApprovalQuestion,
+    CommandApprovalQuestion,
+    FileGrant,
+    PatchApprovalQuestion,
+    RuleAmendment,
 )
-from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.events.command_events import UnknownCommand
 from app_server_protocol.policy import ReviewDecision
 
 NOTICE: Final = "sandbox"
@@ -50,10 +52,10 @@ async def confinement(turn: ToolContext) -> SandboxPlan | None:
         state = await turn.commands.runner.sandbox.state()
         turn.commands.shown_once.add(NOTICE)
         if state.warning is not None:
-            turn.emit(WarningEvent(message=state.warning))
+            turn.emit(WarningNotice(message=state.warning))
     if plan is not None:
         for text in _programs_at_risk(turn, plan):
-            turn.emit(WarningEvent(message=text))
+            turn.emit(WarningNotice(message=text))
     return plan
 
 
@@ -68,7 +70,7 @@ def writable_scope(turn: ToolContext) -> SandboxPlan | None:
     for notice in plan.notices if plan is not None else ():
         if notice not in turn.commands.shown_once:
             turn.commands.shown_once.add(notice)
-            turn.emit(WarningEvent(message=notice))
+            turn.emit(WarningNotice(message=notice))
     return plan
 
 
@@ -109,8 +111,6 @@ OTHER_RULE = (
     "No rule is kept: the answer named another one than was proposed, `{}`. The command is approved once."
 )
 
-Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
-
 
 def policy_rights(turn: ToolContext) -> Rights:
     """Return the rights that the turn's policy grants without approval, computed from the roots that the conversation
@@ -119,14 +119,14 @@ def policy_rights(turn: ToolContext) -> Rights:
     return rights_of(turn.plan())
 
 
-async def has_consent(question: Question, consent: Consent, turn: ToolContext) -> bool:
+async def has_consent(question: ApprovalQuestion, consent: Consent, turn: ToolContext) -> bool:
     """Return whether the user approves `question`, now or by an earlier approval for the session.
 
     Callers call this only if the policy requires approval. A policy that never asks therefore ignores session
     approvals.
     """
     if turn.approvals.remembered.covers(consent):
-        tool = "apply_patch" if isinstance(question, ApplyPatchApprovalRequestEvent) else "shell"
+        tool = "apply_patch" if isinstance(question, PatchApprovalQuestion) else "shell"
         turn.report_decision(tool, question.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
         return True
     answer = await turn.request_approval(question.call_id, question)
@@ -145,15 +145,15 @@ async def has_consent(question: Question, consent: Consent, turn: ToolContext) -
             assert_never(answer.decision)
 
 
-async def _keep_rule(rule: RuleAmendment, question: Question, turn: ToolContext) -> None:
+async def _keep_rule(rule: RuleAmendment, question: ApprovalQuestion, turn: ToolContext) -> None:
     """Store the rule only if its words are exactly the proposed ones. Other words still approve this one run."""
-    if not isinstance(question, ExecApprovalRequestEvent) or question.proposed_rule is None:
+    if not isinstance(question, CommandApprovalQuestion) or question.proposed_rule is None:
         return
     problem: str | None = OTHER_RULE.format(join(question.proposed_rule))
     if rule.words == question.proposed_rule:
         problem = await turn.approvals.rules.keep(question.proposed_rule)
     if problem is not None:
-        turn.emit(WarningEvent(message=problem))
+        turn.emit(WarningNotice(message=problem))
 
 
 REJECTED = "input rejected by user"
@@ -180,15 +180,15 @@ async def check_input(text: str, terminal: Terminal, turn: ToolContext) -> None:
             assert_never(verdict)
 
 
-def _question(text: str, terminal: Terminal) -> ExecApprovalRequestEvent:
+def _question(text: str, terminal: Terminal) -> CommandApprovalQuestion:
     """Return the question, under the id of the call that opened the terminal: clients know the running command by
     it.
     """
     without = "" if terminal.rights.confined else ", which runs without the sandbox"
-    return ExecApprovalRequestEvent(
+    return CommandApprovalQuestion(
         call_id=terminal.item.id,
         command=(text,),
         cwd=terminal.item.cwd,
         reason=f"to be typed into session {terminal.number} ({terminal.line}){without}",
-        parsed_cmd=(UnknownCommand(cmd=text),),
+        parsed=(UnknownCommand(cmd=text),),
     )

@@ -34,9 +34,13 @@ from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY, Conversat
 from app_server.engine.tools.terminals import Terminals
 from app_server.engine.tools.tool_events import TurnEvents
 from app_server_protocol.engine.events import EngineEvent, Question
-from app_server_protocol.engine.questions import McpCallDecision, ToolCallAnswer, UserInputAnswer
+from app_server_protocol.engine.questions import (
+    McpCallDecision,
+    PatchApprovalQuestion,
+    ToolCallAnswer,
+    UserInputAnswer,
+)
 from app_server_protocol.engine.session_settings import Settings
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent
 from app_server_protocol.policy import PermissionProfile, ReviewDecision, SandboxPolicy
 from app_server_protocol.responses import FunctionCallOutputPayload, ResponseItem
 
@@ -270,7 +274,7 @@ class ToolContext(Struct, eq=False):
     async def request_approval(self, call_id: str, event: Question) -> ApprovalAnswer:
         """Ask the user. If the decision is to abort, the turn is cancelled and this never returns."""
         answer = await self.approvals.broker.request_decision(call_id, self.id, lambda: self.emit(event))
-        tool = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"
+        tool = "apply_patch" if isinstance(event, PatchApprovalQuestion) else "shell"
         self.report_decision(tool, call_id, answer.decision, by_user=True)
         await self.approvals.flush()
         return answer

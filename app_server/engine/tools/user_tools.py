@@ -12,8 +12,9 @@ from app_server.engine.session.goals import GoalRefused, NoGoal
 from app_server.engine.tools import tool_schemas
 from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
+from app_server_protocol.engine.notices import PlanUpdated
 from app_server_protocol.engine.questions import Choice, UserInputAnswer, UserInputQuestion, UserQuestion
-from app_server_protocol.events.tools import PlanItemArg, PlanUpdateEvent
+from app_server_protocol.events.tools import PlanItemArg
 from app_server_protocol.policy import TurnMode
 
 MOST_INQUIRIES = 8
@@ -40,7 +41,7 @@ def _update_plan(call: ToolCall, turn: ToolContext) -> ToolOutput:
         raise ToolFailure("update_plan shows the steps of work, which there is none of in plan mode")
     arguments = tool_schemas.parse_arguments(call.arguments, tool_schemas.PlanArguments)
     steps = tuple(PlanItemArg(step=item.step, status=item.status) for item in arguments.plan)
-    turn.emit(PlanUpdateEvent(explanation=arguments.explanation, plan=steps))
+    turn.emit(PlanUpdated(explanation=arguments.explanation, plan=steps))
     return text_output("Plan updated")
 
 

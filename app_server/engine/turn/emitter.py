@@ -16,7 +16,7 @@ from app_server.engine.support.engine_errors import CoreError, ModelError
 from app_server.engine.tools.tool_events import BegunItem
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
-from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.values import replace
@@ -94,7 +94,9 @@ class TurnEmitter:
         if answered not in self._rerouted:
             self._rerouted.add(answered)
             self.emit(events.ModelRerouted(asked, answered))
-            self.emit(WarningEvent(message=f"The provider answered with `{answered}` in place of `{asked}`."))
+            self.emit(
+                WarningNotice(message=f"The provider answered with `{answered}` in place of `{asked}`.")
+            )
 
     def late_start_line(self) -> StoredEvent:
         """Return the line of the turn's start, for a file in which the turn began without its id."""

@@ -24,8 +24,7 @@ from app_server.engine.support.engine_errors import CoreError, ModelError
 from app_server.engine.turn.model_call import ModelCall, ModelReply
 from app_server.engine.turn.turn_items import TurnInput, last_assistant_text
 from app_server_protocol.engine.events import TurnKind
-from app_server_protocol.events.command_events import TurnDiffEvent
-from app_server_protocol.events.notice_events import ErrorEvent, WarningEvent
+from app_server_protocol.engine.notices import ErrorNotice, TurnDiffUpdated, WarningNotice
 from app_server_protocol.responses import ResponseItem
 
 MOST_PAUSES: Final = 3
@@ -155,7 +154,7 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             await self._fit()
             reply = await self._ask(keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
-                self.model_call.emitter.emit(TurnDiffEvent(unified_diff=diff))
+                self.model_call.emitter.emit(TurnDiffUpdated(unified_diff=diff))
             items = self.model_call.hand_over(reply)
             self.model_call.transcript.record(self.model_call.emitter, items)
             self.steps.after_reply(items, calls=reply.calls)
@@ -234,7 +233,7 @@ class TurnLoop(Struct, kw_only=True, eq=False):
 
     def _show(self, turn_input: TurnInput, *, announced: bool) -> None:
         for notice in turn_input.notices:
-            self.model_call.emitter.emit(WarningEvent(message=notice))
+            self.model_call.emitter.emit(WarningNotice(message=notice))
         if self.show_user_message and turn_input.is_shown:
             self.model_call.emitter.show(turn_input.item(self.new_id()), announced=announced)
 
@@ -263,4 +262,4 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             await compaction.compact()
         except CoreError as error:
             # The history is unchanged, and may still fit: the results of the turn so far are not discarded.
-            self.model_call.emitter.emit(ErrorEvent(message=str(error)))
+            self.model_call.emitter.emit(ErrorNotice(message=str(error)))

@@ -42,7 +42,7 @@ from app_server.engine.turn.stream_assembler import ReplyAssembler
 from app_server.engine.turn.token_counts import TokenCounts
 from app_server_protocol import responses
 from app_server_protocol.engine.events import AttemptFailed
-from app_server_protocol.events.turn_events import TokenCountEvent
+from app_server_protocol.engine.notices import TokenUsageUpdated
 from app_server_protocol.rollout import TurnContextItem
 
 log = logging.getLogger(__name__)
@@ -311,5 +311,5 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 pass
 
     def _emit_tokens(self, *, wake: bool = True) -> None:
-        event = TokenCountEvent(info=self.tokens.info, rate_limits=self.tokens.rate_limits)
+        event = TokenUsageUpdated(info=self.tokens.info, rate_limits=self.tokens.rate_limits)
         self.emitter.emit(event, wake=wake)

@@ -21,8 +21,7 @@ from app_server.engine.storage.writer import NullRolloutWriter, RolloutWriter
 from app_server.engine.support import user_messages
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.engine.events import Delta, EngineEvent, SessionEvent
-from app_server_protocol.events.notice_events import WarningEvent
-from app_server_protocol.events.turn_events import RawResponseItemEvent
+from app_server_protocol.engine.notices import HistoryItemRecorded, WarningNotice
 from app_server_protocol.item_origin import without_origin
 from app_server_protocol.responses import OtherItem, ResponseItem
 from app_server_protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
@@ -206,7 +205,7 @@ class Outbox:
         problem = self._writer.problem
         if problem and not self._warned:
             text = str(user_messages.not_stored(problem))
-            self._events.append(SessionEvent("", None, WarningEvent(message=text)))
+            self._events.append(SessionEvent("", None, WarningNotice(message=text)))
             log.warning("rollout: %s", problem)
         self._warned = bool(problem)
 
@@ -277,7 +276,7 @@ class Transcript:
         self.outbox.record_items(items)
         for item in items:
             if not isinstance(item, OtherItem):
-                emitter.emit(RawResponseItemEvent(item=without_origin(item)))
+                emitter.emit(HistoryItemRecorded(item=without_origin(item)))
 
     def announce(self, item: ResponseItem) -> None:
         """Announce that clients are about to be sent an item that is recorded later."""

@@ -17,9 +17,14 @@ from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.rpc.backlog import Delta
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.engine.events import SessionEvent
-from app_server_protocol.engine.questions import FileGrant, McpCallDecision, RuleAmendment
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.engine.questions import (
+    ApprovalQuestion,
+    ElicitationQuestion,
+    FileGrant,
+    McpCallDecision,
+    PatchApprovalQuestion,
+    RuleAmendment,
+)
 from app_server_protocol.method_table import AnyServerRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 
@@ -168,11 +173,11 @@ def asked(
 
 
 def decide(
-    event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent,
+    event: ApprovalQuestion,
     decision: ReviewDecision,
     also: RuleAmendment | FileGrant | None = None,
 ) -> ResolveApproval:
-    is_patch = isinstance(event, ApplyPatchApprovalRequestEvent)
+    is_patch = isinstance(event, PatchApprovalQuestion)
     return ResolveApproval(event.call_id, decision, also, "apply_patch" if is_patch else "shell")
 
 
@@ -202,7 +207,7 @@ def decide_call(result: Json) -> McpCallDecision:
             return McpCallDecision.DECLINED
 
 
-def answer_elicitation(event: ElicitationRequestEvent, result: Json) -> AnswerElicitation:
+def answer_elicitation(event: ElicitationQuestion, result: Json) -> AnswerElicitation:
     """Convert an answer in the format of MCP, which all APIs use."""
     action, content = ElicitationAction.DECLINE, None
     match result:
@@ -212,4 +217,4 @@ def answer_elicitation(event: ElicitationRequestEvent, result: Json) -> AnswerEl
             action = ElicitationAction.CANCEL
         case _:
             pass
-    return AnswerElicitation(event.server_name, event.id, action, content)
+    return AnswerElicitation(event.server, event.id, action, content)

@@ -24,7 +24,7 @@ from app_server.server.conversations.adapter import (
 from app_server.server.conversations.server_requests import ServerRequests
 from app_server.server.conversations.subscriptions import Client, Subscriptions
 from app_server_protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
-from app_server_protocol.events.notice_events import ShutdownCompleteEvent
+from app_server_protocol.engine.notices import SessionClosed
 from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ class LiveConversation:
             yield
         except Exception:
             self.subscriptions.on_session_replaced(continues=False)
-            self.subscriptions.send(SessionEvent("", None, ShutdownCompleteEvent()))
+            self.subscriptions.send(SessionEvent("", None, SessionClosed()))
             raise
 
     async def hand_over(self) -> None:

@@ -31,15 +31,17 @@ from app_server.engine.support.engine_errors import CoreError
 from app_server.server.conversations.adapter import ApiAdapter, OutboundRequest, QuestionKind
 from app_server.server.conversations.subscriptions import Client, Subscriptions
 from app_server.server.rpc.outgoing import Waiter, describe
-from app_server_protocol.engine.events import EngineEvent, SessionEvent, ToolQuestion
+from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.questions import (
+    CommandApprovalQuestion,
+    ElicitationQuestion,
     McpCallQuestion,
+    PatchApprovalQuestion,
     ToolCallAnswer,
     ToolCallQuestion,
+    ToolQuestion,
     UserInputQuestion,
 )
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.responses import InputText
 
@@ -297,11 +299,11 @@ def _send(client: Client, copy: Delivery) -> None:
 def _refusal(asked: EngineEvent) -> Command:
     """Return the command that answers a question with no, for any API, whether or not a client was asked."""
     match asked:
-        case ExecApprovalRequestEvent(call_id=id):
+        case CommandApprovalQuestion(call_id=id):
             return ResolveApproval(id, ReviewDecision.DENIED)
-        case ApplyPatchApprovalRequestEvent(call_id=id):
+        case PatchApprovalQuestion(call_id=id):
             return ResolveApproval(id, ReviewDecision.DENIED, tool="apply_patch")
-        case ElicitationRequestEvent(server_name=server, id=id):
+        case ElicitationQuestion(server=server, id=id):
             return AnswerElicitation(server, id, ElicitationAction.DECLINE)
         case ToolCallQuestion(call_id=id) | UserInputQuestion(call_id=id) | McpCallQuestion(call_id=id):
             return ResolveUserInput(id, None)

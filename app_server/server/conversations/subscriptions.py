@@ -29,7 +29,7 @@ from app_server.server.conversations.subscriber_queues import SubscriberQueues
 from app_server.server.rpc.backlog import SharedChunk
 from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.engine.events import SessionEvent, TurnStarted
-from app_server_protocol.events.turn_events import RawResponseItemEvent
+from app_server_protocol.engine.notices import HistoryItemRecorded
 
 if TYPE_CHECKING:
     from app_server.engine.session.facade import SessionHandle
@@ -134,7 +134,7 @@ class ApiChannel(Struct):
         if len(self.subscribers) > 1 and lines and all(line.part is not None for line in lines):
             self._send_text(lines, followers)
             return
-        only_raw = raw and isinstance(event.event, RawResponseItemEvent)
+        only_raw = raw and isinstance(event.event, HistoryItemRecorded)
         for client in (raw if only_raw else self.subscribers) if lines else ():
             seat = self.seats[client]
             seat.send(client, lines, behind=followers.leave_behind(client.outgoing))

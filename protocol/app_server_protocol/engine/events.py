@@ -1,9 +1,8 @@
 """The events that the engine emits; and a conversation as turns with items, which is read back from them and shown to
 subscribers that join late. Per turn: `TurnStarted`, then items and deltas, then exactly one `TurnEnded`.
 
-Each event is emitted once. If an API shows one twice, or in another form, its outbound module converts it. Events of
-the conversation API's vocabulary that belong to no item are used as they are: notices, token counts, questions, answers
-to queries.
+Each event is emitted once, in the engine's own words. If an API shows one twice, or in another form, its outbound
+module converts it. Events that belong to no item are in `notices`, questions to a client in `questions`.
 """
 
 from __future__ import annotations
@@ -14,31 +13,11 @@ from msgspec import Struct
 
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.items import FileChange, Item
-from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
+from app_server_protocol.engine.notices import Notice
+from app_server_protocol.engine.questions import ApprovalQuestion, ElicitationQuestion, ToolQuestion
 from app_server_protocol.engine.session_settings import Settings
-from app_server_protocol.events.command_events import (
-    ApplyPatchApprovalRequestEvent,
-    ExecApprovalRequestEvent,
-    ExecOutputStream,
-    TurnDiffEvent,
-)
-from app_server_protocol.events.notice_events import (
-    BackgroundEventEvent,
-    DeprecationNoticeEvent,
-    ErrorEvent,
-    GetHistoryEntryResponseEvent,
-    ListCustomPromptsResponseEvent,
-    ShutdownCompleteEvent,
-    UndoCompletedEvent,
-    UndoStartedEvent,
-    WarningEvent,
-)
-from app_server_protocol.events.tools import (
-    ElicitationRequestEvent,
-    McpListToolsResponseEvent,
-    PlanUpdateEvent,
-)
-from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TurnAbortReason
+from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.events.turn_events import TurnAbortReason
 
 
 class GoalStatus(StrEnum):
@@ -256,27 +235,7 @@ class McpServersSettled(Struct, frozen=True):
 
 
 Delta = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta
-UserQuestion = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
-"""Questions that every API can ask."""
-ToolQuestion = ToolCallQuestion | UserInputQuestion | McpCallQuestion
-"""Questions that only APIs with a shape for them can ask."""
-Question = UserQuestion | ToolQuestion
-Notice = (
-    BackgroundEventEvent
-    | DeprecationNoticeEvent
-    | ErrorEvent
-    | WarningEvent
-    | UndoStartedEvent
-    | UndoCompletedEvent
-    | ShutdownCompleteEvent
-    | TokenCountEvent
-    | PlanUpdateEvent
-    | TurnDiffEvent
-    | RawResponseItemEvent
-    | GetHistoryEntryResponseEvent
-    | ListCustomPromptsResponseEvent
-    | McpListToolsResponseEvent
-)
+Question = ApprovalQuestion | ElicitationQuestion | ToolQuestion
 EngineEvent = (
     TurnStarted
     | TurnEnded

@@ -1,13 +1,18 @@
-"""The legacy events of a finished item, which rollouts store since 0.58 and the conversation API sends. Pure."""
+"""The engine's items, notices and questions in the words of codex 0.58: the events that rollouts store and that the
+conversation API sends. Pure.
+"""
 
 from __future__ import annotations
 
-from app_server_protocol.engine import items
+from app_server_protocol.engine import items, notices, questions
 from app_server_protocol.event_items import ImageInput, TextInput
 from app_server_protocol.events.command_events import (
+    ApplyPatchApprovalRequestEvent,
     Duration,
+    ExecApprovalRequestEvent,
     ExecCommandEndEvent,
     PatchApplyEndEvent,
+    TurnDiffEvent,
     ViewImageToolCallEvent,
 )
 from app_server_protocol.events.messages import (
@@ -17,8 +22,26 @@ from app_server_protocol.events.messages import (
     UserMessageEvent,
 )
 from app_server_protocol.events.msg import EventMsg
+from app_server_protocol.events.notice_events import (
+    BackgroundEventEvent,
+    DeprecationNoticeEvent,
+    ErrorEvent,
+    GetHistoryEntryResponseEvent,
+    ListCustomPromptsResponseEvent,
+    ShutdownCompleteEvent,
+    UndoCompletedEvent,
+    UndoStartedEvent,
+    WarningEvent,
+)
 from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
-from app_server_protocol.events.tools import McpToolCallEndEvent, WebSearchEndEvent
+from app_server_protocol.events.tools import (
+    ElicitationRequestEvent,
+    McpListToolsResponseEvent,
+    McpToolCallEndEvent,
+    PlanUpdateEvent,
+    WebSearchEndEvent,
+)
+from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent
 from app_server_protocol.responses import searched_query
 
 COMPACTED = "Compact task completed"
@@ -90,3 +113,80 @@ def _mcp_end(item: items.McpToolCall) -> McpToolCallEndEvent:
         duration=Duration.from_seconds(item.seconds or 0.0),
         result=item.result,
     )
+
+
+def legacy_event(
+    event: notices.Notice | questions.ApprovalQuestion | questions.ElicitationQuestion,
+) -> EventMsg:
+    """Return the legacy event of a notice, or the one that announces a question and that the request to the client
+    follows.
+    """
+    match event:
+        case (
+            questions.CommandApprovalQuestion()
+            | questions.PatchApprovalQuestion()
+            | questions.ElicitationQuestion()
+        ):
+            return _question(event)
+        case _:
+            return _notice(event)
+
+
+def _notice(event: notices.Notice) -> EventMsg:  # noqa: C901 - one case for each kind
+    match event:
+        case notices.ErrorNotice(message):
+            return ErrorEvent(message=message)
+        case notices.WarningNotice(message):
+            return WarningEvent(message=message)
+        case notices.DeprecationNotice(summary, details):
+            return DeprecationNoticeEvent(summary=summary, details=details)
+        case notices.ProgressNotice(message):
+            return BackgroundEventEvent(message=message)
+        case notices.UndoStarted(text):
+            return UndoStartedEvent(message=text)
+        case notices.UndoCompleted(success, text):
+            return UndoCompletedEvent(success=success, message=text)
+        case notices.SessionClosed():
+            return ShutdownCompleteEvent()
+        case notices.TokenUsageUpdated(info, rate_limits):
+            return TokenCountEvent(info=info, rate_limits=rate_limits)
+        case notices.PlanUpdated(explanation, plan):
+            return PlanUpdateEvent(explanation=explanation, plan=plan)
+        case notices.TurnDiffUpdated(diff):
+            return TurnDiffEvent(unified_diff=diff)
+        case notices.HistoryItemRecorded(item):
+            return RawResponseItemEvent(item=item)
+        case notices.HistoryEntryFound(offset, log_id, entry):
+            return GetHistoryEntryResponseEvent(offset=offset, log_id=log_id, entry=entry)
+        case notices.CustomPromptsListed(prompts):
+            return ListCustomPromptsResponseEvent(custom_prompts=prompts)
+        case notices.McpToolsListed():
+            return McpListToolsResponseEvent(
+                tools=dict(event.tools),
+                resources=dict(event.resources),
+                resource_templates=dict(event.resource_templates),
+                auth_statuses=dict(event.auth_statuses),
+            )
+
+
+def _question(event: questions.ApprovalQuestion | questions.ElicitationQuestion) -> EventMsg:
+    match event:
+        case questions.CommandApprovalQuestion():
+            return ExecApprovalRequestEvent(
+                call_id=event.call_id,
+                command=event.command,
+                cwd=event.cwd,
+                reason=event.reason,
+                parsed_cmd=event.parsed,
+            )
+        case questions.PatchApprovalQuestion():
+            return ApplyPatchApprovalRequestEvent(
+                call_id=event.call_id, changes=dict(event.changes), reason=event.reason
+            )
+        case questions.ElicitationQuestion():
+            return ElicitationRequestEvent(
+                server_name=event.server,
+                id=event.id,
+                message=event.message,
+                requested_schema=event.requested_schema,
+            )

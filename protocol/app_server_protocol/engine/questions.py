@@ -1,5 +1,5 @@
-"""Questions to a client besides approvals, with answers for which the conversation API has no shapes; and the tools
-that a client brings to a conversation, which it is asked to run.
+"""Questions of the engine to a client, and the answers to those for which the conversation API has no shapes; and the
+tools that a client brings to a conversation, which it is asked to run.
 """
 
 from __future__ import annotations
@@ -10,8 +10,38 @@ from enum import StrEnum
 from msgspec import Struct
 
 from app_server_protocol.encoding import Json
+from app_server_protocol.events.command_events import FileChange, ParsedCommand
 from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.responses import FunctionCallOutputContentItem
+
+
+class CommandApprovalQuestion(Struct, frozen=True, kw_only=True):
+    """Question to the user: may this command run, or this text be typed into a command that runs?"""
+
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    parsed: tuple[ParsedCommand, ...]
+    reason: str | None = None
+    proposed_rule: tuple[str, ...] | None = None
+    """First words of commands that the user may approve permanently with the answer; None if no rule is proposed."""
+
+
+class PatchApprovalQuestion(Struct, frozen=True, kw_only=True):
+    """Question to the user: may this patch be written? Keys of `changes` are absolute paths."""
+
+    call_id: str
+    changes: Mapping[str, FileChange]
+    reason: str | None = None
+
+
+class ElicitationQuestion(Struct, frozen=True, kw_only=True):
+    """Question of an MCP server to the user while a call of one of its tools runs."""
+
+    server: str
+    id: str
+    message: str
+    requested_schema: Json = None
 
 
 class ToolCallQuestion(Struct, frozen=True, kw_only=True):
@@ -75,6 +105,11 @@ class McpCallQuestion(Struct, frozen=True, kw_only=True):
     @property
     def message(self) -> str:
         return f'Allow the {self.server} MCP server to run tool "{self.tool}"?'
+
+
+ApprovalQuestion = CommandApprovalQuestion | PatchApprovalQuestion
+ToolQuestion = ToolCallQuestion | UserInputQuestion | McpCallQuestion
+"""Questions that only APIs with a shape for them can ask."""
 
 
 class McpCallDecision(StrEnum):

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, omit_none
@@ -89,8 +88,6 @@ class ExecApprovalRequestEvent(EngineModel):
     reason: str | None = omit_none()
     risk: SandboxCommandAssessment | None = omit_none()
     parsed_cmd: tuple[ParsedCommand, ...]
-    proposed_rule: SkipJsonSchema[tuple[str, ...] | None] = Field(default=None, exclude=True)
-    """First words of commands that the user may allow for good with the answer. This API has no words for it."""
 
 
 class ExecCommandBeginEvent(EngineStruct):

@@ -9,6 +9,7 @@ from app_server.engine.mcp.mcp_errors import McpFailure
 from app_server.engine.mcp.results import RESOURCES, TEMPLATES
 from app_server.engine.mcp.tool_catalog import ConnectionState
 from app_server_protocol.engine.events import McpServerState
+from app_server_protocol.engine.legacy import legacy_event
 from app_server_protocol.mcp import McpAuthStatus
 from tests.engine.mcp.conftest import Rig, fake, http
 from tests.support.waiting import until
@@ -64,7 +65,7 @@ async def test_an_unavailable_resource_is_reported_to_the_model(rig: Rig) -> Non
 async def test_a_client_that_asks_is_shown_everything(rig: Rig) -> None:
     web = http("http://127.0.0.1:9/mcp", enabled=False, bearer_token_env_var="TOKEN")
     async with rig.opened(fake("normal", rig.log), web) as mcp:
-        snapshot = (await mcp.requests.snapshot()).to_value()
+        snapshot = legacy_event(await mcp.requests.snapshot()).to_value()
     assert snapshot["tools"]["mcp__fake__echo"]["inputSchema"]["properties"] == {"text": {"type": "string"}}
     assert [one["uri"] for one in snapshot["resources"]["fake"]] == ["note://1", "note://2"]
     assert snapshot["resource_templates"]["fake"][0]["uriTemplate"] == "note://{n}"

@@ -18,7 +18,7 @@ from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.worker_threads import NO_THREAD
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import McpServersSettled
-from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.events.review_events import ReviewOutputEvent
 
 FINDING: Json = {
@@ -162,7 +162,7 @@ class Emitted(list[Any]):
         self.append(event)
 
 
-TOLD = [McpServersSettled(("no such program",)), WarningEvent(message="too many tools")]
+TOLD = [McpServersSettled(("no such program",)), WarningNotice(message="too many tools")]
 
 
 async def test_servers_that_were_replaced_are_not_reported() -> None:

@@ -12,9 +12,10 @@ from app_server.engine.storage.stored_item_lines import TURN_ITEM
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.legacy import legacy_event
+from app_server_protocol.engine.notices import ProgressNotice, TokenUsageUpdated, UndoCompleted
 from app_server_protocol.event_items import ImageInput, TextInput
-from app_server_protocol.events.notice_events import BackgroundEventEvent, UndoCompletedEvent
-from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortReason
+from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.values import replace
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}
@@ -131,7 +132,7 @@ def test_an_item_that_older_events_do_not_hold_whole_has_a_line_of_its_own_behin
 
 
 def test_what_only_begins_or_runs_is_not_stored() -> None:
-    for event in (events.ItemStarted(HELLO, 5), BackgroundEventEvent(message="x")):
+    for event in (events.ItemStarted(HELLO, 5), ProgressNotice(message="x")):
         assert lines(event, identity=True) == lines(event, identity=False) == []
 
 
@@ -230,7 +231,7 @@ def test_an_interrupted_turn_is_the_only_end_that_codex_058_stores() -> None:
 
 
 # --- lines without an item
-@pytest.mark.parametrize("event", [TokenCountEvent(), UndoCompletedEvent(success=True, message="done")])
-def test_counts_and_undos_are_stored_as_they_are(event: TokenCountEvent | UndoCompletedEvent) -> None:
-    assert lines(event, identity=False) == [event.to_value()]
-    assert lines(event, identity=True) == [{**event.to_value(), "turn_id": "t"}]
+@pytest.mark.parametrize("event", [TokenUsageUpdated(), UndoCompleted(success=True, message="done")])
+def test_counts_and_undos_are_stored_as_legacy_events(event: TokenUsageUpdated | UndoCompleted) -> None:
+    assert lines(event, identity=False) == [legacy_event(event).to_value()]
+    assert lines(event, identity=True) == [{**legacy_event(event).to_value(), "turn_id": "t"}]

@@ -40,12 +40,9 @@ from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.apis.v1.v1_adapter import ConversationAdapter
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.questions import CommandApprovalQuestion, PatchApprovalQuestion
 from app_server_protocol.engine.session_settings import Settings
-from app_server_protocol.events.command_events import (
-    ApplyPatchApprovalRequestEvent,
-    ExecApprovalRequestEvent,
-    ExecOutputStream,
-)
+from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.policy import (
     AskForApproval,
@@ -122,12 +119,13 @@ class ScriptedRunner(CommandRunner):
 
 @dataclass
 class Scene:
-    """One turn with all its emitted events."""
+    """One turn with all its emitted events: `events` are the engine's, `said` the conversation API's."""
 
     root: Path
     runner: ScriptedRunner
     turn: ToolContext
     said: list[EventMsg]
+    events: list[EngineEvent]
     answers: list[ReviewDecision] = field(default_factory=list)
     """Answers of the user, in order."""
     while_asked: Callable[[], None] = lambda: None
@@ -140,9 +138,9 @@ class Scene:
     def kinds(self) -> list[str]:
         return [event.type for event in self.said]
 
-    def questions(self) -> list[ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent]:
-        kinds = (ExecApprovalRequestEvent, ApplyPatchApprovalRequestEvent)
-        return [event for event in self.said if isinstance(event, kinds)]
+    def questions(self) -> list[CommandApprovalQuestion | PatchApprovalQuestion]:
+        kinds = (CommandApprovalQuestion, PatchApprovalQuestion)
+        return [event for event in self.events if isinstance(event, kinds)]
 
 
 MakeScene = Callable[..., Scene]
@@ -160,14 +158,16 @@ def scene(tmp_path: Path) -> MakeScene:
     ) -> Scene:
         policy = sandbox or WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
         said: list[EventMsg] = []
+        events: list[EngineEvent] = []
         broker, runner = ApprovalBroker(), ScriptedRunner(tmp_path / "home")
         config = load_config(SettingsSource(home=tmp_path / "home", cwd=tmp_path / "ws"))
 
         adapter = ConversationAdapter("01a1fc2e-450f-7ed0-9b52-64722a96c4dc", ItemIds())
 
         def emit(event: EngineEvent) -> None:
+            events.append(event)
             said.extend(adapter.messages(SessionEvent("1", "turn-1", event)))
-            if isinstance(event, ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent):
+            if isinstance(event, CommandApprovalQuestion | PatchApprovalQuestion):
                 assert broker.is_open(event.call_id)  # registered before the question is sent
                 made.while_asked()
                 broker.resolve(event.call_id, made.answers.pop(0))
@@ -201,7 +201,7 @@ def scene(tmp_path: Path) -> MakeScene:
                 wall_clock=lambda: 0.0,
             ),
         )
-        made = Scene(tmp_path, runner, turn, said, list(answers or []))
+        made = Scene(tmp_path, runner, turn, said, events, list(answers or []))
         return made
 
     return make

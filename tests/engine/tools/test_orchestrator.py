@@ -11,8 +11,9 @@ from app_server.engine.sandbox.plan import SandboxState
 from app_server.engine.support.engine_errors import LaunchError, SandboxUnavailable
 from app_server.engine.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
 from app_server.engine.tools.tool_base import ToolFailure, ToolOutput
-from app_server_protocol.events.command_events import ExecApprovalRequestEvent, ExecCommandEndEvent
-from app_server_protocol.events.notice_events import WarningEvent
+from app_server_protocol.engine.notices import WarningNotice
+from app_server_protocol.engine.questions import CommandApprovalQuestion
+from app_server_protocol.events.command_events import ExecCommandEndEvent
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -109,7 +110,7 @@ async def test_more_rights_are_asked_for_with_their_reason(scene: MakeScene) -> 
     on = scene(ON_REQUEST, answers=[YES])
     await say(on, escalated=True, because="because")
     [question] = on.questions()
-    assert isinstance(question, ExecApprovalRequestEvent)
+    assert isinstance(question, CommandApprovalQuestion)
     assert (question.reason, question.command) == ("because", ("make", "all"))
     assert on.runner.confined == [False]
 
@@ -202,7 +203,7 @@ async def test_a_weak_sandbox_is_reported_once_before_its_first_command(scene: M
     on.runner.sandbox.scripted = SandboxState("degraded", "no namespaces", ("other processes are visible",))
     await say(on)
     await say(on, call_id="c2")
-    [warning] = [event for event in on.said if isinstance(event, WarningEvent)]
+    [warning] = [event for event in on.events if isinstance(event, WarningNotice)]
     assert "other processes are visible" in warning.message
     assert on.kinds().index("warning") < on.kinds().index("exec_command_end")
 
@@ -249,8 +250,8 @@ async def test_a_retry_that_was_approved_for_the_session_is_not_asked_about_agai
         await say(on, call_id=call_id)
     assert on.runner.confined == [True, False, True, False], "the sandbox comes first, as at first"
     first, second = on.questions()
-    assert isinstance(first, ExecApprovalRequestEvent)
-    assert isinstance(second, ExecApprovalRequestEvent)
+    assert isinstance(first, CommandApprovalQuestion)
+    assert isinstance(second, CommandApprovalQuestion)
     assert (first.reason, second.reason) == (None, RETRY_REASON)
 
 
@@ -282,7 +283,7 @@ async def test_an_escalation_without_a_reason_says_what_it_is(scene: MakeScene) 
     with pytest.raises(ToolFailure):
         await say(on, escalated=True)
     [question] = on.questions()
-    assert isinstance(question, ExecApprovalRequestEvent)
+    assert isinstance(question, CommandApprovalQuestion)
     assert question.reason == ESCALATION_REASON
 
 
@@ -332,7 +333,7 @@ async def test_a_folder_by_a_link_is_shown_by_where_it_leads_and_runs_there(scen
     (on.ws / "sub").symlink_to(on.root / "outside")
     await say(on, escalated=True, cwd=str(on.ws / "sub"))
     [question] = on.questions()
-    assert isinstance(question, ExecApprovalRequestEvent)
+    assert isinstance(question, CommandApprovalQuestion)
     assert question.cwd == str(on.ws / "sub")
     assert question.reason == f"{on.ws}/sub leads to {on.root}/outside; {ESCALATION_REASON}"
     [spec] = on.runner.asked

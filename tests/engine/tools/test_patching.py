@@ -19,7 +19,8 @@ from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, ToolFai
 from app_server.engine.workspace.patch.disk_files import DiskFiles
 from app_server.engine.workspace.patch.parse import PatchError, parse_patch
 from app_server.engine.workspace.patch.safety import WriteScope
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
+from app_server_protocol.engine.questions import PatchApprovalQuestion
+from app_server_protocol.events.command_events import PatchApplyEndEvent
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -133,7 +134,7 @@ async def test_a_link_out_of_the_workspace_is_asked_about_by_its_target(scene: M
     with pytest.raises(ToolFailure):
         await apply(on, patch("*** Update File: link", "@@", "-a", "+b"))
     [question] = on.questions()
-    assert isinstance(question, ApplyPatchApprovalRequestEvent)
+    assert isinstance(question, PatchApprovalQuestion)
     assert str(target) in (question.reason or "")
 
 
@@ -231,7 +232,7 @@ async def test_the_same_patch_elsewhere_is_another_question(scene: MakeScene) ->
     with pytest.raises(ToolFailure):
         await apply(on, adds("link/f"), "c3")
     question = on.questions()[1]
-    assert isinstance(question, ApplyPatchApprovalRequestEvent)
+    assert isinstance(question, PatchApprovalQuestion)
     assert str(on.root / "elsewhere/f") in (question.reason or "")
     assert len(on.runner.asked) == 2
 

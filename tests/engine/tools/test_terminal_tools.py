@@ -22,7 +22,8 @@ from app_server.engine.tools.terminals import MOST, Terminal, Terminals, look_at
 from app_server.engine.tools.tool_base import ToolFailure
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.items import CommandExecution
-from app_server_protocol.events.command_events import ExecApprovalRequestEvent, ExecCommandEndEvent
+from app_server_protocol.engine.questions import CommandApprovalQuestion
+from app_server_protocol.events.command_events import ExecCommandEndEvent
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -171,7 +172,7 @@ async def test_typing_into_what_runs_without_the_sandbox_is_asked_about(live: Ma
     await run(WRITE, scene, "c2", session_id=number, chars=line, yield_time_ms=60_000)
     assert (scene.root / "outside/made").exists()
     question = scene.questions()[1]
-    assert isinstance(question, ExecApprovalRequestEvent)
+    assert isinstance(question, CommandApprovalQuestion)
     assert (question.call_id, question.command, question.cwd) == ("c1", (line,), str(scene.ws))
     assert question.reason == f"to be typed into session {number} (exec sh), which runs without the sandbox"
 

@@ -21,7 +21,7 @@ from app_server_protocol.engine.events import (
     SessionEvent,
 )
 from app_server_protocol.engine.items import AgentMessage
-from app_server_protocol.events.notice_events import BackgroundEventEvent
+from app_server_protocol.engine.notices import ProgressNotice
 from app_server_protocol.events.turn_events import TokenUsage
 
 
@@ -74,14 +74,14 @@ async def test_a_turn_goes_on_before_what_it_emitted_is_stored(tmp_path: Path) -
 async def test_events_that_are_given_back_come_first_and_in_their_order(tmp_path: Path) -> None:
     outbox = Outbox(Disk(tmp_path))
     for number in range(4):
-        outbox.emit("1", BackgroundEventEvent(message=str(number)))
+        outbox.emit("1", ProgressNotice(message=str(number)))
     outbox.store()
     taken = await outbox.take()
-    outbox.emit("1", BackgroundEventEvent(message="4"))
+    outbox.emit("1", ProgressNotice(message="4"))
     outbox.store()
     outbox.give_back(taken[1:])
     events = [each.event for each in await outbox.take()]
-    assert events == [BackgroundEventEvent(message=number) for number in "1234"]
+    assert events == [ProgressNotice(message=number) for number in "1234"]
 
 
 turns, items, texts = st.sampled_from("12"), st.sampled_from("ab"), st.text(max_size=4)
@@ -89,7 +89,7 @@ deltas = st.one_of(
     st.builds(AgentMessageDelta, items, texts),
     st.builds(ReasoningSummaryDelta, items, st.integers(0, 1), texts),
     st.builds(ReasoningTextDelta, items, st.integers(0, 1), texts),
-    st.builds(BackgroundEventEvent, message=texts),
+    st.builds(ProgressNotice, message=texts),
 )
 streams = st.lists(
     st.builds(lambda turn, event: SessionEvent(turn, f"turn-{turn}", event), turns, deltas), max_size=25
@@ -102,7 +102,7 @@ def texts_by_neighbours(events: list[SessionEvent]) -> list[tuple[object, str]]:
     for each in events:
         operation, turn, event = each.operation_id, each.turn_id, each.event
         if not isinstance(event, Delta):
-            assert isinstance(event, BackgroundEventEvent)
+            assert isinstance(event, ProgressNotice)
             out.append((None, event.message))
             continue
         key = (operation, turn, type(event), event.item_id, getattr(event, "index", None))

@@ -20,10 +20,13 @@ from app_server.server.conversations.adapter import ConversationStatus, Outbound
 from app_server_protocol.acp.sessions import CANCEL_REQUEST
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
 from app_server_protocol.engine.items import UserMessage
-from app_server_protocol.engine.questions import McpCallQuestion
+from app_server_protocol.engine.questions import (
+    CommandApprovalQuestion,
+    ElicitationQuestion,
+    McpCallQuestion,
+    PatchApprovalQuestion,
+)
 from app_server_protocol.event_items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
 from app_server_protocol.jsonrpc import dump_notification
 
 if TYPE_CHECKING:
@@ -73,12 +76,12 @@ class SessionAdapter:
     def question(self, event: SessionEvent) -> OutboundRequest | None:
         match event.event:
             case (
-                ExecApprovalRequestEvent(call_id=id)
-                | ApplyPatchApprovalRequestEvent(call_id=id)
+                CommandApprovalQuestion(call_id=id)
+                | PatchApprovalQuestion(call_id=id)
                 | McpCallQuestion(call_id=id)
             ):
                 call = self._fold.call_asked_about(event.turn_id, id)
-            case ElicitationRequestEvent():
+            case ElicitationQuestion():
                 call = None
             case _:
                 return None

@@ -21,19 +21,31 @@ from app_server.server.apis.partial_items import ItemInProgress, ItemsInProgress
 from app_server_protocol.acp.tool_calls import ToolCallStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
-from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
-from app_server_protocol.events import notice_events
-from app_server_protocol.events.command_events import (
-    ApplyPatchApprovalRequestEvent,
-    ExecApprovalRequestEvent,
-    TurnDiffEvent,
+from app_server_protocol.engine.notices import (
+    CustomPromptsListed,
+    DeprecationNotice,
+    ErrorNotice,
+    HistoryEntryFound,
+    HistoryItemRecorded,
+    McpToolsListed,
+    PlanUpdated,
+    ProgressNotice,
+    SessionClosed,
+    TokenUsageUpdated,
+    TurnDiffUpdated,
+    UndoCompleted,
+    UndoStarted,
+    WarningNotice,
 )
-from app_server_protocol.events.tools import (
-    ElicitationRequestEvent,
-    McpListToolsResponseEvent,
-    PlanUpdateEvent,
+from app_server_protocol.engine.questions import (
+    CommandApprovalQuestion,
+    ElicitationQuestion,
+    McpCallQuestion,
+    PatchApprovalQuestion,
+    ToolCallQuestion,
+    UserInputQuestion,
 )
-from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
+from app_server_protocol.events.turn_events import TokenUsageInfo
 
 MOST_HELD: Final = 50
 """Maximum number of notices that are queued for the next turn."""
@@ -85,19 +97,19 @@ class SessionNotices:
             case events.AttemptFailed():
                 text = f"Reconnecting… {event.attempt}/{event.attempts}"
                 self._updates.notice(Notice(text, details=event.error.message, passing=True), "")
-            case TokenCountEvent(info=TokenUsageInfo() as info):
+            case TokenUsageUpdated(info=TokenUsageInfo() as info):
                 usage = context_use(info, self._window)
                 if usage != self.usage:
                     self.usage = usage
                     self._updates.usage(*usage)
-            case PlanUpdateEvent():
+            case PlanUpdated():
                 self._updates.plan(event.plan)
-            case notice_events.WarningEvent() | notice_events.ErrorEvent():
+            case WarningNotice() | ErrorNotice():
                 self.notice(Notice(event.message))
             case events.McpServersSettled(failures=failures):
                 for message in failures:
                     self.notice(Notice(message))
-            case notice_events.DeprecationNoticeEvent():
+            case DeprecationNotice():
                 self.notice(Notice(event.summary, details=event.details))
             case (
                 events.AgentMessageDelta()
@@ -110,7 +122,7 @@ class SessionNotices:
                 | events.PatchWriting()
                 | events.TurnStarted()
                 | events.TurnEnded()
-                | notice_events.UndoCompletedEvent()
+                | UndoCompleted()
             ):
                 pass  # `SessionFold` writes them
             case (
@@ -121,21 +133,21 @@ class SessionNotices:
                 | events.McpServerStateChanged()
                 | events.GoalUpdated()
                 | events.GoalCleared()
-                | TokenCountEvent()
-                | RawResponseItemEvent()
-                | TurnDiffEvent()
-                | notice_events.BackgroundEventEvent()
-                | notice_events.ShutdownCompleteEvent()
-                | notice_events.UndoStartedEvent()
-                | notice_events.GetHistoryEntryResponseEvent()
-                | notice_events.ListCustomPromptsResponseEvent()
-                | McpListToolsResponseEvent()
+                | TokenUsageUpdated()
+                | HistoryItemRecorded()
+                | TurnDiffUpdated()
+                | ProgressNotice()
+                | SessionClosed()
+                | UndoStarted()
+                | HistoryEntryFound()
+                | CustomPromptsListed()
+                | McpToolsListed()
             ):
                 pass  # editors have no place for them, or `AcpSession` sends them
             case (
-                ExecApprovalRequestEvent()
-                | ApplyPatchApprovalRequestEvent()
-                | ElicitationRequestEvent()
+                CommandApprovalQuestion()
+                | PatchApprovalQuestion()
+                | ElicitationQuestion()
                 | ToolCallQuestion()
                 | UserInputQuestion()
                 | McpCallQuestion()
@@ -206,7 +218,7 @@ class SessionFold:
                 self._news.turn_started(turn, inner.model_context_window)
             case events.TurnEnded():
                 self._turn_ended()
-            case notice_events.UndoCompletedEvent():
+            case UndoCompleted():
                 text = inner.message or ("The files are as before." if inner.success else "Undo failed.")
                 self._updates.text(Speaker.AGENT, self._ids.reserve(f"undo-{turn}"), text)
             case _:

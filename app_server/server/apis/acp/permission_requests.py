@@ -39,9 +39,14 @@ from app_server_protocol.acp.tool_calls import (
 )
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import SessionEvent
-from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.engine.questions import (
+    ApprovalQuestion,
+    CommandApprovalQuestion,
+    ElicitationQuestion,
+    McpCallDecision,
+    McpCallQuestion,
+    PatchApprovalQuestion,
+)
 from app_server_protocol.policy import ReviewDecision
 
 DECISIONS: Final = {
@@ -65,16 +70,16 @@ def question(session_id: str, event: SessionEvent, call: ToolCallView | None) ->
     match event.event:
         case McpCallQuestion() as asking:
             return _about_tool(session_id, asking, call)
-        case ElicitationRequestEvent() as asking:
+        case ElicitationQuestion() as asking:
             form, answer = _form(session_id, asking), partial(answer_elicitation, asking)
             return asked(CREATE_ELICITATION, form, answer, is_elicitation_answer, QuestionKind.INPUT)
-        case ExecApprovalRequestEvent() | ApplyPatchApprovalRequestEvent() as asking:
+        case CommandApprovalQuestion() | PatchApprovalQuestion() as asking:
             shown = call or _unannounced(asking)
             status = ToolCallStatus.PENDING if shown.status is ToolCallStatus.PENDING else None
             fields = shown.fields(_content(asking, shown), status)
             if asking.reason and isinstance(shown.raw_input, dict):
                 fields["raw_input"] = {**shown.raw_input, "justification": asking.reason}
-            what = "this command" if isinstance(asking, ExecApprovalRequestEvent) else "these changes"
+            what = "this command" if isinstance(asking, CommandApprovalQuestion) else "these changes"
             return _permission(session_id, fields, _options(what), partial(_decided, asking))
         case _:
             return None
@@ -114,7 +119,7 @@ def _permission(
     return asked(REQUEST_PERMISSION, request, to_command, lambda result: decision(result) is not None)
 
 
-def _decided(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, result: Json) -> Command:
+def _decided(event: ApprovalQuestion, result: Json) -> Command:
     return decide(event, decision(result) or ReviewDecision.DENIED)
 
 
@@ -131,33 +136,27 @@ def decision(result: Json) -> ReviewDecision | None:
             return None
 
 
-def _content(
-    event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, call: ToolCallView
-) -> tuple[ToolCallContent, ...]:
+def _content(event: ApprovalQuestion, call: ToolCallView) -> tuple[ToolCallContent, ...]:
     """Return the reason for the question, and what the user approves by a yes."""
     texts = [f"Reason: {event.reason}"] if event.reason else []
     diffs: tuple[ToolCallContent, ...] = ()
     match event:
-        case ExecApprovalRequestEvent():
+        case CommandApprovalQuestion():
             asked = list(event.command)
             whole = script_of(asked) or quote.join(asked)
             if call.raw_input is not None and asked != call.raw_input.get("command"):
                 texts.append(f"Input for the command that runs: {''.join(asked)!r}")
             elif whole != call.title:  # the title is a single line and may be cut
                 texts.append(fenced(whole, "sh"))
-            if event.risk is not None:
-                texts.append(f"Risk ({event.risk.risk_level}): {event.risk.description}")
-        case ApplyPatchApprovalRequestEvent():
-            if event.grant_root is not None:
-                texts.append(f"Outside of what may be written: {event.grant_root}")
+        case PatchApprovalQuestion():
             shown = tuple(note for note in call.notes if isinstance(note, DiffOfCall))
             diffs = shown or diffs_of(event.changes, {})
     return (*map(text_content, texts), *diffs)
 
 
-def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent) -> ToolCallView:
+def _unannounced(event: ApprovalQuestion) -> ToolCallView:
     """Return a call for a question about an item that was not announced to the client."""
-    if isinstance(event, ExecApprovalRequestEvent):
+    if isinstance(event, CommandApprovalQuestion):
         raw = {"command": list(event.command), "cwd": event.cwd}
         title = command_title(event.command, None)
         return ToolCallView(id=event.call_id, title=title, kind=ToolKind.EXECUTE, raw_input=raw)
@@ -173,10 +172,10 @@ def _options(what: str) -> tuple[PermissionOption, ...]:
     return (_YES, always, _NO)
 
 
-def _form(session_id: str, event: ElicitationRequestEvent) -> CreateElicitationRequest:
+def _form(session_id: str, event: ElicitationQuestion) -> CreateElicitationRequest:
     schema = event.requested_schema if isinstance(event.requested_schema, dict) else NO_FIELDS
     return CreateElicitationRequest(
         session_id=session_id,
-        message=f"{event.server_name}: {event.message}",
+        message=f"{event.server}: {event.message}",
         requested_schema={"type": "object", **schema},
     )

@@ -28,7 +28,8 @@ from app_server.server.rpc.backlog import DeltaStream
 from app_server_protocol import event_items as wire
 from app_server_protocol.encoding import json_bytes
 from app_server_protocol.engine import events, items
-from app_server_protocol.engine.legacy import has_query, legacy_events
+from app_server_protocol.engine.legacy import has_query, legacy_event, legacy_events
+from app_server_protocol.engine.notices import HistoryItemRecorded, SessionClosed, TurnDiffUpdated
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
 from app_server_protocol.events import command_events, messages, notice_events, tools, turn_events
 from app_server_protocol.events.msg import EventMsg
@@ -88,9 +89,9 @@ class ConversationAdapter:
             return ()
         if isinstance(inner, events.Delta):
             return self._delta(event.operation_id, inner)
-        if isinstance(inner, turn_events.RawResponseItemEvent) and not raw:
+        if isinstance(inner, HistoryItemRecorded) and not raw:
             return ()
-        if self._hides_shutdown and isinstance(inner, notice_events.ShutdownCompleteEvent):
+        if self._hides_shutdown and isinstance(inner, SessionClosed):
             return ()
         if isinstance(inner, events.ItemCompleted):
             self._streamed.clear()
@@ -157,11 +158,11 @@ class ConversationAdapter:
                 | events.McpServerStateChanged()
                 | ToolCallQuestion()
                 | UserInputQuestion()
-                | command_events.TurnDiffEvent(unified_diff="")
+                | TurnDiffUpdated(unified_diff="")
             ):
                 pass  # this API has no events for them
-            case notice:
-                yield notice
+            case other:
+                yield legacy_event(other)
 
     def _delta(self, id: str, event: events.Delta) -> Sequence[OutboundMessage]:
         """Return the event with the item's id, if its start was sent, and the legacy event."""

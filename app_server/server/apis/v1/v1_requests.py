@@ -19,11 +19,14 @@ from app_server.server.conversations.adapter import (
 )
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent
-from app_server_protocol.engine.questions import McpCallQuestion
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.engine.questions import (
+    ApprovalQuestion,
+    CommandApprovalQuestion,
+    ElicitationQuestion,
+    McpCallQuestion,
+    PatchApprovalQuestion,
+)
 from app_server_protocol.ids import ConversationId
-from app_server_protocol.outgoing import struct_from
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.v1 import approval as wire
 
@@ -32,22 +35,28 @@ def question(conversation_id: str, event: EngineEvent) -> OutboundRequest | None
     """Return the client request for an event; None for other events."""
     id = ConversationId(conversation_id)
     match event:
-        case ExecApprovalRequestEvent():
-            params = struct_from(wire.ExecCommandApprovalParams, event, conversation_id=id)
-            return asked(wire.EXEC_COMMAND_APPROVAL, params, partial(_decided, event), _is_decision)
-        case ApplyPatchApprovalRequestEvent():
+        case CommandApprovalQuestion():
+            command = wire.ExecCommandApprovalParams(
+                conversation_id=id,
+                call_id=event.call_id,
+                command=event.command,
+                cwd=event.cwd,
+                reason=event.reason,
+                parsed_cmd=event.parsed,
+            )
+            return asked(wire.EXEC_COMMAND_APPROVAL, command, partial(_decided, event), _is_decision)
+        case PatchApprovalQuestion():
             patch = wire.ApplyPatchApprovalParams(
                 conversation_id=id,
                 call_id=event.call_id,
-                file_changes=event.changes,
+                file_changes=dict(event.changes),
                 reason=event.reason,
-                grant_root=event.grant_root,
             )
             return asked(wire.APPLY_PATCH_APPROVAL, patch, partial(_decided, event), _is_decision)
-        case ElicitationRequestEvent():
+        case ElicitationQuestion():
             form = wire.ElicitationRequestParams(
                 conversation_id=id,
-                server_name=event.server_name,
+                server_name=event.server,
                 request_id=event.id,
                 message=event.message,
                 requested_schema=event.requested_schema,
@@ -73,7 +82,7 @@ def question(conversation_id: str, event: EngineEvent) -> OutboundRequest | None
             return None
 
 
-def _decided(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, result: Json) -> Command:
+def _decided(event: ApprovalQuestion, result: Json) -> Command:
     return decide(event, wire.parse_decision(result) or ReviewDecision.DENIED)
 
 

@@ -20,13 +20,21 @@ from app_server_protocol.engine.events import (
     GoalUpdated,
     McpServerStateChanged,
     ModelRerouted,
-    Notice,
     SettingsChanged,
 )
-from app_server_protocol.events import notice_events, turn_events
-from app_server_protocol.events.command_events import TurnDiffEvent
-from app_server_protocol.events.tools import PlanUpdateEvent
-from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
+from app_server_protocol.engine.notices import (
+    DeprecationNotice,
+    ErrorNotice,
+    HistoryItemRecorded,
+    Notice,
+    PlanUpdated,
+    TokenUsageUpdated,
+    TurnDiffUpdated,
+    UndoCompleted,
+    WarningNotice,
+)
+from app_server_protocol.events import turn_events
+from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.v2 import server
 from app_server_protocol.v2 import thread as wire
@@ -107,24 +115,24 @@ class ThreadNotices:
 
     def take(self, turn_id: str | None, event: Notice, *, raw: bool) -> None:
         match event:
-            case TokenCountEvent():
+            case TokenUsageUpdated():
                 self._tokens(turn_id, event)
-            case TurnDiffEvent():
+            case TurnDiffUpdated():
                 self._turn_diff(turn_id, event)
-            case PlanUpdateEvent():
+            case PlanUpdated():
                 self._plan(turn_id, event)
-            case RawResponseItemEvent():
+            case HistoryItemRecorded():
                 if raw and turn_id is not None:
                     place = (
                         f'{{"threadId":{json.dumps(self._thread_id)},"turnId":{json.dumps(turn_id)},"item":'
                     )
                     self._lines.add_raw(RAW_ITEM_COMPLETED, place.encode() + event.item.to_json() + b"}")
-            case notice_events.WarningEvent() | notice_events.ErrorEvent():
+            case WarningNotice() | ErrorNotice():
                 # The error of a turn that fails is sent with the end of the turn; this error ends no turn.
                 self._warn(event.message)
-            case notice_events.DeprecationNoticeEvent():
+            case DeprecationNotice():
                 self._lines.add(server.DEPRECATION_NOTICE, summary=event.summary, details=event.details)
-            case notice_events.UndoCompletedEvent():
+            case UndoCompleted():
                 if not event.success and event.message is not None:
                     self._warn(event.message)
             case _:
@@ -168,7 +176,7 @@ class ThreadNotices:
         warning = server.WARNING.make(thread_id=self._thread_id, message=message)
         self._lines.add_raw(server.WARNING.method, warning.to_json(), news=message)
 
-    def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
+    def _tokens(self, turn_id: str | None, event: TokenUsageUpdated) -> None:
         if event.info is not None and turn_id is not None and event.info != self._usage:
             self._usage = event.info
             self._lines.add_state(
@@ -184,7 +192,7 @@ class ThreadNotices:
         self._limits.latest = limits
         self._lines.add_raw(row.method, row.make(rate_limits=limits).to_json(), news=limits, state="")
 
-    def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
+    def _turn_diff(self, turn_id: str | None, event: TurnDiffUpdated) -> None:
         if turn_id is not None and event.unified_diff != self._diff:
             self._diff = event.unified_diff
             self._lines.add_state(
@@ -195,7 +203,7 @@ class ThreadNotices:
                 diff=event.unified_diff,
             )
 
-    def _plan(self, turn_id: str | None, event: PlanUpdateEvent) -> None:
+    def _plan(self, turn_id: str | None, event: PlanUpdated) -> None:
         if turn_id is None:
             return
         steps = tuple(

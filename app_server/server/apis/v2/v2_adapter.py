@@ -24,10 +24,16 @@ from app_server_protocol.engine import events
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import Item
-from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
-from app_server_protocol.events.turn_events import TokenCountEvent, TokenUsageInfo
+from app_server_protocol.engine.notices import Notice, TokenUsageUpdated
+from app_server_protocol.engine.questions import (
+    CommandApprovalQuestion,
+    ElicitationQuestion,
+    McpCallQuestion,
+    PatchApprovalQuestion,
+    ToolCallQuestion,
+    UserInputQuestion,
+)
+from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2 import server, turn
 from app_server_protocol.v2.thread import THREAD_STATUS_CHANGED
@@ -111,11 +117,11 @@ class ThreadAdapter:
 
     def question(self, event: events.SessionEvent) -> OutboundRequest | None:
         match event.event:
-            case ElicitationRequestEvent() | ToolCallQuestion() | UserInputQuestion():
+            case ElicitationQuestion() | ToolCallQuestion() | UserInputQuestion():
                 opened = None
             case (
-                ExecApprovalRequestEvent(call_id=id)
-                | ApplyPatchApprovalRequestEvent(call_id=id)
+                CommandApprovalQuestion(call_id=id)
+                | PatchApprovalQuestion(call_id=id)
                 | McpCallQuestion(call_id=id)
             ):
                 opened = self._open.latest(event.turn_id, id)
@@ -148,9 +154,9 @@ class ThreadAdapter:
             self._items.take(turn_id, inner)
         elif isinstance(inner, events.GoalUpdated | events.GoalCleared):
             self._news.goal(turn_id, inner)
-        elif isinstance(inner, TokenCountEvent) and self._in_review():
+        elif isinstance(inner, TokenUsageUpdated) and self._in_review():
             pass  # a review's context is not the thread's; its usage is in the total of the next turn
-        elif isinstance(inner, events.Notice):
+        elif isinstance(inner, Notice):
             self._news.take(turn_id, inner, raw=raw)
         elif isinstance(inner, events.SettingsChanged):
             self._news.settings(inner)

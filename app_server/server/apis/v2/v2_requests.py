@@ -27,8 +27,11 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.engine import questions as engine
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.items import CommandExecution, CommandSource, Item
-from app_server_protocol.events.command_events import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.engine.questions import (
+    CommandApprovalQuestion,
+    ElicitationQuestion,
+    PatchApprovalQuestion,
+)
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.responses import InputImage, InputText
@@ -103,25 +106,24 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
     """
     at: dict[str, Json] = {"thread_id": thread_id, "turn_id": event.turn_id or ""}
     match event.event:
-        case ExecApprovalRequestEvent() as asking:
+        case CommandApprovalQuestion() as asking:
             command = _about_command(asking, item, now_ms, at)
             row = wire.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL
             return asked(row, command, partial(_decided_command, asking), _is_decision)
-        case ApplyPatchApprovalRequestEvent() as asking:
+        case PatchApprovalQuestion() as asking:
             patch = wire.FileChangeRequestApprovalParams(
                 **at,
                 item_id=asking.call_id if item is None else item.id,
                 started_at_ms=now_ms,
                 reason=asking.reason,
-                grant_root=asking.grant_root,
             )
             decided = partial(_decided_patch, asking)
             return asked(wire.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, decided, _is_decision)
-        case ElicitationRequestEvent() as asking:
+        case ElicitationQuestion() as asking:
             form = wire.FormElicitation.model_construct(
                 thread_id=thread_id,
                 turn_id=event.turn_id,
-                server_name=asking.server_name,
+                server_name=asking.server,
                 message=asking.message,
                 requested_schema=NO_FIELDS if asking.requested_schema is None else asking.requested_schema,
             )
@@ -157,7 +159,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
 
 
 def _about_command(
-    event: ExecApprovalRequestEvent, item: Item | None, now_ms: int, at: Mapping[str, Json]
+    event: CommandApprovalQuestion, item: Item | None, now_ms: int, at: Mapping[str, Json]
 ) -> wire.CommandExecutionRequestApprovalParams:
     typed = _is_typed(event, item)
     return wire.CommandExecutionRequestApprovalParams(
@@ -168,7 +170,7 @@ def _about_command(
         reason=event.reason,
         command="".join(event.command) if typed else command_line(event.command),
         cwd=event.cwd,
-        command_actions=command_actions(event.parsed_cmd, event.command, event.cwd),
+        command_actions=command_actions(event.parsed, event.command, event.cwd),
         proposed_execpolicy_amendment=event.proposed_rule,
         available_decisions=_offered(event.proposed_rule),
     )
@@ -216,7 +218,7 @@ def _offered(proposed: tuple[str, ...] | None) -> tuple[wire.CommandExecutionApp
     return (yes, for_session, rule, *no)
 
 
-def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
+def _is_typed(event: CommandApprovalQuestion, item: Item | None) -> bool:
     """Return whether the question is about text for a command that goes on, and not about the command."""
     return (
         isinstance(item, CommandExecution)
@@ -225,7 +227,7 @@ def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
     )
 
 
-def _decided_command(event: ExecApprovalRequestEvent, result: Json) -> ResolveApproval:
+def _decided_command(event: CommandApprovalQuestion, result: Json) -> ResolveApproval:
     match decision(result):
         case engine.RuleAmendment() as rule if event.proposed_rule:
             return decide(event, ReviewDecision.APPROVED, rule)
@@ -235,7 +237,7 @@ def _decided_command(event: ExecApprovalRequestEvent, result: Json) -> ResolveAp
             return decide(event, ReviewDecision.DENIED)
 
 
-def _decided_patch(event: ApplyPatchApprovalRequestEvent, result: Json) -> ResolveApproval:
+def _decided_patch(event: PatchApprovalQuestion, result: Json) -> ResolveApproval:
     match decision(result):
         case ReviewDecision.APPROVED_FOR_SESSION as decided:
             return decide(event, decided, engine.FileGrant())

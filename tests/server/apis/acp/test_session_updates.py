@@ -25,8 +25,8 @@ from app_server_protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
+from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.events import command_events
-from app_server_protocol.events.notice_events import WarningEvent
 from app_server_protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
 from tests.server.apis.v2.recorded import OTHER_TURN, TURN
 from tests.server.apis.v2.test_thread_order import EVENTS
@@ -162,12 +162,12 @@ def test_output_is_told_a_few_times_a_second_and_whole_at_the_end() -> None:
 
 def test_warnings_wait_for_a_turn_and_are_no_part_of_the_answer() -> None:
     seen = Recording()
-    seen.take(WarningEvent(message="careful"), None)
+    seen.take(WarningNotice(message="careful"), None)
     assert seen.updates == []
     seen.turn()
     assert (seen.text(), seen.text("agent_thought_chunk")) == ("", "Warning: careful\n")
     full = Recording(FULL)
-    full.turn(WarningEvent(message="careful"))
+    full.turn(WarningNotice(message="careful"))
     assert full.of("notice") == [{"sessionUpdate": "notice", "severity": "warning", "title": "careful"}]
 
 

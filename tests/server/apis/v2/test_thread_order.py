@@ -42,29 +42,36 @@ from app_server_protocol.engine.items import (
     Plan,
     Reasoning,
 )
+from app_server_protocol.engine.notices import (
+    CustomPromptsListed,
+    DeprecationNotice,
+    ErrorNotice,
+    HistoryEntryFound,
+    HistoryItemRecorded,
+    McpToolsListed,
+    PlanUpdated,
+    ProgressNotice,
+    SessionClosed,
+    TokenUsageUpdated,
+    TurnDiffUpdated,
+    UndoCompleted,
+    UndoStarted,
+    WarningNotice,
+)
 from app_server_protocol.engine.questions import (
     Choice,
+    CommandApprovalQuestion,
+    ElicitationQuestion,
     McpCallQuestion,
+    PatchApprovalQuestion,
     ToolCallQuestion,
     UserInputQuestion,
     UserQuestion,
 )
 from app_server_protocol.engine.session_settings import Settings
-from app_server_protocol.events import notice_events, tools
-from app_server_protocol.events.command_events import (
-    ApplyPatchApprovalRequestEvent,
-    ExecApprovalRequestEvent,
-    ExecOutputStream,
-    TurnDiffEvent,
-)
-from app_server_protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
-from app_server_protocol.events.turn_events import (
-    RateLimitSnapshot,
-    RateLimitWindow,
-    RawResponseItemEvent,
-    TokenCountEvent,
-    TurnAbortReason,
-)
+from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.events.tools import PlanItemArg, StepStatus
+from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow, TurnAbortReason
 from app_server_protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
 from tests.server.apis.v2.recorded import (
     LIMITS,
@@ -117,9 +124,9 @@ EVENTS: list[EngineEvent] = [
     ),
     *(McpServerStateChanged("s", state, "x", login_required=True) for state in McpServerState),
     McpServersSettled(("x",)),
-    ExecApprovalRequestEvent(call_id="a", command=("x",), cwd="/", parsed_cmd=()),
-    ApplyPatchApprovalRequestEvent(call_id="b", changes={}),
-    tools.ElicitationRequestEvent(server_name="s", id="1", message="m"),
+    CommandApprovalQuestion(call_id="a", command=("x",), cwd="/", parsed=()),
+    PatchApprovalQuestion(call_id="b", changes={}),
+    ElicitationQuestion(server="s", id="1", message="m"),
     ToolCallQuestion(call_id="a", tool="t", namespace=None, arguments={}),
     UserInputQuestion("a", (UserQuestion(id="i", header="h", text="t", choices=(Choice("l", "d"),)),)),
     McpCallQuestion(
@@ -132,21 +139,21 @@ EVENTS: list[EngineEvent] = [
         can_be_kept=True,
         as_inquiry=False,
     ),
-    notice_events.BackgroundEventEvent(message="x"),
-    notice_events.DeprecationNoticeEvent(summary="x"),
-    notice_events.ErrorEvent(message="x"),
-    notice_events.WarningEvent(message="x"),
-    notice_events.UndoStartedEvent(),
-    notice_events.UndoCompletedEvent(success=False, message="x"),
-    notice_events.ShutdownCompleteEvent(),
-    TokenCountEvent(info=USAGE, rate_limits=LIMITS),
-    TokenCountEvent(rate_limits=RateLimitSnapshot(primary=RateLimitWindow(used_percent=float("nan")))),
-    PlanUpdateEvent(plan=tuple(PlanItemArg(step=word, status=word) for word in StepStatus)),
-    TurnDiffEvent(unified_diff="x"),
-    RawResponseItemEvent(item=RAW),
-    notice_events.GetHistoryEntryResponseEvent(offset=0, log_id=0),
-    notice_events.ListCustomPromptsResponseEvent(custom_prompts=()),
-    tools.McpListToolsResponseEvent(tools={}, resources={}, resource_templates={}, auth_statuses={}),
+    ProgressNotice(message="x"),
+    DeprecationNotice(summary="x"),
+    ErrorNotice(message="x"),
+    WarningNotice(message="x"),
+    UndoStarted(),
+    UndoCompleted(success=False, message="x"),
+    SessionClosed(),
+    TokenUsageUpdated(info=USAGE, rate_limits=LIMITS),
+    TokenUsageUpdated(rate_limits=RateLimitSnapshot(primary=RateLimitWindow(used_percent=float("nan")))),
+    PlanUpdated(explanation=None, plan=tuple(PlanItemArg(step=word, status=word) for word in StepStatus)),
+    TurnDiffUpdated(unified_diff="x"),
+    HistoryItemRecorded(item=RAW),
+    HistoryEntryFound(offset=0, log_id=0),
+    CustomPromptsListed(()),
+    McpToolsListed(tools={}, resources={}, resource_templates={}, auth_statuses={}),
 ]
 
 

@@ -9,20 +9,16 @@ from app_server.server.conversations.adapter import Activity, ConversationStatus
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.notices import (
+    ErrorNotice,
+    HistoryItemRecorded,
+    TokenUsageUpdated,
+    TurnDiffUpdated,
+)
+from app_server_protocol.engine.questions import CommandApprovalQuestion
 from app_server_protocol.event_items import TextInput
-from app_server_protocol.events import notice_events
-from app_server_protocol.events.command_events import (
-    ExecApprovalRequestEvent,
-    ExecOutputStream,
-    TurnDiffEvent,
-    UnknownCommand,
-)
-from app_server_protocol.events.turn_events import (
-    RateLimitSnapshot,
-    RawResponseItemEvent,
-    TokenCountEvent,
-    TurnAbortReason,
-)
+from app_server_protocol.events.command_events import ExecOutputStream, UnknownCommand
+from app_server_protocol.events.turn_events import RateLimitSnapshot, TurnAbortReason
 from app_server_protocol.mcp import McpInvocation
 from tests.server.apis.v2.recorded import (
     LIMITS,
@@ -53,12 +49,12 @@ def say(turn: TurnEmitter, *texts: str, id: str = "msg-1") -> None:
     turn.complete(items.AgentMessage(id, ("".join(texts),)))
 
 
-def question(turn: TurnEmitter, item_id: str) -> ExecApprovalRequestEvent:
-    asking = ExecApprovalRequestEvent(
+def question(turn: TurnEmitter, item_id: str) -> CommandApprovalQuestion:
+    asking = CommandApprovalQuestion(
         call_id=item_id,
         command=("bash", "-lc", "ls"),
         cwd="/w",
-        parsed_cmd=(UnknownCommand(cmd="ls"),),
+        parsed=(UnknownCommand(cmd="ls"),),
     )
     turn.emit(asking)
     return asking
@@ -71,7 +67,7 @@ def test_a_short_turn() -> None:
     turn.turn_started(events.TurnKind.REGULAR, 1000)
     turn.show(items.UserMessage("u1", (TextInput(text="hi"),)))
     say(turn, "Hel", "lo")
-    turn.emit(TokenCountEvent(info=USAGE, rate_limits=LIMITS))
+    turn.emit(TokenUsageUpdated(info=USAGE, rate_limits=LIMITS))
     turn.turn_ended(events.TurnStatus.COMPLETED, last_agent_message="Hello")
     assert seen.short() == [
         "turn/started",
@@ -258,19 +254,19 @@ def test_a_text_that_is_no_unicode_is_still_a_line() -> None:
 
 def test_only_news_are_told_of() -> None:
     seen, turn = begun()
-    turn.emit(TurnDiffEvent(unified_diff=""))
+    turn.emit(TurnDiffUpdated(unified_diff=""))
     for _ in range(2):
-        turn.emit(TurnDiffEvent(unified_diff="d"))
-        turn.emit(TokenCountEvent(info=USAGE, rate_limits=LIMITS))
-        turn.emit(TokenCountEvent(info=None, rate_limits=RateLimitSnapshot()))
-        turn.emit(TokenCountEvent(info=USAGE, rate_limits=RateLimitSnapshot()))
+        turn.emit(TurnDiffUpdated(unified_diff="d"))
+        turn.emit(TokenUsageUpdated(info=USAGE, rate_limits=LIMITS))
+        turn.emit(TokenUsageUpdated(info=None, rate_limits=RateLimitSnapshot()))
+        turn.emit(TokenUsageUpdated(info=USAGE, rate_limits=RateLimitSnapshot()))
     assert len(seen.params("turn/diff/updated")) == 1
     assert len(seen.params("thread/tokenUsage/updated")) == 1
     turn.turn_ended(events.TurnStatus.COMPLETED)
     again = seen.turn(OTHER_TURN)
     again.turn_started(events.TurnKind.REGULAR, None)
-    again.emit(TurnDiffEvent(unified_diff="d"))
-    again.emit(TokenCountEvent(info=USAGE))
+    again.emit(TurnDiffUpdated(unified_diff="d"))
+    again.emit(TokenUsageUpdated(info=USAGE))
     assert [each["turnId"] for each in seen.params("turn/diff/updated")] == [TURN, OTHER_TURN]
     assert [each["turnId"] for each in seen.params("thread/tokenUsage/updated")] == [TURN]
 
@@ -278,14 +274,14 @@ def test_only_news_are_told_of() -> None:
 def test_an_error_that_ends_nothing_is_a_warning() -> None:
     seen = Recording()
     for turn_id in (None, TURN):
-        seen.take(events.SessionEvent("", turn_id, notice_events.ErrorEvent(message="MCP server failed")))
+        seen.take(events.SessionEvent("", turn_id, ErrorNotice(message="MCP server failed")))
     assert seen.short() == ["warning", "warning"]
 
 
 def test_raw_items_are_for_those_who_asked() -> None:
     for raw, expected in ((False, []), (True, ["rawResponseItem/completed"])):
         seen = Recording(raw=raw)
-        seen.take(events.SessionEvent("7", TURN, RawResponseItemEvent(item=RAW)))
+        seen.take(events.SessionEvent("7", TURN, HistoryItemRecorded(item=RAW)))
         assert seen.short() == expected
     assert seen.messages[0]["params"] == {"threadId": THREAD, "turnId": TURN, "item": RAW.to_value()}
 

@@ -11,35 +11,33 @@ from app_server_protocol import policy as engine
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, TurnKind
 from app_server_protocol.engine.items import CommandExecution, CommandSource
-from app_server_protocol.engine.questions import FileGrant, RuleAmendment
-from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
-from app_server_protocol.events.command_events import (
-    AddFileChange,
-    ApplyPatchApprovalRequestEvent,
-    ExecApprovalRequestEvent,
-    ReadCommand,
-    UnknownCommand,
+from app_server_protocol.engine.notices import WarningNotice
+from app_server_protocol.engine.questions import (
+    CommandApprovalQuestion,
+    ElicitationQuestion,
+    FileGrant,
+    PatchApprovalQuestion,
+    RuleAmendment,
 )
-from app_server_protocol.events.notice_events import WarningEvent
-from app_server_protocol.events.tools import ElicitationRequestEvent
+from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
+from app_server_protocol.events.command_events import AddFileChange, ReadCommand, UnknownCommand
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.v2 import item_parts as wire_input
 from app_server_protocol.v2 import settings as wire
+from app_server_protocol.values import replace
 from tests.server.apis.v2.recorded import NOW, THREAD, TURN, Recording, validator
 
-COMMAND = ExecApprovalRequestEvent(
+COMMAND = CommandApprovalQuestion(
     call_id="call-1",
     command=("bash", "-lc", "cat a"),
     cwd="/w",
     reason="I need it",
-    parsed_cmd=(ReadCommand(cmd="cat a", name="a", path="a"),),
+    parsed=(ReadCommand(cmd="cat a", name="a", path="a"),),
 )
-PATCH = ApplyPatchApprovalRequestEvent(
-    call_id="call-2", changes={"/w/a": AddFileChange(content="")}, grant_root="/w"
-)
-FORM = ElicitationRequestEvent(
-    server_name="s", id="1", message="Which?", requested_schema={"type": "object", "properties": {"x": {}}}
+PATCH = PatchApprovalQuestion(call_id="call-2", changes={"/w/a": AddFileChange(content="")})
+FORM = ElicitationQuestion(
+    server="s", id="1", message="Which?", requested_schema={"type": "object", "properties": {"x": {}}}
 )
 
 
@@ -103,7 +101,7 @@ def amendment(*words: Json) -> Json:
 
 
 def test_a_proposed_rule_is_offered_and_taken_in_the_very_words() -> None:
-    question = asked(COMMAND.model_copy(update={"proposed_rule": ("touch", "a")}))
+    question = asked(replace(COMMAND, proposed_rule=("touch", "a")))
     assert question is not None
     params = json.loads(question.params)
     assert params["proposedExecpolicyAmendment"] == ["touch", "a"]
@@ -137,7 +135,7 @@ def test_a_rule_that_was_not_proposed_is_a_no() -> None:
     ids=str,
 )
 def test_everything_else_is_no_answer_and_counts_as_a_no(answer: Json) -> None:
-    question = asked(COMMAND.model_copy(update={"proposed_rule": ("touch", "a")}))
+    question = asked(replace(COMMAND, proposed_rule=("touch", "a")))
     assert question is not None
     assert not question.is_answer(answer)
     assert question.to_command(answer) == ResolveApproval("call-1", ReviewDecision.DENIED)
@@ -147,7 +145,7 @@ def test_may_these_files_change() -> None:
     question = asked(PATCH)
     assert question is not None
     assert question.method == "item/fileChange/requestApproval"
-    assert json.loads(question.params)["grantRoot"] == "/w"
+    assert json.loads(question.params)["itemId"] == "call-2"
     command = question.to_command({"decision": "abort"})
     assert command == ResolveApproval("call-2", ReviewDecision.ABORT, tool="apply_patch")
 
@@ -177,11 +175,11 @@ def test_text_for_a_command_that_goes_on() -> None:
     turn.start(
         CommandExecution(id="call-1", command=("bash",), cwd="/w", parsed=(), source=CommandSource.TERMINAL)
     )
-    typed = ExecApprovalRequestEvent(
+    typed = CommandApprovalQuestion(
         call_id="call-1",
         command=("rm -r 'a'\n",),
         cwd="/w",
-        parsed_cmd=(UnknownCommand(cmd="rm -r 'a'\n"),),
+        parsed=(UnknownCommand(cmd="rm -r 'a'\n"),),
     )
     question = asked(typed, seen)
     assert question is not None
@@ -212,13 +210,13 @@ def test_a_server_asks_for_values() -> None:
 
 
 def test_a_form_without_fields_is_a_form() -> None:
-    question = asked(ElicitationRequestEvent(server_name="s", id="1", message="Sure?"))
+    question = asked(ElicitationQuestion(server="s", id="1", message="Sure?"))
     assert question is not None
     assert json.loads(question.params)["requestedSchema"] == {"type": "object", "properties": {}}
 
 
 def test_other_events_ask_nothing() -> None:
-    assert asked(WarningEvent(message="x")) is None
+    assert asked(WarningNotice(message="x")) is None
 
 
 # --- settings

@@ -29,7 +29,7 @@ from app_server_protocol.acp.sessions import (
     StopReason,
     TextBlock,
 )
-from app_server_protocol.events.tools import McpListToolsResponseEvent
+from app_server_protocol.engine.notices import McpToolsListed
 from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.values import replace
 
@@ -49,7 +49,7 @@ def status_text(session: AcpSession) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in lines) + "\n"
 
 
-def servers_text(answer: McpListToolsResponseEvent) -> str:
+def servers_text(answer: McpToolsListed) -> str:
     """Return the list of the servers that answered, with their tools; a server that did not start has none."""
     servers: dict[str, list[str]] = {name: [] for name in answer.auth_statuses}
     for qualified, tool in answer.tools.items():
