@@ -583,6 +583,7 @@ SAME_NAME = {
     "RateLimitWindow": "of an account",
     "Resource": "of an MCP server",
     "ResourceTemplate": "of an MCP server",
+    "ThreadSettings": "what a turn runs with",
     "TurnError": "why a turn failed",
     "TurnStatus": "how a turn ended",
 }

@@ -78,7 +78,7 @@ from app_server.engine.workspace.git.repository import read_git_info
 from app_server_protocol.engine.events import McpServerStateChanged
 from app_server_protocol.engine.notices import DeprecationNotice, WarningNotice
 from app_server_protocol.engine.questions import ClientTool
-from app_server_protocol.engine.session_settings import ModeSettings, Settings
+from app_server_protocol.engine.thread_settings import ModeSettings, ThreadSettings
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import PAGINATED, SessionMetaLine, utc_timestamp
@@ -351,9 +351,9 @@ def assemble_session(
     return Session(services, writer.close)
 
 
-def first_settings(config: Config) -> Settings:
+def first_settings(config: Config) -> ThreadSettings:
     """Return the settings that the first turn starts from."""
-    return Settings(
+    return ThreadSettings(
         cwd=str(config.cwd),
         approval_policy=config.permissions.approval_policy,
         sandbox_policy=config.permissions.sandbox_policy,
@@ -367,7 +367,7 @@ def first_settings(config: Config) -> Settings:
     )
 
 
-def _commands(engine: EngineServices, settings: Settings, caller: ActiveClient) -> CommandServices:
+def _commands(engine: EngineServices, settings: ThreadSettings, caller: ActiveClient) -> CommandServices:
     roots = engine.runner.roots.open()
     roots.learn(settings.sandbox_policy, settings.cwd, caller.environment.get("TMPDIR"))
     return CommandServices(engine.runner, roots, Terminals(), engine.process.shell_path, caller)

@@ -16,7 +16,7 @@ from app_server_protocol.responses import ResponseItem
 if TYPE_CHECKING:
     from app_server.engine.session.facade import SessionHandle
     from app_server.engine.storage.rollout_reader import StoredConversation
-    from app_server_protocol.engine.session_settings import Settings
+    from app_server_protocol.engine.thread_settings import ThreadSettings
 
 
 class NewConversation(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Revert(Struct, frozen=True):
     keeps: int
     turns: int
     """Number of turns in the removed lines."""
-    settings: Settings
+    settings: ThreadSettings
 
 
 class StoredRollout(Struct, frozen=True):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from msgspec import Struct
 from pydantic.json_schema import SkipJsonSchema
@@ -15,10 +15,24 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import ClientTool
+from app_server_protocol.engine.thread_settings import (
+    UNSET,
+    ModeSettings,
+    SettingsPatch,
+    ThreadSettings,
+    patch_of,
+)
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
-from app_server_protocol.outgoing import EngineStruct, always_written
-from app_server_protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, TurnMode
+from app_server_protocol.outgoing import EngineStruct, always_written, struct_from
+from app_server_protocol.policy import (
+    AskForApproval,
+    QuestionKinds,
+    ReasoningSummary,
+    TurnMode,
+    known_effort,
+    without_profile,
+)
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.wire_fields import StoredSandboxPolicy
 
@@ -126,6 +140,36 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
     """The client's own for the mode."""
     service_tier: SkipJsonSchema[str | None] = None
     """The client's choice of a speed or price class."""
+
+    @classmethod
+    def of(cls, settings: ThreadSettings, **others: Json) -> Self:
+        """Return the line of a turn with these settings: what both have under the same name, the fields that codex
+        0.58 writes in another form, and `others`, which the settings alone do not tell.
+        """
+        effort, mode = known_effort(settings.effort), settings.mode
+        fields: dict[str, Json] = {
+            "sandbox_policy": without_profile(settings.sandbox_policy, settings.cwd),
+            "effort": effort,
+            "further_effort": None if effort == settings.effort else settings.effort,
+            "summary": settings.summary or ReasoningSummary.AUTO,
+            "mode": None if mode.kind is TurnMode.DEFAULT else mode.kind,
+            "mode_instructions": mode.instructions,
+        }
+        return struct_from(cls, settings, **{**fields, **others})
+
+    def patch(self) -> SettingsPatch:
+        """Return the settings with which a thread goes on after this turn. The summary is not restored: the line has
+        one even if none was chosen. A name of a permission profile is given without what it means now.
+        """
+        return patch_of(
+            self,
+            cwd=self.cwd if self.cwd.startswith("/") else UNSET,
+            model=self.model or UNSET,
+            effort=self.chosen_effort if self.model else UNSET,
+            summary=UNSET,
+            permission_profile=self.profile_id,
+            mode=ModeSettings(self.mode or TurnMode.DEFAULT, self.mode_instructions),
+        )
 
     @property
     def profile_id(self) -> str | None:

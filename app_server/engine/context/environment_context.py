@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from app_server.engine.context.permission_text import filesystem_lines
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -54,7 +54,7 @@ class EnvironmentContext(Struct, frozen=True):
 UNCHANGED: Final = EnvironmentContext(None, None, None, None)
 
 
-def environment_of(settings: Settings, shell: str | None) -> EnvironmentContext:
+def environment_of(settings: ThreadSettings, shell: str | None) -> EnvironmentContext:
     return EnvironmentContext(settings.cwd, settings.approval_policy, settings.sandbox_policy, shell)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from posixpath import join
 
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.policy import (
     WORKSPACE_ROOTS,
     Access,
@@ -42,7 +42,7 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def stored_profile(settings: Settings) -> StoredProfile | None:
+def stored_profile(settings: ThreadSettings) -> StoredProfile | None:
     """Return the name of the profile in force; None if the sandbox was chosen in another way."""
     if settings.permission_profile is None:
         return None

@@ -33,7 +33,7 @@ from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, EditorF
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal, SessionEvent
-from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, Settings, SettingsChange
+from app_server_protocol.engine.thread_settings import UNCHANGED, UNSET, SettingsPatch, ThreadSettings
 from app_server_protocol.event_items import SentInput
 from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.ids import ConversationId
@@ -50,7 +50,7 @@ class SessionFacts:
         self._services, self._state = services, services.state
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> ThreadSettings:
         """The settings that the next turn starts from."""
         return self._state.settings
 
@@ -83,11 +83,11 @@ class SessionFacts:
         """The first input of the user; empty before it."""
         return next(iter(collect_user_messages(self._state.history.items)), "")
 
-    def permitted(self, change: SettingsChange) -> SettingsChange:
+    def permitted(self, change: SettingsPatch) -> SettingsPatch:
         """Return the change. Raises BeyondClientRights if it grants more than the user leaves to clients, and
         ConfigError if it has workspace roots without the working directory.
         """
-        after = self.settings.changed(change)
+        after = self.settings.patched(change)
         require_working_directory(
             after.cwd, None if change.workspace_roots is UNSET else change.workspace_roots
         )
@@ -124,7 +124,7 @@ class SessionHandle:
         inputs: Sequence[SentInput],
         client_id: str | None = None,
         *,
-        change: SettingsChange = UNCHANGED,
+        change: SettingsPatch = UNCHANGED,
         wishes: ApiBehaviour = ALL_WISHES,
         context: Sequence[ContextEntry] | None = None,
     ) -> TurnInput:
@@ -134,7 +134,7 @@ class SessionHandle:
         `client_id` is the client's own id of the message. `context` is the context that the model reads before the
         message; None leaves the record of the entries already sent unchanged.
         """
-        settings = self.facts.settings.changed(change)
+        settings = self.facts.settings.patched(change)
         may_read = partial(self._services.commands.may_read, settings.sandbox_policy, settings.cwd)
         skills, checks = self._services.home.skills, wishes.checks_pictures
         turn_input = await user_words(
@@ -159,7 +159,7 @@ class SessionHandle:
     def start_turn(
         self,
         turn_input: TurnInput | None,
-        change: SettingsChange = UNCHANGED,
+        change: SettingsPatch = UNCHANGED,
         output_schema: Json = None,
         wishes: ApiBehaviour = ALL_WISHES,
         *,

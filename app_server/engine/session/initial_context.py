@@ -15,13 +15,13 @@ from app_server.engine.context.history import (
 from app_server.engine.context.sizes import WindowBounds
 from app_server.engine.session.session_services import ConversationSetup, SessionServices
 from app_server.engine.session.windows import first_bounds, fitting_documents
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import CompactedItem
 
 
 def opening_items(
-    conversation: ConversationSetup, settings: Settings, bounds: WindowBounds
+    conversation: ConversationSetup, settings: ThreadSettings, bounds: WindowBounds
 ) -> list[ResponseItem]:
     """Return the items that the model is sent before the user's input, as far as the context window has room
     for them.

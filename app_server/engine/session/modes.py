@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from app_server.engine.context.history import message_text
 from app_server.engine.context.instructions import instruction_text
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.policy import TurnMode
 from app_server_protocol.responses import InputText, MessageItem, ResponseItem
 from app_server_protocol.rollout import CODEX_MODE_HEAD, MODE_HEAD
@@ -16,7 +16,7 @@ from app_server_protocol.rollout import CODEX_MODE_HEAD, MODE_HEAD
 CLOSE = "</mode_instructions>"
 
 
-def mode_message(settings: Settings, told: str | None) -> MessageItem | None:
+def mode_message(settings: ThreadSettings, told: str | None) -> MessageItem | None:
     """Return the message about a mode that the model was not yet told; None if no message is due. `told`: the mode that
     it was told last; None if it was told none, which means the default mode.
     """
@@ -28,7 +28,7 @@ def mode_message(settings: Settings, told: str | None) -> MessageItem | None:
     return MessageItem(role="developer", content=(InputText(text=text),))
 
 
-def lasting_mode(settings: Settings) -> list[MessageItem]:
+def lasting_mode(settings: ThreadSettings) -> list[MessageItem]:
     """Return the message about the mode for a history without one; empty in the default mode."""
     message = mode_message(settings, None)
     return [] if message is None else [message]
@@ -44,7 +44,7 @@ def told_mode(items: Sequence[ResponseItem]) -> str | None:
     return None
 
 
-def _mode_text(settings: Settings) -> str | None:
+def _mode_text(settings: ThreadSettings) -> str | None:
     """Return the text about the mode; None for the default mode without instructions of the client."""
     text = settings.mode.instructions
     if text is None and settings.mode.kind is TurnMode.PLAN:

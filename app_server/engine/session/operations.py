@@ -33,7 +33,7 @@ from app_server.engine.turn.emitter import OperationEmitter
 from app_server.engine.turn.turn_items import NO_WORDS, TurnInput
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
 from app_server_protocol.engine.notices import CustomPromptsListed, HistoryEntryFound, WarningNotice
-from app_server_protocol.engine.session_settings import UNCHANGED, Settings, SettingsChange
+from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings
 from app_server_protocol.events.notice_events import HistoryEntry
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.values import replace
@@ -97,9 +97,9 @@ async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noq
             raise AssertionError("the session itself ends")
 
 
-def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange) -> None:
+def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsPatch) -> None:
     services, before = tasks.services, tasks.services.state.settings
-    settings, no_tier = _with_known_tier(services, before.changed(change), before)
+    settings, no_tier = _with_known_tier(services, before.patched(change), before)
     services.state.settings = settings
     services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
     if settings != before:
@@ -113,8 +113,8 @@ def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsChange
 
 
 def _with_known_tier(
-    services: SessionServices, settings: Settings, before: Settings
-) -> tuple[Settings, str | None]:
+    services: SessionServices, settings: ThreadSettings, before: ThreadSettings
+) -> tuple[ThreadSettings, str | None]:
     """Return settings without a service tier that their model lacks, and the warning about it; None if there is
     none.
     """

@@ -30,7 +30,7 @@ from app_server.engine.tools.tool_base import Strictness, Tool
 from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnStrategy
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.notices import WarningNotice
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.values import replace
 
@@ -103,7 +103,7 @@ class RegularTask(SessionTask, TurnStrategy):
         elif self._wishes.names_turn:
             self._begin_for_the_record()
 
-    def change_permissions(self, settings: Settings) -> None:
+    def change_permissions(self, settings: ThreadSettings) -> None:
         """Change the permissions of later commands and patches in this turn."""
         self._snapshot.policy = settings.sandbox_policy
         self._tool_turn.settings = settings

@@ -24,7 +24,7 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.turn.emitter import OperationEmitter
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.engine.notices import ErrorNotice, SessionClosed, WarningNotice
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import CompactedItem
@@ -75,7 +75,7 @@ class Session:
         items: Sequence[ResponseItem],
         goal: Goal | None,
         usage: TokenUsageInfo | None,
-        settings: Settings | None = None,
+        settings: ThreadSettings | None = None,
     ) -> None:
         """Restore the state of a stored conversation. No turn begins for the goal before the user asks for work.
 

@@ -21,7 +21,7 @@ from app_server_protocol.engine.questions import (
     ToolCallAnswer,
     UserInputAnswer,
 )
-from app_server_protocol.engine.session_settings import UNCHANGED, SettingsChange
+from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch
 from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.responses import ResponseItem
@@ -67,7 +67,7 @@ class StartTurn(Struct, frozen=True, kw_only=True):
 
     turn_input: TurnInput | None
     """The user's input; None if there is none."""
-    change: SettingsChange = UNCHANGED
+    change: SettingsPatch = UNCHANGED
     output_schema: Json = None
     wishes: ApiBehaviour = ALL_WISHES
 
@@ -85,7 +85,7 @@ class Interrupt(Struct, frozen=True):
 class ChangeSettings(Struct, frozen=True):
     """Change the settings of later turns."""
 
-    change: SettingsChange
+    change: SettingsPatch
     now: bool = False
     """Whether the permissions of commands and patches change in the current turn, too, from the next command or patch
     on.

@@ -31,7 +31,7 @@ from app_server.engine.turn.token_counts import TokenCounts
 from app_server.engine.workspace.git.ghost import Snapshots
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import ClientTool
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.responses import ResponseItem
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class HomeFiles(Struct, frozen=True):
 class SessionState(Struct):
     """The state of a session between turns."""
 
-    settings: Settings
+    settings: ThreadSettings
     transcript: Transcript
     tokens: TokenCounts = msgspec.field(default_factory=TokenCounts)
     last_sent_context: EnvironmentContext | None = None
@@ -168,7 +168,7 @@ class TurnContext(Struct, frozen=True):
 
     services: SessionServices
     emitter: TurnEmitter
-    settings: Settings
+    settings: ThreadSettings
     output_schema: Json = None
 
     @property

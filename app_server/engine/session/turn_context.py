@@ -25,8 +25,8 @@ from app_server.engine.tools.tool_base import ToolContext, TurnDiffTracker
 from app_server.engine.turn.model_call import ModelCall
 from app_server.engine.turn.outbox import Transcript
 from app_server.engine.turn.stream_assembler import ReplyAssembler
-from app_server_protocol.engine.session_settings import Settings
-from app_server_protocol.policy import ReasoningSummary, TurnMode, known_effort, without_profile
+from app_server_protocol.engine.thread_settings import ThreadSettings
+from app_server_protocol.policy import TurnMode
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import TurnContextItem
 
@@ -125,7 +125,7 @@ def renew_head(turn: TurnContext, shape: RequestTemplate) -> None:
         state.heads[shape.settings.model] = shape.head
 
 
-def _effort(config: Config, settings: Settings) -> str | None:
+def _effort(config: Config, settings: ThreadSettings) -> str | None:
     """Return the reasoning effort of a turn. The user may have set another one for plan mode."""
     planning = settings.mode.kind is TurnMode.PLAN
     return config.model.plan_effort if planning and config.model.plan_effort else settings.effort
@@ -170,26 +170,15 @@ def offered_tools(turn: TurnContext, shape: RequestTemplate, *, goals: bool) -> 
 
 
 def context_line(turn: TurnContext) -> TurnContextItem:
-    settings = turn.settings
-    effort = known_effort(settings.effort)
-    outbox = turn.services.outbox
+    settings, outbox = turn.settings, turn.services.outbox
     follows_turns = (
         outbox.identity or outbox.is_paginated
     )  # the lines of the conversation API are those of codex 0.58
-    return TurnContextItem(
+    return TurnContextItem.of(
+        settings,
         turn_id=turn.emitter.turn_id if follows_turns else None,
-        cwd=settings.cwd,
-        approval_policy=settings.approval_policy,
-        granular=settings.granular,
         active_permission_profile=stored_profile(settings),
         permission_profile=stored_entries(settings.sandbox_policy, settings.cwd) if follows_turns else None,
-        sandbox_policy=without_profile(settings.sandbox_policy, settings.cwd),
-        model=settings.model,
-        effort=effort,
-        further_effort=None if effort == settings.effort else settings.effort,
-        summary=settings.summary or ReasoningSummary.AUTO,
-        mode=None if settings.mode.kind is TurnMode.DEFAULT else settings.mode.kind,
-        mode_instructions=settings.mode.instructions,
         service_tier=settings.service_tier if follows_turns else None,
     )
 

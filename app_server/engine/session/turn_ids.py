@@ -14,7 +14,7 @@ from app_server.engine.session.goals import GoalChange
 from app_server.engine.session.tasks import ActiveTask, OperationQueue, PendingOperation, TaskRunner
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
-from app_server_protocol.engine.session_settings import UNCHANGED
+from app_server_protocol.engine.thread_settings import UNCHANGED
 from app_server_protocol.values import replace
 
 

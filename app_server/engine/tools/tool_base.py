@@ -40,7 +40,7 @@ from app_server_protocol.engine.questions import (
     ToolCallAnswer,
     UserInputAnswer,
 )
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.policy import PermissionProfile, ReviewDecision, SandboxPolicy
 from app_server_protocol.responses import FunctionCallOutputPayload, ResponseItem
 
@@ -237,7 +237,7 @@ class ToolContext(Struct, eq=False):
     """Parts of its turn that a tool can use."""
 
     id: str
-    settings: Settings
+    settings: ThreadSettings
     config: Config
     items: TurnEvents
     commands: CommandServices

@@ -23,7 +23,7 @@ from app_server.engine.system_ports import SystemPorts
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.session_settings import UNSET, SettingsChange
+from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch
 from app_server_protocol.jsonrpc import INVALID_REQUEST, shortened
 from app_server_protocol.method_table import Fields, S, ServerNotification
 from app_server_protocol.rpc_errors import RpcError, invalid_params, invalid_request
@@ -137,10 +137,10 @@ def change_of(
     approval_policy: bool,
     sandbox: bool,
     service_tier: bool = False,
-) -> SettingsChange:
+) -> SettingsPatch:
     """Return the settings that a request names, as a change for a conversation that is open already."""
     rights = config.permissions
-    return SettingsChange(
+    return SettingsPatch(
         model=config.model.name if model else UNSET,
         cwd=str(config.cwd) if cwd else UNSET,
         approval_policy=rights.approval_policy if approval_policy else UNSET,

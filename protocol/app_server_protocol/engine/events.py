@@ -15,7 +15,7 @@ from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.items import FileChange, Item
 from app_server_protocol.engine.notices import Notice
 from app_server_protocol.engine.questions import ApprovalQuestion, ElicitationQuestion, ToolQuestion
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.events.turn_events import TurnAbortReason
 
@@ -199,7 +199,7 @@ class GoalCleared(Struct, frozen=True):
 class SettingsChanged(Struct, frozen=True):
     """Settings of the next turn, after a change."""
 
-    settings: Settings
+    settings: ThreadSettings
     model_provider: str
 
 

@@ -33,7 +33,7 @@ from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
-from app_server_protocol.engine.session_settings import Settings, SettingsChange
+from app_server_protocol.engine.thread_settings import SettingsPatch, ThreadSettings
 from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.policy import (
     AskForApproval,
@@ -43,7 +43,7 @@ from app_server_protocol.policy import (
     ReasoningSummary,
 )
 
-SETTINGS = Settings(
+SETTINGS = ThreadSettings(
     cwd="/w",
     approval_policy=AskForApproval.NEVER,
     sandbox_policy=ReadOnly(),
@@ -80,7 +80,7 @@ class OnlyAState:
 
 async def test_a_change_holds_at_once_and_is_told_where_it_changes_something() -> None:
     actor = OnlyAState()
-    for change in (SettingsChange(model="n"), SettingsChange(), SettingsChange(effort=None)):
+    for change in (SettingsPatch(model="n"), SettingsPatch(), SettingsPatch(effort=None)):
         await actor.perform("1", ChangeSettings(change))
     assert (actor.state.settings.effort, actor.state.settings.model) == (None, "n")
     assert [(each.settings.model, each.settings.effort) for each in actor.told] == [
@@ -92,7 +92,7 @@ async def test_a_change_holds_at_once_and_is_told_where_it_changes_something() -
 async def test_the_settings_of_a_turn_that_has_to_wait_hold_when_it_begins() -> None:
     actor = OnlyAState()
     before = actor.state.settings
-    await actor.perform("1", StartTurn(turn_input=None, change=SettingsChange(model="n")))
+    await actor.perform("1", StartTurn(turn_input=None, change=SettingsPatch(model="n")))
     assert actor.state.settings == before
     assert [pending.id for pending in actor.tasks.active.postponed] == ["1"]
 
@@ -110,13 +110,13 @@ CHANGES: dict[str, Any] = {
 
 @given(st.sets(st.sampled_from(sorted(CHANGES))))
 def test_a_change_of_settings_touches_what_it_names_and_nothing_else(names: set[str]) -> None:
-    changed = SETTINGS.changed(SettingsChange(**{name: CHANGES[name] for name in names}))
+    changed = SETTINGS.patched(SettingsPatch(**{name: CHANGES[name] for name in names}))
     expected = {name: CHANGES[name] if name in names else getattr(SETTINGS, name) for name in CHANGES}
     assert {name: getattr(changed, name) for name in CHANGES} == expected
 
 
 def test_every_setting_can_be_changed() -> None:
-    assert set(SettingsChange.__struct_fields__) == set(Settings.__struct_fields__)
+    assert set(SettingsPatch.__struct_fields__) == set(ThreadSettings.__struct_fields__)
 
 
 def queue() -> OperationQueue:

@@ -41,7 +41,7 @@ from app_server.server.apis.v1.v1_adapter import ConversationAdapter
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.questions import CommandApprovalQuestion, PatchApprovalQuestion
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.policy import (
@@ -177,7 +177,7 @@ def scene(tmp_path: Path) -> MakeScene:
 
         turn = ToolContext(
             id="1",
-            settings=Settings(
+            settings=ThreadSettings(
                 cwd=str(tmp_path / "ws"),
                 approval_policy=approval,
                 sandbox_policy=policy,

@@ -8,7 +8,7 @@ import pytest
 
 from app_server.server.apis.v1.handlers.conversation_operations import overriding
 from app_server.server.apis.v1.handlers.conversations import settings
-from app_server_protocol.engine.session_settings import UNCHANGED, UNSET
+from app_server_protocol.engine.thread_settings import UNCHANGED, UNSET
 from app_server_protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
 TURN = {

@@ -32,7 +32,7 @@ from app_server_protocol.acp.updates import (
     SessionUpdate,
 )
 from app_server_protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
-from app_server_protocol.engine.session_settings import UNSET, SettingsChange
+from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch
 from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
@@ -158,10 +158,10 @@ class AcpSession:
             self.title = title
 
 
-def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
+def _change(before: SessionOptions, now: SessionOptions) -> SettingsPatch:
     """Return the difference between the options as a change of the engine's settings."""
     permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
-    return SettingsChange(
+    return SettingsPatch(
         approval_policy=permissions.approval_policy if new_mode else UNSET,
         granular=permissions.granular if new_mode else None,
         sandbox_policy=permissions.sandbox_policy if new_mode else UNSET,

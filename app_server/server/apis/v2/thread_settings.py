@@ -19,13 +19,14 @@ from app_server.engine.support.engine_errors import UNREADABLE_CONFIG
 from app_server.server.conversations.adapter import Activity, ConversationStatus
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.questions import ClientTool
-from app_server_protocol.engine.session_settings import (
+from app_server_protocol.engine.thread_settings import (
     UNSET,
     ModeSettings,
-    Settings,
-    SettingsChange,
+    SettingsPatch,
+    ThreadSettings,
     Unset,
     or_unset,
+    patch_of,
 )
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.policy import (
@@ -128,7 +129,7 @@ def thread_status(status: ConversationStatus) -> thread.ThreadStatus:
 
 def settings_change(
     params: TurnStartParams | wire.ThreadSettingsUpdateParams, config: Config
-) -> SettingsChange:
+) -> SettingsPatch:
     """Return the changes that the request makes to the settings of a thread that was opened with `config`. Raises
     RpcError.
     """
@@ -144,8 +145,8 @@ def settings_change(
     if way is not None:  # the mode names these as well, and takes precedence
         model, effort = way.settings.model, way.settings.reasoning_effort
         set_effort = None if effort is None else _effort(effort, "collaborationMode")
-    return SettingsChange(
-        cwd=or_unset(params.cwd),
+    return patch_of(
+        params,
         approval_policy=or_unset(policy),
         granular=kinds,
         sandbox_policy=or_unset(chosen),
@@ -155,7 +156,6 @@ def settings_change(
         ),
         model=or_unset(model),
         effort=set_effort,
-        summary=or_unset(params.summary),
         mode=UNSET if way is None else _mode(way),
         service_tier=chosen_tier(params),
     )
@@ -179,14 +179,14 @@ def _mode(way: wire.CollaborationMode) -> ModeSettings:
     return ModeSettings(engine.TurnMode(way.mode.value), way.settings.developer_instructions or None)
 
 
-def collaboration_mode(now: Settings) -> wire.CollaborationMode:
+def collaboration_mode(now: ThreadSettings) -> wire.CollaborationMode:
     settings = wire.CollaborationSettings(
         model=now.model, reasoning_effort=now.effort, developer_instructions=now.mode.instructions
     )
     return wire.CollaborationMode(mode=wire.ModeKind(now.mode.kind.value), settings=settings)
 
 
-def active_profile(now: Settings) -> wire.ActivePermissionProfile | None:
+def active_profile(now: ThreadSettings) -> wire.ActivePermissionProfile | None:
     """Return the profile in force; None if a sandbox was chosen in another way."""
     if now.permission_profile is None:
         return None
@@ -194,19 +194,20 @@ def active_profile(now: Settings) -> wire.ActivePermissionProfile | None:
     return wire.ActivePermissionProfile(id=now.permission_profile, extends=extends)
 
 
-def shown_settings(now: Settings, model_provider: str) -> wire.ThreadSettings:
-    return wire.ThreadSettings(
-        cwd=now.cwd,
+def shown_settings(now: ThreadSettings, model_provider: str) -> wire.ThreadSettings:
+    """Return the settings that the next turn of a thread starts from, in the shape of this API. The personality is
+    always null, because it has no effect here.
+    """
+    return struct_from(
+        wire.ThreadSettings,
+        now,
         approval_policy=shown_approval_policy(now.approval_policy, now.granular),
         approvals_reviewer=wire.ApprovalsReviewer.USER,
         sandbox_policy=shown_sandbox_policy(now.sandbox_policy, now.cwd),
         active_permission_profile=active_profile(now),
-        model=now.model,
         model_provider=model_provider,
-        service_tier=now.service_tier,
-        effort=now.effort,
-        summary=now.summary,
         collaboration_mode=collaboration_mode(now),
+        personality=None,
     )
 
 

@@ -68,7 +68,7 @@ from app_server_protocol.engine.questions import (
     UserInputQuestion,
     UserQuestion,
 )
-from app_server_protocol.engine.session_settings import Settings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.events.tools import PlanItemArg, StepStatus
 from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow, TurnAbortReason
@@ -112,7 +112,7 @@ EVENTS: list[EngineEvent] = [
     GoalCleared(),
     ModelRerouted("m", "n"),
     SettingsChanged(
-        Settings(
+        ThreadSettings(
             cwd="/",
             approval_policy=AskForApproval.ON_FAILURE,
             sandbox_policy=ReadOnly(),

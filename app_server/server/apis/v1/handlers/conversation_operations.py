@@ -8,7 +8,7 @@ from app_server.engine.session import session_commands
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v1.handlers.conversations import settings, submit_input
-from app_server_protocol.engine.session_settings import SettingsChange
+from app_server_protocol.engine.thread_settings import SettingsPatch
 from app_server_protocol.v1 import ops
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def _submit(  # noqa: C901 - one case for each operation
     return session.do(command, caller).operation
 
 
-def overriding(op: ops.OverrideTurnContextOp) -> SettingsChange:
+def overriding(op: ops.OverrideTurnContextOp) -> SettingsPatch:
     """Return the settings that the operation names; the effort may be named as null."""
     return settings(op, names_effort="effort" in op.model_fields_set)
 

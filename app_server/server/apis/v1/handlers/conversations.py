@@ -14,7 +14,7 @@ from app_server.server.apis.api_services import ServerServices, require_folder
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v1.v1_adapter import CONVERSATIONS
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.session_settings import UNCHANGED, UNSET, SettingsChange, or_unset
+from app_server_protocol.engine.thread_settings import UNCHANGED, UNSET, SettingsPatch, patch_of
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput, UserInput
 from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.policy import known_effort
@@ -118,7 +118,7 @@ async def submit_input(
     session: SessionHandle,
     caller: ClientContext,
     items: Sequence[UserInput],
-    change: SettingsChange | None = None,
+    change: SettingsPatch | None = None,
     output_schema: Json = None,
 ) -> str:
     """Begin a turn, or add to the running turn; return the id that its events carry. Raises BeyondClientRights."""
@@ -139,18 +139,11 @@ def _input(item: wire.InputItem) -> UserInput:
 
 def settings(
     given: UserTurnOp | OverrideTurnContextOp | wire.SendUserTurnParams, *, names_effort: bool = True
-) -> SettingsChange:
+) -> SettingsPatch:
     """Return the settings that the parameters name; a null effort is the model's own effort, if
     `names_effort` is True.
     """
-    return SettingsChange(
-        cwd=or_unset(given.cwd),
-        approval_policy=or_unset(given.approval_policy),
-        sandbox_policy=or_unset(given.sandbox_policy),
-        model=or_unset(given.model),
-        effort=given.effort if names_effort else UNSET,
-        summary=or_unset(given.summary),
-    )
+    return patch_of(given, effort=given.effort if names_effort else UNSET)
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:

@@ -52,7 +52,7 @@ from app_server.server.conversations.idle import IdleReaper
 from app_server.server.conversations.live import LiveConversation
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnRecord
-from app_server_protocol.engine.session_settings import UNCHANGED
+from app_server_protocol.engine.thread_settings import UNCHANGED
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.rpc_errors import invalid_field, invalid_request
 from app_server_protocol.v2 import thread as wire
