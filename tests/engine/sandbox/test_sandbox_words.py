@@ -92,18 +92,6 @@ def test_only_a_weaker_sandbox_warns() -> None:
     assert "gap" in (SandboxState("degraded", "why", ("gap",)).warning or "")
 
 
-@pytest.mark.skipif(probe.landlock_abi() < 1, reason="no Landlock here")
-def test_landlock_grants_no_devices_and_nothing_that_it_does_not_handle() -> None:
-    for version, size in ((1, 8), (4, 16), (7, 24)):
-        rights = probe.landlock_rights(network=False, version=version)
-        assert rights is not None
-        assert rights["grant"] & ~rights["fs"] == 0
-        assert not rights["grant"] & (1 << 6 | 1 << 11 | 1 << 15)
-        assert rights["size"] == size
-        assert bool(rights["net"]) is (version >= 4)
-    assert probe.landlock_rights(network=False, version=0) is None
-
-
 @pytest.mark.parametrize(
     ("code", "limits", "refused"),
     [

@@ -16,9 +16,11 @@ from contextlib import ExitStack
 from functools import lru_cache
 
 import anyio
+import msgspec
 from msgspec import Struct
 
 from app_server.engine.sandbox.exec.command import CommandSpec
+from app_server.engine.sandbox.exec.landlock_rights import LandlockRights
 from app_server.engine.sandbox.launcher import launcher_wire
 from app_server.engine.sandbox.launcher.launcher_wire import Value
 from app_server.engine.sandbox.plan import SandboxPlan
@@ -149,7 +151,7 @@ class SandboxArgs(Struct, frozen=True):
     """Layers of confinement that this machine supports, by the result of the probe."""
 
     namespaces: bool
-    landlock: dict[str, int] | None
+    landlock: LandlockRights | None
 
 
 def build(
@@ -178,7 +180,7 @@ def _confine(plan: SandboxPlan, confinement: SandboxArgs) -> dict[str, Value]:
     view = plan.view
     return {
         "namespaces": confinement.namespaces,
-        "landlock": confinement.landlock,
+        "landlock": None if confinement.landlock is None else msgspec.to_builtins(confinement.landlock),
         "roots": [_encode(root) for root in plan.writable_roots],
         "pinned": [_encode(place) for place in plan.pinned],
         "protected": [_encode(path) for path in plan.protected],

@@ -1,88 +1,31 @@
-"""Finds the confinement that this machine supports: the Landlock rights of the kernel, and the layers that hold.
+"""Finds the confinement that this machine supports: the layers that hold.
 
 The level is not derived from kernel versions and settings. Instead a probe runs through the launcher under each level
 and tries forbidden actions. The server uses the first level under which all indispensable ones fail.
-
-This module alone imports the `landlock` package, which has the rights and the kernel version of each. The module adds
-what the package lacks: TCP rights (ABI 4) and scopes for signals and abstract sockets (ABI 6).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import logging
 import os
 from collections.abc import Iterator, Sequence, Set
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import anyio
 from msgspec import Struct
 
 from app_server.engine.sandbox.exec import command_process
 from app_server.engine.sandbox.exec.command import CommandSpec
+from app_server.engine.sandbox.exec.landlock_rights import landlock_abi, landlock_rights
 from app_server.engine.sandbox.exec.launcher_process import LauncherProcess, SandboxArgs
 from app_server.engine.sandbox.exec.probe_folder import ProbeFolder, probe_folder
 from app_server.engine.sandbox.plan import SandboxLayer, SandboxPlan, SandboxState
 from app_server.engine.sandbox.sandbox_exec import SANDBOX_EXEC, wrap
 from app_server.engine.support import engine_errors, user_messages
 from app_server.engine.support.engine_errors import LaunchError, SandboxShortage, SandboxUnavailable
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.values import replace
-
-_LANDLOCK: Lazy[Any] = Lazy(lambda: import_module("landlock"))
-
-TCP_ABI = 4
-TCP_BIND_CONNECT = 0b11
-SCOPE_ABI = 6
-SCOPE_ABSTRACT_AND_SIGNALS = 0b11
-SIZES = {1: 8, 4: 16, 6: 24}
-"""Size of the attributes that each ABI understands, in bytes, by ABI."""
-
-
-def landlock_abi() -> int:
-    """Return the kernel's Landlock version; 0 if it has none."""
-    try:
-        landlock = _LANDLOCK.get()
-    except ImportError:  # another system
-        return 0
-    ctypes.set_errno(0)  # the package would mistake an old error of this thread for its own
-    try:
-        return int(landlock.landlock_abi_version())
-    except landlock.LandlockError:
-        return 0
-
-
-@cache
-def landlock_rights(*, network: bool, version: int, reading: bool = False) -> dict[str, int] | None:
-    """Return the rights that are handled, and those that are granted to roots, /dev and visible paths. None if the
-    kernel has no Landlock.
-
-    Reading and executing are handled with `reading` only; otherwise everything may be read. The right to make devices
-    is never granted.
-    """
-    if version < 1:
-        return None
-    access = _LANDLOCK.get().FSAccess
-    everything = access.all()
-    reads = access.EXECUTE | access.READ_FILE | access.READ_DIR
-    handled = everything if reading else everything & ~reads
-    granted = handled & ~(access.MAKE_CHAR | access.MAKE_BLOCK | access.IOCTL_DEV)
-    return {
-        "fs": int(handled),
-        "grant": int(granted),
-        "read": int(reads) if reading else 0,
-        "list": int(access.READ_DIR) if reading else 0,
-        "device": int(granted | (handled & access.IOCTL_DEV)),
-        "net": TCP_BIND_CONNECT if version >= TCP_ABI and not network else 0,
-        "scoped": SCOPE_ABSTRACT_AND_SIGNALS if version >= SCOPE_ABI else 0,
-        "size": next(size for since, size in sorted(SIZES.items(), reverse=True) if version >= since),
-    }
-
 
 SCRIPT = """\
 import errno, os, sys

@@ -1,9 +1,9 @@
 """Applies the layers in order: namespaces, capabilities, Landlock, seccomp. Linux.
 
 The module runs in the process to be confined. If a layer fails, it raises OSError and the command does not run.
-Landlock itself is in this module: write rights for the roots only, TCP and scopes if the kernel supports them. The
-server chooses the rights (`exec.probing`, which wraps the `landlock` package). This module makes the three system calls
-itself, since the launcher runs without site-packages and the package supports neither TCP nor scopes.
+Landlock itself is in this module: write rights for the roots only, sockets and scopes if the kernel supports them. The
+server chooses the rights (`exec.landlock_rights`). This module makes the three system calls itself, since the launcher
+runs without site-packages.
 """
 
 from __future__ import annotations

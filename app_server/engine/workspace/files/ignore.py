@@ -28,42 +28,70 @@ _CLASSES = {
 NEVER = "(?!)"
 
 
-def translate(pattern: str, *, whole_path: bool) -> str:
-    """Return the regular expression for a full match. A malformed pattern matches nothing, as in git."""
-    out: list[str] = []
+SKIP_FOLDERS = "(?:[^/]*/)*?"
+SKIP_CHARACTERS = "[^/]*?"
+
+
+def translate(pattern: str) -> str:
+    """Return the regular expression for a full match. A malformed pattern matches nothing, as in git.
+
+    The text between two wildcards is an atomic group: it is matched where it fits first, since no later place would
+    leave more to the rest of the pattern. Without these groups, a name of sixty letters and a pattern of eight stars
+    would take a minute.
+    """
+    blocks = [[""]]
+    """The parts of the pattern between each `**/`, and the pieces of each part between its `*`."""
     at = 0
     while at < len(pattern):
         char = pattern[at]
         if char == "*":
-            piece, at = _stars(pattern, at, whole_path)
-        elif char == "?":
-            piece, at = "[^/]" if whole_path else ".", at + 1
+            at = _add_stars(blocks, pattern, at)
+            continue
+        if char == "?":
+            piece, at = "[^/]", at + 1
         elif char == "[":
             piece, at = _bracket(pattern, at + 1)
-        elif char == "\\":
-            if at + 1 == len(pattern):
-                return NEVER
-            piece, at = re.escape(pattern[at + 1]), at + 2
         else:
-            piece, at = re.escape(char), at + 1
+            char, at = _member(pattern, at)
+            piece = re.escape(char) if char else NEVER
         if piece == NEVER:
             return NEVER
-        out.append(piece)
-    return "".join(out)
+        blocks[-1][-1] += piece
+    first, *others = [_block(block, is_last=block is blocks[-1]) for block in blocks]
+    parts = [first, *(_atomic(SKIP_FOLDERS, block) for block in others[:-1])]
+    return "".join(parts + [SKIP_FOLDERS + block for block in others[-1:]])
 
 
-def _stars(pattern: str, at: int, whole_path: bool) -> tuple[str, int]:
+def _add_stars(blocks: list[list[str]], pattern: str, at: int) -> int:
+    """Begin a new piece or block at these stars; return the index after them."""
     end = at
     while end < len(pattern) and pattern[end] == "*":
         end += 1
-    if not whole_path:
-        return ".*", end
     spans = end - at >= 2 and (at == 0 or pattern[at - 1] == "/")
-    if spans and (end == len(pattern) or pattern.startswith("\\/", end)):
-        return ".*", end
-    if spans and pattern[end] == "/":
-        return "(?:.*/)?", end + 1
-    return "[^/]*", end
+    if spans and end == len(pattern):
+        blocks[-1][-1] += ".*"
+    elif spans and pattern[end] == "/":
+        blocks.append([""])
+        return end + 1
+    elif spans and pattern.startswith("\\/", end):  # this slash is not optional in git
+        blocks[-1].append("/")
+        blocks.append([""])
+        return end + 2
+    else:
+        blocks[-1].append("")
+    return end
+
+
+def _block(pieces: list[str], *, is_last: bool) -> str:
+    first, *others = pieces
+    found = [_atomic(SKIP_CHARACTERS, piece) for piece in others]
+    if is_last and others:  # it has to fit at the end, not at the first place
+        found[-1] = SKIP_CHARACTERS + others[-1]
+    return first + "".join(found)
+
+
+def _atomic(skipped: str, text: str) -> str:
+    return f"(?>{skipped}{text})"
 
 
 def _bracket(pattern: str, at: int) -> tuple[str, int]:
@@ -171,8 +199,7 @@ class RuleSet:
             elif not rule.anchored and ending:
                 self._endings.setdefault(ending[1], []).append(number)
             else:
-                source = translate(rule.pattern, whole_path=rule.anchored)
-                self._patterns.append((number, re.compile(source, re.DOTALL)))
+                self._patterns.append((number, re.compile(translate(rule.pattern), re.DOTALL)))
 
     def hides(self, folder: str, name: str, is_folder: bool) -> bool:
         """Return whether `name` in `folder` (a path with a trailing slash, or empty) is ignored."""

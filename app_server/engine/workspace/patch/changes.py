@@ -12,8 +12,9 @@ import os.path
 import stat
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from app_server.engine.config.project_trust import marks_repository
-from app_server.engine.support.light_dataclasses import dataclass
 from app_server.engine.workspace.patch.diff import unified_hunks
 from app_server.engine.workspace.patch.disk_files import read_regular
 from app_server.engine.workspace.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
@@ -87,8 +88,7 @@ NO_OBJECT = "0" * 40
 NO_FILE = "/dev/null"
 
 
-@dataclass(slots=True)
-class _Tracked:
+class _Tracked(Struct, eq=False):
     first: Place
     """Place of the file before the turn."""
     before: Snapshot | None

@@ -11,14 +11,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from app_server.engine.support.light_dataclasses import dataclass
+from msgspec import Struct
 
 STEPS = 400_000
 """Maximum cost of one search for a middle point, in steps: a fraction of a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """`new[b_start:b_stop]` replaces `old[a_start:a_stop]`; one of the two may be empty.
 
     Also called a box: the rectangle of the edit graph between these lines.

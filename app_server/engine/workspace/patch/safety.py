@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from app_server.engine.config.file_rules import PROTECTED_NAMES
-from app_server.engine.support.light_dataclasses import dataclass
 from app_server.engine.support.real_path import within
 from app_server.engine.workspace.patch.planner import Place
 from app_server_protocol.policy import AskForApproval
@@ -23,8 +24,7 @@ OUTSIDE = "writing outside of the project; rejected by user approval settings"
 EMPTY = "empty patch"
 
 
-@dataclass(frozen=True, slots=True)
-class WriteScope:
+class WriteScope(Struct, frozen=True):
     """Places where patches may write without an approval, as absolute paths without links."""
 
     roots: tuple[str, ...] = ()
@@ -34,14 +34,12 @@ class WriteScope:
     """Roots that are inside protected paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskUser:
+class AskUser(Struct, frozen=True):
     reason: str | None = None
     """Reason for the question, without what the list of files already shows; None if there is nothing to add."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     reason: str
 
     def for_model(self) -> str:

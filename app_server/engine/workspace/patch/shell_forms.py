@@ -10,8 +10,9 @@ import os.path
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server.engine.approvals.shell.shell_script import parse, text_of
-from app_server.engine.support.light_dataclasses import dataclass
 from app_server.engine.workspace.patch.parse import BEGIN, PatchSyntaxError, parse_patch
 
 if TYPE_CHECKING:
@@ -24,15 +25,13 @@ MAX_SECONDS = 0.3
 """Maximum processor time of the shell parser, in seconds. A patch of several megabytes takes a fraction of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PatchCall:
+class PatchCall(Struct, frozen=True):
     patch: str
     workdir: str | None = None
     """Argument of `cd`, relative to the command's working directory; None without a `cd`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParseProblem:
+class ParseProblem(Struct, frozen=True):
     """The command is meant as a patch but is not a valid one. The message is for the model."""
 
     message: str

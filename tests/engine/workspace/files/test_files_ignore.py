@@ -156,6 +156,16 @@ def test_any_rules_mean_what_they_mean_to_git(rules: str, deeper: str) -> None:
     compare({"": rules, "a": deeper})
 
 
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 100 + "*b", "/" + "*a" * 100 + "*b", "**/a/" * 100 + "b", "**/*a*/" * 50 + "b"]
+)
+@pytest.mark.parametrize("path", ["a" * 250, "a/" * 500 + "a", "ca/" * 500 + "c"])
+def test_a_pattern_of_many_stars_takes_no_longer_than_others(pattern: str, path: str) -> None:
+    """Without the atomic groups this takes longer than anybody lives."""
+    folder, slash, name = path.rpartition("/")
+    assert not RuleSet(parse_rules(pattern), None).hides(folder + slash, name, True)
+
+
 PYTHON = """\
 import os
 
