@@ -14,6 +14,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from app_server.engine.support.helpers import APPLY_PATCH, LAUNCHER, READER, WRITER
 from tests.support.loading import modules_loaded_by
 from tests.support.source_modules import ROOT, SOURCES, imports, imports_in, modules, nodes
 
@@ -955,6 +956,64 @@ def test_a_class_name_stands_for_one_thing() -> None:
                 assert api not in homes.setdefault(node.name, set()), f"{module}: {node.name} is taken"
                 homes[node.name].add(api)
     assert {name for name, taken in homes.items() if len(taken) > 1 and "shared" in taken} == set(SAME_NAME)
+
+
+STANDARD_VALUES = {"NamedTuple", "TypedDict", "dataclass"}
+"""Ways of the standard library to write a value; `dataclass` is also that of `light_dataclasses`."""
+
+STANDARD_MAKERS = {"namedtuple", "typeddict", "make_dataclass"}
+"""Names of the functions that make such a class, in lower case."""
+
+PROGRAMS = (LAUNCHER, WRITER, APPLY_PATCH, READER)
+"""Programs that run without site-packages."""
+
+FIRST_LOADED = """
+import app_server.cli.dispatch, app_server.cli.parser.command_parser, app_server.server.bootstrap.server_process
+"""
+"""Imports of what runs before msgspec is loaded, whose import takes as long as half of the interpreter's start: help,
+completion, errors of a command line, and the answer to `initialize`.
+"""
+
+OTHER_VALUES = {
+    "app_server.client.app_server": "keyword arguments of a method, which only a TypedDict can declare",
+    "app_server.client.options": "the same",
+    "app_server.engine.workspace.patch": "next to the code of the patch programs",
+}
+"""Further modules that use a way of the standard library, and why."""
+
+
+def standard_values(module: str) -> set[str]:
+    """Return the ways of the standard library by which a module writes values."""
+    found: set[str] = set()
+    for node in nodes(module):
+        match node:
+            case ast.ClassDef(bases=bases, decorator_list=decorators):
+                names = {ast.unparse(each).split("(")[0].split(".")[-1] for each in (*bases, *decorators)}
+                found |= names & STANDARD_VALUES
+            case ast.Call(func=function) if (
+                name := ast.unparse(function).split(".")[-1].lower()
+            ) in STANDARD_MAKERS:
+                found.add(name)
+    return found
+
+
+def test_a_value_is_written_in_one_of_three_ways() -> None:
+    """A value is a struct, or a pydantic model if it comes in over a wire. The standard library is for code that runs
+    without msgspec, or before it is loaded.
+    """
+    without = {module for program in PROGRAMS for module in reached(program)}
+    first = modules_loaded_by(FIRST_LOADED)
+    assert "msgspec" not in first
+    found = {module for module in modules() if standard_values(module)}
+    others = found - without - first
+    assert {module for module in others if not any(inside(module, each) for each in OTHER_VALUES)} == set()
+
+
+def test_ways_of_the_standard_library_are_found() -> None:
+    assert standard_values("app_server_protocol.jsonrpc") == {"NamedTuple"}
+    assert standard_values("app_server.client.options") == {"TypedDict"}
+    assert standard_values("app_server.engine.sandbox.launcher.seccomp") == {"dataclass"}
+    assert standard_values("app_server_protocol.engine.events") == set()
 
 
 POINTING = {"As", "How", "Of", "That", "Those", "These", "What", "Whether", "Where", "Who"}

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import anyio
-from msgspec.structs import asdict, astuple
+from msgspec import Struct, structs
 
 from app_server.cli.batch import worker_messages as messages
 from app_server.cli.batch.batch_tasks import Task
@@ -133,7 +133,7 @@ class RunningTask:
         return bool(self.used_up)
 
 
-class WorkerParts(NamedTuple):
+class WorkerParts(Struct, frozen=True):
     """Objects of a worker that all its attempts use."""
 
     setup: Setup
@@ -182,7 +182,7 @@ class Attempt(RunningTask):
                 self._fail_unforeseen(error)
         times = self._result.seconds
         times.queued, times.turn = self.queued, max(times.turn - self.queued, 0.0)
-        self._result.seconds = messages.Seconds(*(round(each, 3) for each in astuple(times)))
+        self._result.seconds = messages.Seconds(*(round(each, 3) for each in structs.astuple(times)))
         try:
             return self._ended(stored_result(self._result, self._parts.secrets))
         except Exception as error:
@@ -246,7 +246,7 @@ class Attempt(RunningTask):
     async def _thread(self, place: TaskPlace) -> AsyncIterator[ThreadHandle]:
         """Open the task's thread. At the end, close it and end its commands."""
         server, result = self._parts.server, self._result
-        settings = asdict(self.task.settings).items()
+        settings = structs.asdict(self.task.settings).items()
         chosen = {name: value for name, value in settings if name != "effort" and value is not None}
         config = ALONE | NEVER_UNDONE if place.own else ALONE
         options: Any = {"cwd": place.folder, "config": config, **chosen}

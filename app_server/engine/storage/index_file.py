@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from app_server.engine.storage.pagination import ListKey, ListRequest, ListStart, StoredHead, source_word
 from app_server.engine.storage.rollout_names import RolloutName
@@ -209,7 +210,7 @@ def note(database: sqlite3.Connection, key: Key, state: FileState, stored: Store
     database.execute(
         "UPDATE threads SET known = ?, inode = ?, size = ?, changed = ?, moved = ?,"
         " source = ?, provider = ?, cwd = ?, text = ?, has_messages = 0 WHERE archived = ? AND stamp = ? AND id = ?",
-        (HIDDEN if stored is None else SHOWN, *state, *values, *key),
+        (HIDDEN if stored is None else SHOWN, *astuple(state), *values, *key),
     )
     if stored is not None:
         database.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?)", (*key, to_summary(stored)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -54,7 +54,7 @@ class RolloutFolder(Struct, frozen=True):
     """
 
 
-class ListedName(NamedTuple):
+class ListedName(Struct, frozen=True, order=True, gc=False):
     """The first file of a conversation in a folder. Such names sort by the start of the conversation."""
 
     started: str

@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from app_server.engine.storage import index_file, rollout_files
 from app_server.engine.storage.pagination import ListKey, ListRequest, ListStart, page_limit
@@ -115,13 +116,13 @@ def _compare(
         "SELECT stamp, id, inode, size, changed, moved FROM threads WHERE archived = ? AND stamp >= ? AND stamp < ?",
         (archived, folder.day, f"{folder.day}~"),
     )
-    known = {f"rollout-{stamp}-{id}.jsonl": tuple(state) for stamp, id, *state in rows}
+    known = {f"rollout-{stamp}-{id}.jsonl": FileState(*state) for stamp, id, *state in rows}
     for file_name, state in _files(folder) if folder.path else ():
         if known.pop(file_name, None) == state:
             continue
         name = parse_rollout_name(file_name)
         if name is not None and name.stamp.startswith(folder.day):
-            found.new.append((archived, name.stamp, name.conversation_id, index_file.UNREAD, *state))
+            found.new.append((archived, name.stamp, name.conversation_id, index_file.UNREAD, *astuple(state)))
     found.gone += [(archived, name[rollout_files.STAMP], name[rollout_files.ID]) for name in known]
 
 
@@ -136,7 +137,7 @@ def _look_at_unused(
     for stamp, id, *before in rows:
         state = file_state(stored_path(home, RolloutName(stamp, ConversationId(id)), archived=archived))
         if state is not None and state != FileState(*before):
-            found.new.append((archived, stamp, id, index_file.UNREAD, *state))
+            found.new.append((archived, stamp, id, index_file.UNREAD, *astuple(state)))
 
 
 def _files(folder: rollout_files.RolloutFolder) -> Iterator[tuple[str, FileState]]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -55,7 +55,7 @@ _REQUEST = "## My request for Codex:"
 _MOST = 2**63 - 1
 
 
-class FileState(NamedTuple):
+class FileState(Struct, frozen=True, gc=False):
     """State of a file by which a change is detected. Each number fits into 64 bits with a sign."""
 
     inode: int
@@ -79,7 +79,7 @@ class StoredThread(Struct, frozen=True):
     """Whether the file contains a message of the user."""
 
 
-class Said(NamedTuple):
+class Said(Struct, frozen=True):
     """The text of a message."""
 
     by_user: bool

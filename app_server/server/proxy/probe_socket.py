@@ -8,7 +8,10 @@ import os
 import socket
 import stat
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from app_server.engine.support.filelock import is_held
 from app_server.engine.support.socket_paths import SocketPaths
@@ -20,7 +23,7 @@ MOST_SAID = 1 << 16
 """Maximum size of the information that a server leaves for people, in bytes."""
 
 
-class DaemonState(NamedTuple):
+class DaemonState(Struct, frozen=True):
     """The state of a place."""
 
     obstacle: str | None = None
@@ -34,7 +37,7 @@ class DaemonState(NamedTuple):
     """Whether the socket's file exists."""
     is_known_otherwise: bool = False
     """Whether another process listens under the name for clients of codex."""
-    said: dict[str, Any] = {}  # noqa: RUF012  never changed
+    said: dict[str, Any] = msgspec.field(default_factory=dict)
     """Information that the server has left for people."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 import msgspec
 from anyio.abc import TaskGroup
@@ -21,7 +20,7 @@ it goes on after that.
 """
 
 
-class LaneName(NamedTuple):
+class LaneName(Struct, frozen=True):
     name: str
     for_all: bool
     """Whether the lane is one for all connections of the server; if not, each connection has one of that name."""

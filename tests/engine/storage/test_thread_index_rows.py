@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from app_server.engine.storage import index_file
 from app_server.engine.storage.index_file import FILE_NAME, VERSION, IndexFile
@@ -82,7 +83,7 @@ def key(n: int, archived: int = 0) -> tuple[int, str, str]:
 
 def put(database: sqlite3.Connection, n: int, stored: StoredThread | None, *, archived: int = 0) -> None:
     state = FileState(1, 2, 1000 + n, 4) if stored is None else stored.state
-    IndexChanges(new=[(*key(n, archived), index_file.UNREAD, *state)]).store(database)
+    IndexChanges(new=[(*key(n, archived), index_file.UNREAD, *astuple(state))]).store(database)
     index_file.note(database, key(n, archived), state, stored)
 
 

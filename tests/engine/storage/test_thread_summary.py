@@ -173,7 +173,7 @@ def test_when_it_began(tmp_path: Path, timestamp: str, seconds: int) -> None:
 def test_numbers_of_a_file_fit_into_64_bits_with_a_sign() -> None:
     big = 2**64 - 1
     status = SimpleNamespace(st_ino=big, st_size=5, st_mtime_ns=big, st_ctime_ns=big)
-    assert FileState.of(cast("os.stat_result", status)) == (2**63 - 1, 5, 2**63 - 1, 2**63 - 1)
+    assert FileState.of(cast("os.stat_result", status)) == FileState(2**63 - 1, 5, 2**63 - 1, 2**63 - 1)
     status = SimpleNamespace(st_ino=6, st_size=5, st_mtime_ns=-7, st_ctime_ns=8)
     assert FileState.of(cast("os.stat_result", status)) == FileState(6, 5, -7, 8)
 
