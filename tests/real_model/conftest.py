@@ -46,16 +46,19 @@ class Relay(ScriptedModel):
 
     address: str = ""
     forces_calls: bool = False
-    """Whether the first request of each turn has to call the shell. The server enforces it by a grammar."""
+    """Whether the first answer of each turn calls the shell, with arguments that the model writes under a grammar."""
     extra: dict[str, Json] = field(default_factory=dict)
     """Additional fields of each request."""
 
     async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
-        body = request.body
+        body, name = request.body, None
         if request.method == "POST":
             asked = json.loads(body)
             self.requests.append(ModelRequest(request.path, request.headers, asked))
-            body = json.dumps({**self._forced(asked), **self.extra}).encode()
+            name = self._forced_tool(asked)
+            if name is not None:
+                asked = arguments_request(asked, name)
+            body = json.dumps({**asked, **self.extra}).encode()
         place = urlsplit(self.address)
         async with await anyio.connect_tcp(str(place.hostname), place.port or 80) as server:
             head = (
@@ -63,22 +66,68 @@ class Relay(ScriptedModel):
                 f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
             )
             await server.send(head.encode() + body)
-            async for piece in server:
-                await stream.send(piece)
+            if name is None:
+                async for piece in server:
+                    await stream.send(piece)
+            else:
+                await stream.send(as_call(b"".join([piece async for piece in server]), name))
         return False
 
-    def _forced(self, asked: Json) -> Json:
-        last = asked["messages"][-1]["role"]
-        shells = [tool["function"] for tool in asked.get("tools", ()) if tool["function"]["name"] in COMMANDS]
-        if not self.forces_calls or last != "user" or not shells:
-            return asked
-        schema: Json = {
-            "type": "object",
-            "properties": {"command": {"const": COMMANDS[shells[0]["name"]]}},
-            "required": ["command"],
-        }
-        function = {**shells[0], "parameters": schema}
-        return {**asked, "tools": [{"type": "function", "function": function}], "tool_choice": "required"}
+    def _forced_tool(self, asked: Json) -> str | None:
+        """Return the tool that the answer to this request has to call; None if the model is free to answer."""
+        if not self.forces_calls or asked["messages"][-1]["role"] != "user":
+            return None
+        names = (tool["function"]["name"] for tool in asked.get("tools", ()))
+        return next((name for name in names if name in COMMANDS), None)
+
+
+def arguments_request(asked: Json, name: str) -> Json:
+    """Return the request for the arguments of a call: llama.cpp holds the answer to their schema by a grammar. It
+    forces no call of a tool for a model whose chat template has no tools.
+    """
+    schema: Json = {
+        "type": "object",
+        "properties": {"command": {"const": COMMANDS[name]}},
+        "required": ["command"],
+    }
+    left_out = ("tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options")
+    plain = {field: value for field, value in asked.items() if field not in left_out}
+    return {
+        **plain,
+        "response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": schema}},
+    }
+
+
+def as_call(response: bytes, name: str) -> bytes:
+    """Return a response of llama.cpp as the stream of an answer that calls the tool with these arguments. A refusal
+    stays as it is.
+    """
+    head, _, body = response.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        return response
+    answer = json.loads(body)
+    said = answer["choices"][0]["message"]["content"]
+    call: Json = {
+        "index": 0,
+        "id": answer["id"],
+        "type": "function",
+        "function": {"name": name, "arguments": said},
+    }
+    kept = {field: answer[field] for field in ("id", "created", "model")}
+    chunks: list[Json] = [
+        {
+            "choices": [
+                {"index": 0, "delta": {"role": "assistant", "tool_calls": [call]}, "finish_reason": None}
+            ]
+        },
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+        {"choices": [], "usage": answer["usage"]},
+    ]
+    lines = [
+        f"data: {json.dumps({**kept, 'object': 'chat.completion.chunk', **chunk})}\n\n" for chunk in chunks
+    ]
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    return head + "".join([*lines, "data: [DONE]\n\n"]).encode()
 
 
 class RealWorld(Protocol):

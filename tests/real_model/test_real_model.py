@@ -55,8 +55,9 @@ def posted(address: str, path: str, body: Json) -> Json:
 
 
 def has_answered(turn: Json) -> bool:
-    """Return whether the model sent a message. A tiny model may go on until the limit of its answers."""
-    return turn["status"] == "completed" or "reason: length" in turn["error"]["message"]
+    """Return whether the model answered. A tiny model may go on until the limit of its answers, or end them at once."""
+    endings = ("reason: length", "without text or a call")
+    return turn["status"] == "completed" or any(each in turn["error"]["message"] for each in endings)
 
 
 def counts(w: object) -> list[Json]:
