@@ -57,9 +57,9 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
         return json.loads(self.to_json())
 
     @classmethod
-    def of_model(cls, model: BaseModel, raw: Json) -> Self:
-        """Return the struct of a model that `model_of` made and that was read from `raw`."""
-        return struct_of(cls, model)
+    def of_fields(cls, values: dict[str, Any], raw: Json) -> Self:
+        """Return the struct with these validated fields, which were read from `raw`."""
+        return cls(**values)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -68,7 +68,8 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
         def validate(value: Json, validated: Callable[[Json], BaseModel]) -> Struct:
             if isinstance(value, cls):
                 return value
-            return cls.of_model(validated(value), value)
+            model = validated(value)
+            return cls.of_fields({name: getattr(model, name) for name in model.model_fields_set}, value)
 
         return core_schema.no_info_wrap_validator_function(
             validate,
@@ -100,11 +101,6 @@ def always_written(default: T) -> T:
     return value
 
 
-def struct_of(kind: type[T], model: BaseModel) -> T:
-    """Return the struct with the fields that are set in a model that `model_of` made."""
-    return kind(**{name: getattr(model, name) for name in model.model_fields_set})
-
-
 def struct_from(kind: type[T], value: object, **others: Json) -> T:
     """Make a struct from the fields of a value, which has all of them under the same names except `others`."""
     names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
@@ -112,10 +108,8 @@ def struct_from(kind: type[T], value: object, **others: Json) -> T:
 
 
 @cache
-def model_of(
-    kind: type[msgspec.Struct], shaped: Callable[[Json], Json] = lambda hint: hint
-) -> type[BaseModel]:
-    """Return a pydantic model with the fields of a struct; `shaped` converts their declared types."""
+def model_of(kind: type[msgspec.Struct]) -> type[BaseModel]:
+    """Return a pydantic model with the fields of a struct, for schemas and for fields of models."""
     from pydantic import ConfigDict, Field, create_model  # noqa: PLC0415
 
     hints = get_type_hints(kind, include_extras=True)
@@ -125,7 +119,7 @@ def model_of(
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
         alias = field.encode_name if field.encode_name != field.name else None
-        fields[field.name] = (shaped(hints[field.name]), Field(default, alias=alias))
+        fields[field.name] = (hints[field.name], Field(default, alias=alias))
     extra: Literal["forbid", "ignore"] = (
         "forbid" if kind.__struct_config__.forbid_unknown_fields else "ignore"
     )

@@ -1,95 +1,297 @@
-"""Reads the messages of a server: validates JSON as a struct, as a model or as a union of them.
+"""Reads the messages of a server and stored values: validates JSON as a struct, as a model or as a union of them.
 
-pydantic validates, by a model with the fields of each struct. Such a model is built with the first value of the struct,
-and of a union only for the members that occur: building all items of threads takes longer than a whole turn.
+1. msgspec converts a struct whose fields it knows, in one call. This is the usual way.
+2. A struct with other fields (models, unions by a tag, checked texts) is read field by field.
+3. pydantic validates models and checked fields. It also explains each value that msgspec refuses: it accepts some
+   of them, such as a number for a decimal, and names the location of the mistake in all others.
+
+No pydantic model is ever built for a struct: building the models of all items takes longer than a whole turn.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cache, partial
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from __future__ import annotations
 
-from msgspec.structs import fields
-from pydantic import PlainValidator, TypeAdapter
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticKnownError
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.encoding import Json
-from app_server_protocol.outgoing import Struct, model_of
+from app_server_protocol.outgoing import Struct
 
 T = TypeVar("T")
 
-CONTAINERS = (tuple, list, dict, Sequence, Mapping)
+Reader = Callable[[Json], Any]
+Place = tuple[int | str, ...]
+"""Location of a value in another one: names of fields, and indexes of lists."""
+
+LISTS: Final = (tuple, list, Sequence)
+MAPPINGS: Final = (dict, Mapping)
+SIMPLE: Final = (str, int, float, bool, NoneType, Any)
+_MISSING: Final = object()
 
 
 def read(kind: type[T], raw: Json) -> T:
-    """Validate JSON of a server as a struct, model or union. Raises pydantic's `ValidationError`."""
+    """Validate JSON as a struct, model or union. Raises pydantic's `ValidationError`."""
     hint: Json = kind
-    value: T = _adapter(hint).validate_python(raw)
+    value: T = _reader(hint)(raw)
     return value
 
 
 @cache
-def _adapter(kind: Json) -> TypeAdapter[Any]:
-    return TypeAdapter(_shallow(kind))
+def _reader(declared: Json) -> Reader:
+    """Return the function that reads values of a type."""
+    hint = _bare(declared)
+    if _is_native(hint):
+        return partial(_read_native, hint, _native_fallback(hint))
+    return _piecewise(hint) or TypeAdapter(hint).validate_python
 
 
-def _shallow(hint: Json) -> Json:
-    """Return the hint with a validating function in place of each struct, and of each union of structs
-    that has a tag.
-    """
-    if isinstance(hint, TypeAliasType):
-        return _shallow(hint.__value__)
-    if isinstance(hint, type) and issubclass(hint, Struct):
-        return Annotated[Any, PlainValidator(partial(_read_struct, hint))]
+def _piecewise(hint: Json) -> Reader | None:
+    """Return the function that reads a value by its parts; None if pydantic has to read it as a whole."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _StructReader(hint)
     origin: Json = get_origin(hint)
     arguments = get_args(hint)
     if origin is Annotated:
-        kind, *others = arguments
-        tag = next((each.discriminator for each in others if isinstance(each, FieldInfo)), None)
-        if isinstance(tag, str):
-            members = get_args(kind)
-            if not all(isinstance(each, type) and issubclass(each, Struct) for each in members):
-                return hint
-            return Annotated[Any, PlainValidator(partial(_read_member, tag, members))]
-        return Annotated[(_shallow(kind), *others)]
+        return _tagged_union(arguments[0], arguments[1:])
     if origin in (Union, UnionType):
-        structs = [each for each in arguments if _shallow(each) is not each]
-        return Union[tuple(map(_shallow, arguments))] if len(structs) == 1 else hint  # noqa: UP007
-    return origin[tuple(map(_shallow, arguments))] if origin in CONTAINERS else hint
+        [other, *others] = [each for each in arguments if each is not NoneType]
+        return None if others or len(arguments) == 1 else partial(_read_optional, other)
+    if origin in LISTS and (origin is not tuple or arguments[1:] == (...,)):
+        return partial(_read_list, tuple if origin is tuple else list, arguments[0])
+    if origin in MAPPINGS and arguments[0] is str:
+        return partial(_read_mapping, arguments[1])
+    return None
 
 
-def _read_struct(kind: type[Struct], raw: Json) -> Struct:
-    if isinstance(raw, kind):
-        return raw
-    return kind.of_model(model_of(kind, _shallow).model_validate(raw), raw)
+def _tagged_union(union: Json, notes: Sequence[object]) -> Reader | None:
+    tag = next((each.discriminator for each in notes if isinstance(each, FieldInfo)), None)
+    members = get_args(_bare(union))
+    is_structs = all(isinstance(each, type) and issubclass(each, msgspec.Struct) for each in members)
+    return _UnionReader(tag, members) if isinstance(tag, str) and members and is_structs else None
 
 
-def _read_member(tag: str, members: tuple[type[Struct], ...], raw: Json) -> Struct:
-    """Validate a value as the member of a union that its discriminator names."""
-    if isinstance(raw, members):
-        return raw
-    if not isinstance(raw, Mapping):
-        raise PydanticKnownError("model_attributes_type")
-    known = _by_tag(tag, members)
-    key = next((each.encode_name for each in fields(members[0]) if each.name == tag), tag)
-    if key not in raw:
-        raise PydanticKnownError("union_tag_not_found", {"discriminator": f"'{tag}'"})
-    named = raw[key]
-    kind = known.get(named) if isinstance(named, str) else None
-    if kind is None:
-        expected = ", ".join(f"'{each}'" for each in known)
-        details = {"discriminator": f"'{tag}'", "tag": str(named), "expected_tags": expected}
-        raise PydanticKnownError("union_tag_invalid", details)
-    return _read_struct(kind, raw)
+# --- types
+def _bare(hint: Json) -> Json:
+    """Return a type without its name, and without notes that are for schemas only."""
+    while True:
+        if isinstance(hint, TypeAliasType):
+            hint = hint.__value__
+        elif hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        elif _is_annotated(hint) and all(map(_is_for_schemas, get_args(hint)[1:])):
+            hint = get_args(hint)[0]
+        else:
+            return hint
+
+
+def _is_annotated(hint: Json) -> bool:
+    origin: Json = get_origin(hint)
+    return origin is Annotated
+
+
+def _is_for_schemas(note: object) -> bool:
+    if isinstance(note, FieldInfo):
+        return note.discriminator is None and not note.metadata
+    return isinstance(note, WithJsonSchema | SkipJsonSchema)
 
 
 @cache
-def _by_tag(tag: str, members: tuple[type[Struct], ...]) -> Mapping[str, type[Struct]]:
-    found: dict[str, type[Struct]] = {}
-    for member in members:
-        hint = get_type_hints(member)[tag]
-        assert get_origin(hint) is Literal, f"{member.__name__}.{tag} names no value"
-        found |= dict.fromkeys(map(str, get_args(hint)), member)
-    return found
+def _is_native(declared: Json) -> bool:
+    """Return whether msgspec can convert to a type as a whole. It does not know aliases of typing_extensions."""
+    if isinstance(declared, TypeAliasType):
+        return False
+    hint = _bare(declared)
+    if hint in SIMPLE:
+        return True
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return True
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return not _keeps_raw(hint) and all(_is_native(each) for each in _field_types(hint).values())
+    origin: Json = get_origin(hint)
+    arguments = get_args(hint)
+    if origin is Literal:
+        return True
+    if origin in (Union, UnionType):
+        others = [each for each in arguments if each is not NoneType]
+        return len(others) == 1 and _is_native(others[0])
+    if origin in (*LISTS, *MAPPINGS):
+        return all(each is ... or _is_native(each) for each in arguments)
+    return False
+
+
+def _field_types(kind: type[msgspec.Struct]) -> dict[str, Json]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hints[name] for name in kind.__struct_fields__}
+
+
+def _keeps_raw(kind: type[msgspec.Struct]) -> bool:
+    """Return whether a struct makes itself of the JSON, too."""
+    return issubclass(kind, Struct) and "of_fields" in vars(kind)
+
+
+# --- values
+def _read_native(hint: Json, otherwise: Reader, raw: Json) -> Any:
+    try:
+        return msgspec.convert(raw, hint)
+    except msgspec.ValidationError:
+        return otherwise(raw)
+
+
+def _native_fallback(hint: Json) -> Reader:
+    """Return the function that reads a value that msgspec has refused."""
+
+    def explained(raw: Json) -> Any:
+        return (_piecewise(hint) or TypeAdapter(hint).validate_python)(raw)
+
+    return explained
+
+
+def _read_optional(other: Json, raw: Json) -> Any:
+    return None if raw is None else _reader(other)(raw)
+
+
+def _read_list(kind: type[list[Any]] | type[tuple[Any, ...]], element: Json, raw: Json) -> Any:
+    if not isinstance(raw, list | tuple):
+        return TypeAdapter(kind).validate_python(raw)
+    reader, values, wrong = _reader(element), [], _Mistakes("list")
+    for n, each in enumerate(raw):
+        with wrong.at(n):
+            values.append(reader(each))
+    wrong.check()
+    return kind(values)
+
+
+def _read_mapping(element: Json, raw: Json) -> Any:
+    if not isinstance(raw, Mapping):
+        return TypeAdapter(dict).validate_python(raw)
+    reader, values, wrong = _reader(element), {}, _Mistakes("dict")
+    for key, each in raw.items():
+        with wrong.at(key):
+            values[TypeAdapter(str).validate_python(key)] = reader(each)
+    wrong.check()
+    return values
+
+
+class _StructReader:
+    """Reads the fields of a struct one by one."""
+
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
+        self._kind = kind
+        types = _field_types(kind)
+        self._fields = [(each, _reader(types[each.name])) for each in msgspec.structs.fields(kind)]
+        self._allowed = (
+            {each.encode_name for each, _ in self._fields}
+            if kind.__struct_config__.forbid_unknown_fields
+            else None
+        )
+
+    def __call__(self, raw: Json) -> msgspec.Struct:
+        if isinstance(raw, self._kind):
+            return raw
+        wrong = _Mistakes(self._kind.__name__)
+        if not isinstance(raw, Mapping):
+            wrong.add((), "model_type", raw, {"class_name": self._kind.__name__})
+            wrong.check()
+        values: dict[str, Any] = {}
+        for field, reader in self._fields:
+            given = raw.get(field.encode_name, _MISSING)
+            if given is not _MISSING:
+                with wrong.at(field.encode_name):
+                    values[field.name] = reader(given)
+            elif field.required:
+                wrong.add((field.encode_name,), "missing", raw)
+        if self._allowed is not None:
+            for key in raw:
+                if key not in self._allowed:
+                    wrong.add((key,), "extra_forbidden", raw[key])
+        wrong.check()
+        return self._kind.of_fields(values, raw) if issubclass(self._kind, Struct) else self._kind(**values)
+
+
+class _UnionReader:
+    """Reads a value as the member of a union that its tag names."""
+
+    def __init__(self, tag: str, members: Sequence[type[msgspec.Struct]]) -> None:
+        self._members = tuple(members)
+        [field] = [each for each in msgspec.structs.fields(members[0]) if each.name == tag]
+        self._key = field.encode_name
+        self._by_tag: dict[str, type[msgspec.Struct]] = {}
+        for member in members:
+            hint: Json = _bare(get_type_hints(member)[tag])
+            origin: Json = get_origin(hint)
+            assert origin is Literal, f"{member.__name__}.{tag} names no value"
+            self._by_tag |= dict.fromkeys(map(str, get_args(hint)), member)
+
+    def __call__(self, raw: Json) -> msgspec.Struct:
+        if isinstance(raw, self._members):
+            return raw
+        wrong = _Mistakes("union")
+        if not isinstance(raw, Mapping):
+            wrong.add((), "model_attributes_type", raw)
+        elif self._key not in raw:
+            wrong.add((), "union_tag_not_found", raw, {"discriminator": f"'{self._key}'"})
+        wrong.check()
+        named = raw[self._key]
+        kind = self._by_tag.get(named) if isinstance(named, str) else None
+        if kind is None:
+            expected = ", ".join(f"'{each}'" for each in self._by_tag)
+            details = {"discriminator": f"'{self._key}'", "tag": str(named), "expected_tags": expected}
+            wrong.add((), "union_tag_invalid", raw, details)
+            wrong.check()
+        member: msgspec.Struct = _reader(kind)(raw)
+        return member
+
+
+# --- mistakes
+class _Mistakes:
+    """The mistakes of one value, with their locations."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._details: list[InitErrorDetails] = []
+        self._place: int | str = 0
+
+    def at(self, place: int | str) -> _Mistakes:
+        """Collect the mistakes of a part, in a `with` block."""
+        self._place = place
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
+        if not isinstance(error, ValidationError):
+            return False
+        for each in error.errors(include_url=False):
+            self._details.append(_moved(each, (self._place, *each["loc"])))
+        return True
+
+    def add(self, place: Place, kind: str, given: Json, context: dict[str, Any] | None = None) -> None:
+        self._details.append(InitErrorDetails(type=kind, loc=place, input=given, ctx=context or {}))
+
+    def check(self) -> None:
+        """Raise ValidationError if there are mistakes."""
+        if self._details:
+            raise ValidationError.from_exception_data(self._title, self._details)
+
+
+def _moved(error: ErrorDetails, place: Place) -> InitErrorDetails:
+    """Return an error with another location."""
+    try:
+        details = InitErrorDetails(
+            type=error["type"], loc=place, input=error["input"], ctx=error.get("ctx", {})
+        )
+        ValidationError.from_exception_data("", [details])
+    except (KeyError, TypeError):  # an error of a validator of ours
+        custom = PydanticCustomError("custom", "{message}", {"message": error["msg"]})
+        details = InitErrorDetails(type=custom, loc=place, input=error["input"])
+    return details

@@ -50,7 +50,71 @@ def test_places_lead_through_lists() -> None:
     assert place_of(ThreadStatusChangedNotification, {"status": {"type": "idle"}}) == ("missing", "threadId")
 
 
-def test_only_what_comes_is_built() -> None:
+def test_no_model_of_a_struct_is_built() -> None:
     model_of.cache_clear()
     read(ItemCompletedNotification, COMPLETED)
-    assert model_of.cache_info().currsize == 2
+    with pytest.raises(ValidationError):
+        read(ItemCompletedNotification, {**COMPLETED, "item": {**MESSAGE, "text": 1}})
+    assert model_of.cache_info().currsize == 0
+
+
+STATUS = {"threadId": "t", "status": {"type": "active", "activeFlags": ["waitingOnApproval"]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        (ItemCompletedNotification, COMPLETED),
+        (ItemCompletedNotification, {**COMPLETED, "completedAtMs": 1.0}),
+        (ItemCompletedNotification, {**COMPLETED, "later": "unknown"}),
+        (ThreadStatusChangedNotification, STATUS),
+        (
+            TurnCompletedNotification,
+            {"threadId": "t", "turn": {"id": "u", "items": [MESSAGE], "status": "failed"}},
+        ),
+    ],
+)
+def test_a_value_is_read_as_pydantic_reads_it(kind: type, raw: Json) -> None:
+    assert read(kind, raw) == TypeAdapter(kind).validate_python(raw)
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "mistakes"),
+    [
+        (
+            ItemCompletedNotification,
+            {**COMPLETED, "completedAtMs": "soon"},
+            {("int_parsing", "completedAtMs")},
+        ),
+        (
+            ItemCompletedNotification,
+            {"item": {**MESSAGE, "text": None}},
+            {
+                ("missing", "threadId"),
+                ("missing", "turnId"),
+                ("missing", "completedAtMs"),
+                ("string_type", "item.text"),
+            },
+        ),
+        (ItemCompletedNotification, [COMPLETED], {("model_type", "")}),
+        (
+            ThreadStatusChangedNotification,
+            {**STATUS, "status": {"type": "active", "activeFlags": ["no", "nor"]}},
+            {("literal_error", "status.activeFlags.0"), ("literal_error", "status.activeFlags.1")},
+        ),
+        (
+            ThreadStatusChangedNotification,
+            {**STATUS, "status": {"type": "active", "activeFlags": "no"}},
+            {("tuple_type", "status.activeFlags")},
+        ),
+        (
+            TurnCompletedNotification,
+            {"threadId": "t", "turn": {"id": "u", "items": {}, "status": "lost"}},
+            {("tuple_type", "turn.items"), ("enum", "turn.status")},
+        ),
+    ],
+)
+def test_all_mistakes_are_named(kind: type, raw: Json, mistakes: set[tuple[str, str]]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        read(kind, raw)
+    assert {(each["type"], ".".join(map(str, each["loc"]))) for each in caught.value.errors()} == mistakes

@@ -10,7 +10,7 @@ A name finds its row in this order, without regard to case:
 1. the row of that slug;
 2. the longest slug that the name begins with, if the name goes on with a separator;
 3. the same, without the prefix that gateways put before the name;
-4. the first rule that matches;
+4. the first rule whose beginning and pattern match;
 5. `UNKNOWN`.
 """
 
@@ -35,9 +35,14 @@ ASSUMED_WINDOW: Final = 272_000
 
 
 class ModelRule(Struct, frozen=True, rename={"of": "as"}):
-    """A pattern of names that have no row, and the facts about the models of these names."""
+    """The names that have no row and begin in the same way, and the facts about the models of these names."""
 
-    match: str
+    begins: tuple[str, ...] = ("",)
+    """Beginnings of such names."""
+    match: str | None = None
+    """Pattern that such a name has to match, too; None if its beginning is enough. Most rules have none: to compile
+    patterns for all models takes longer than all else that is done to find a row.
+    """
     of: str | None = None
     """Slug of the row that such a model behaves as; None if the rule's own keys are all that is known."""
     keys: Mapping[str, Json] = msgspec.field(default_factory=dict)
@@ -113,7 +118,7 @@ class Catalogue:
 
     def _by_rule(self, name: str) -> ModelRow | None:
         for rule in self._rules:
-            if re.match(rule.match, name):
+            if name.startswith(rule.begins) and (rule.match is None or re.match(rule.match, name)):
                 base = self._by_slug.get(rule.of or "") or ModelRow(slug=name)
                 return msgspec.structs.replace(base, **_converted(rule.keys)) if rule.keys else base
         return None
@@ -133,7 +138,8 @@ _GATEWAY: Final = r"(?:(?:us|eu|apac|global)\.)?(?:openai|anthropic|google|meta|
 def without_gateway(name: str) -> str:
     """Return a name without the prefixes of gateways. Dots in a version of Claude count as hyphens."""
     bare = name.rpartition("/")[2]
-    bare = re.sub(f"^(?:{_GATEWAY})", "", bare)
+    if "." in bare:
+        bare = re.sub(f"^(?:{_GATEWAY})", "", bare)
     return re.sub(r"(?<=\d)\.(?=\d)", "-", bare) if bare.startswith("claude") else bare
 
 

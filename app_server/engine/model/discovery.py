@@ -20,7 +20,7 @@ from app_server.engine.model import served_models as reading
 from app_server.engine.model.catalogue import bundled
 from app_server.engine.model.endpoints import ANTHROPIC_VERSION, endpoint, own_key
 from app_server.engine.model.event_json import parse_object
-from app_server.engine.model.model_errors import excerpt, status_line
+from app_server.engine.model.model_errors import excerpt
 from app_server.engine.model.quirks import quirks_of
 from app_server.engine.model.served_models import ModelsUnknown, ServedModel, ServedModels
 from app_server.engine.support.engine_errors import ModelError
@@ -222,7 +222,7 @@ class Discovery:
         body = bytearray()
         async with self._http.send(request) as answer:
             if answer.status != 200:
-                return ModelsUnknown(f"unexpected status {status_line(answer.status)}", answer.status)
+                return ModelsUnknown(f"unexpected status {answer.status}", answer.status)
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
                     body += chunk

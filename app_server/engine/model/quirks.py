@@ -127,8 +127,10 @@ class ProviderRow(Struct, frozen=True, kw_only=True):
     """Texts that occur somewhere in a host name."""
     ports: tuple[int, ...] = ()
     """Ports on the loopback."""
-    models: str | None = None
-    """Pattern of model names; None if the row applies to every model."""
+    models: tuple[str, ...] | None = None
+    """Beginnings of model names, or of their parts between slashes, in lower case; None if the row applies to every
+    model.
+    """
     quirks: Mapping[str, Json] = {}
     """Values of quirks. A text in place of a flag is a pattern of the models for which the flag is set."""
 
@@ -177,12 +179,16 @@ def quirks_of(provider: ProviderConfig, model: str, learnt: Mapping[str, Json] |
     values: dict[str, Json] = {}
     row = provider_row(provider)
     for each in (row, *(each for each in provider_rows() if each.models is not None)):
-        if each is not None and (each.models is None or re.search(each.models, model)):
+        if each is not None and (each.models is None or _is_one_of(each.models, model)):
             values |= _for_model(each.quirks, model)
     if learnt:
         values |= learnt
     values |= _for_model(provider.quirks, model)
     return msgspec.convert(values, Quirks)
+
+
+def _is_one_of(beginnings: tuple[str, ...], model: str) -> bool:
+    return any(part.startswith(beginnings) for part in model.lower().split("/"))
 
 
 def _for_model(quirks: Mapping[str, Json], model: str) -> dict[str, Json]:

@@ -20,7 +20,8 @@ from app_server_protocol.event_items import SentInput, UserInput
 from app_server_protocol.events.command_events import TAGGED_CHANGE, ParsedCommand
 from app_server_protocol.events.command_events import FileChange as ChangedFile
 from app_server_protocol.events.review_events import ReviewOutputEvent
-from app_server_protocol.outgoing import EngineStruct, model_of, struct_of
+from app_server_protocol.outgoing import EngineStruct
+from app_server_protocol.parse import read
 from app_server_protocol.responses import WebSearchAction
 from app_server_protocol.values import Redacted
 
@@ -216,8 +217,7 @@ def item_from_value(value: Json) -> Item | None:
         return None
     fields = {name: field for name, field in value.items() if name != "kind"}
     try:
-        read = model_of(kind).model_validate(fields)
+        item: Item = read(kind, fields)
     except ValueError:
         return None
-    item: Item = struct_of(kind, read)
     return item

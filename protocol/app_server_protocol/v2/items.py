@@ -3,10 +3,10 @@ goes on. Items that only other servers make are passed through unchanged.
 """
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import Foreign, unserved
@@ -15,7 +15,6 @@ from app_server_protocol.method_table import ServerNotification
 from app_server_protocol.outgoing import WireStruct, always_written
 from app_server_protocol.v2 import item_parts as parts
 from app_server_protocol.v2.fields import LegacyAppPathString, RequestId
-from app_server_protocol.values import replace
 
 
 class MessagePhase(StrEnum):
@@ -169,8 +168,8 @@ class OtherThreadItem(parts.Item):
         return json_bytes(self.raw)
 
     @classmethod
-    def of_model(cls, model: BaseModel, raw: Json) -> Self:
-        return replace(super().of_model(model, raw), raw=raw)
+    def of_fields(cls, values: dict[str, Any], raw: Json) -> Self:
+        return super().of_fields({**values, "raw": raw}, raw)
 
 
 ThreadItem = TypeAliasType(

@@ -38,7 +38,9 @@ def test_slugs_are_given_once_and_find_their_own_rows() -> None:
 
 def test_rules_compile_and_name_rows_that_exist() -> None:
     for rule in bundled().rules:
-        re.compile(rule.match)
+        re.compile(rule.match or "")
+        assert all(rule.begins)
+        assert all(each == each.lower() for each in rule.begins)
         assert rule.of is None or find_model(rule.of).slug == rule.of
         msgspec.convert({"slug": "x", **rule.keys}, ModelRow)
 
