@@ -461,12 +461,10 @@ does not need.
 
 LARGE = {
     "Config": "every setting",
-    "ModelSettings": "every setting of the model and its requests",
     "ModelRow": "every key of a row of the catalogue",
     "Quirks": "every quirk of a provider",
     "ProcessOptions": "all that the command line and the environment say",
     "ProviderConfig": "every setting of a provider",
-    "RequestOverrides": "every setting that a request may give",
     "ToolContext": "every part of a turn that some tool uses",
     "Result": "every field of a line of a batch's results",
 }

@@ -17,7 +17,7 @@ from msgspec.structs import fields
 
 from app_server.engine.config import settings_table
 from app_server.engine.config.features import ALIASES, FEATURES, TOOL_SWITCHES, FeatureStage
-from app_server.engine.config.setting_types import Setting, SettingsPart
+from app_server.engine.config.setting_types import Setting, SettingsPart, is_placeholder
 from app_server.engine.config.settings_reader import Node, known_settings
 from app_server_protocol.encoding import Json
 
@@ -120,8 +120,8 @@ def _schema_of(name: str, node: Node) -> dict[str, Json]:
 
 def _table_schema(node: Node) -> dict[str, Json]:
     below = {name: _schema_of(name, each) for name, each in node.below.items()}
-    known = {name: each for name, each in below.items() if not settings_table.is_placeholder(name)}
-    chosen = [each for name, each in below.items() if settings_table.is_placeholder(name)]
+    known = {name: each for name, each in below.items() if not is_placeholder(name)}
+    chosen = [each for name, each in below.items() if is_placeholder(name)]
     required = [name for name, each in node.below.items() if each.setting and each.setting.required]
     return {
         "type": "object",

@@ -91,7 +91,7 @@ class Host(Struct, frozen=True):
         """
         config = self.settings.load(wanted.request)
         cwd = str(self.settings.cwd / (wanted.cwd or ""))
-        policy = wanted.policy or config.permissions.sandbox_policy
+        policy = wanted.policy or config.thread.sandbox_policy
         check_sandbox(config.fence, policy, cwd)
         tmpdir = temporary_folder(config.fence, self.settings.environment)
         plan = self.runner.plan(policy, cwd, tmpdir=tmpdir)

@@ -78,7 +78,7 @@ from app_server.engine.workspace.git.repository import read_git_info
 from app_server_protocol.engine.events import McpServerStateChanged
 from app_server_protocol.engine.notices import DeprecationNotice, WarningNotice
 from app_server_protocol.engine.questions import ClientTool
-from app_server_protocol.engine.thread_settings import ModeSettings, ThreadSettings
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import PAGINATED, SessionMetaLine, utc_timestamp
@@ -227,7 +227,7 @@ class Engine:
             session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
             if stored.damaged:
                 session.warn(OPENING_ID, str(user_messages.lines_unreadable(stored.path, stored.damaged)))
-            if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
+            if revert is None and stored.last_model is not None and stored.last_model != config.thread.model:
                 facts = partial(
                     self._services.known_models.facts,
                     config,
@@ -309,7 +309,7 @@ def assemble_session(
     """Create the session of a conversation, and emit notices about its settings for the user."""
     config, caller, home = conversation.config, conversation.caller, conversation.config.home
     outbox, rules = Outbox(writer), ExecPolicy(home)
-    state = SessionState(first_settings(config), Transcript(ConversationHistory(), outbox))
+    state = SessionState(config.thread, Transcript(ConversationHistory(), outbox))
     elicitations = _elicitations(outbox, state, may_ask=caller.elicitation())
     current = ActiveClient(caller, engine.process.environment)
     services = SessionServices(
@@ -333,11 +333,11 @@ def assemble_session(
     missing = (
         None if os.path.isdir(config.cwd) else str(user_messages.working_directory_missing(str(config.cwd)))
     )
-    tier, no_tier = tier_in_force(config.model.service_tier, config.model.name, services.model.facts)
+    tier, no_tier = tier_in_force(config.thread.service_tier, config.thread.model, services.model.facts)
     state.settings = replace(state.settings, service_tier=tier)
-    row = services.model.facts().row(config.model.name)
+    row = services.model.facts().row(config.thread.model)
     documents = documents_notice(
-        conversation.instructions.agents, config.model.name, first_bounds(config, services.model.facts())
+        conversation.instructions.agents, config.thread.model, first_bounds(config, services.model.facts())
     )
     warnings = [
         each
@@ -349,22 +349,6 @@ def assemble_session(
     for old, present in config.notices.old_names:
         outbox.emit("", _old_name_notice(old, present))
     return Session(services, writer.close)
-
-
-def first_settings(config: Config) -> ThreadSettings:
-    """Return the settings that the first turn starts from."""
-    return ThreadSettings(
-        cwd=str(config.cwd),
-        approval_policy=config.permissions.approval_policy,
-        sandbox_policy=config.permissions.sandbox_policy,
-        model=config.model.name,
-        effort=config.model.effort,
-        summary=config.model.summary,
-        granular=config.permissions.granular,
-        permission_profile=config.permissions.profile,
-        mode=ModeSettings(config.instructions.mode, config.instructions.of_mode),
-        workspace_roots=config.permissions.workspace_roots,
-    )
 
 
 def _commands(engine: EngineServices, settings: ThreadSettings, caller: ActiveClient) -> CommandServices:

@@ -127,7 +127,7 @@ class ModelQuestions(Struct, frozen=True):
             identity=caller.caller.identity(),
             login=await self._logins(config, caller).credentials() if provider.requires_openai_auth else None,
         )
-        answer: ServedModels | ModelsUnknown = await discovery.ask(config.model.name)
+        answer: ServedModels | ModelsUnknown = await discovery.ask(config.thread.model)
         return answer
 
     def account(self, config: Config, caller: ActiveClient) -> str:
@@ -237,8 +237,8 @@ class EngineAdapters:
             conversation_id=conversation_id,
             app_version=PROTOCOL_VERSION,
             terminal_type=caller.identity().user_agent,
-            model=config.model.name,
-            slug=ModelFacts(config).row(config.model.name).slug,
+            model=config.thread.model,
+            slug=ModelFacts(config).row(config.thread.model).slug,
             auth_mode=None if method is None else AUTH_MODES[method],
             account_id=claims.account_id if claims else None,
             account_email=claims.email if claims else None,

@@ -20,12 +20,14 @@ from app_server_protocol.engine.thread_settings import (
     ModeSettings,
     SettingsPatch,
     ThreadSettings,
+    or_unset,
     patch_of,
 )
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.outgoing import EngineStruct, always_written, struct_from
 from app_server_protocol.policy import (
+    MAX_EFFORT_LENGTH,
     AskForApproval,
     QuestionKinds,
     ReasoningSummary,
@@ -159,15 +161,18 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
 
     def patch(self) -> SettingsPatch:
         """Return the settings with which a thread goes on after this turn. The summary is not restored: the line has
-        one even if none was chosen. A name of a permission profile is given without what it means now.
+        one even if none was chosen. Foreign files may have an effort that no setting can have.
         """
+        effort = self.chosen_effort or None
+        known = bool(self.model) and len(effort or "") <= MAX_EFFORT_LENGTH
         return patch_of(
             self,
             cwd=self.cwd if self.cwd.startswith("/") else UNSET,
             model=self.model or UNSET,
-            effort=self.chosen_effort if self.model else UNSET,
+            effort=effort if known else UNSET,
             summary=UNSET,
-            permission_profile=self.profile_id,
+            service_tier=self.service_tier or UNSET,
+            permission_profile=or_unset(self.profile_id),
             mode=ModeSettings(self.mode or TurnMode.DEFAULT, self.mode_instructions),
         )
 

@@ -81,7 +81,7 @@ async def known(provider: Documented, home: Path) -> AsyncIterator[KnownModels]:
 
     async def ask(config: Config, caller: ActiveClient) -> ServedModels | ModelsUnknown:
         return await Discovery(config.provider, provider, env=KEYS, identity=IDENTITY, login=login).ask(
-            config.model.name
+            config.thread.model
         )
 
     async with anyio.create_task_group() as group:
@@ -129,7 +129,7 @@ async def test_who_names_no_model_gets_one_that_exists_or_is_told_which_there_ar
         caller = ActiveClient(some_caller(), {})
         await lists.asked(config, caller, 1.0)
         if provider.name in FRESH_USERS:
-            chosen = (await lists.with_model(config, caller)).model.name
+            chosen = (await lists.with_model(config, caller)).thread.model
             assert [each["model"] for each in shown if each["isDefault"]] == [chosen]
         else:
             with pytest.raises(Exception, match=f"offers {re.escape(shown[0]['model'])}"):

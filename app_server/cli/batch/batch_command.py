@@ -215,7 +215,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
     config = load_config(SettingsSource(home=home, cwd=base, cli=doing.overrides, environment=environment))
     read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, environment))
     require_prices(limits, config, [task for _, task in read])
-    policy = config.permissions.sandbox_policy
+    policy = config.thread.sandbox_policy
     require_outside(out, base, policy.writable_roots if isinstance(policy, WorkspaceWrite) else ())
     mine, final = of_shard(read, plan.batch.shard), final_statuses(out).keys() - plan.again
     left = [(number, task) for number, task in mine if task.id not in final]

@@ -34,7 +34,7 @@ def fitting(memory: Path) -> int:
 
 
 def require_prices(limits: SharedLimits, config: Config, tasks: Sequence[Task]) -> None:
-    models = {task.settings.model or config.model.name for task in tasks}
+    models = {task.settings.model or config.thread.model for task in tasks}
     if limits.cost is not None and (unknown := sorted(models - limits.prices.keys())):
         raise InvalidCommandLine(
             f"--max-cost needs a price of the model {unknown[0]}: name a file that has it with --prices"

@@ -252,7 +252,7 @@ class _Configured(Struct, frozen=True):
         agent = own_user_agent(self.settings.environment)
         identity = ClientIdentity(originator=agent.originator, user_agent=agent.text())
         discovery = Discovery(provider, http, env=self.settings.environment, identity=identity, login=login)
-        return await discovery.ask(self.config.model.name)
+        return await discovery.ask(self.config.thread.model)
 
     async def mcp_servers(self) -> list[Check]:
         configured = self.config.mcp_servers

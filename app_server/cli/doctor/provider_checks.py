@@ -99,7 +99,7 @@ def _answering(
     model = facts.default()
     if model is None:
         return warning(name, f"{text}, and no model is configured", f"set `model`: {_some(names)}")
-    if config.model.name and _is_missing(facts, provider, model):
+    if config.thread.model and _is_missing(facts, provider, model):
         problem = user_messages.model_unknown(provider.id, model)
         upgrade = facts.row(model).upgrade
         advice = f"its successor is {upgrade.model}" if upgrade and upgrade.model in names else problem.advice

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from os.path import normpath
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from app_server.engine.config.config_values import ClientFence, CliOverrides, Config, RequestOverrides
 from app_server.engine.config.features import ALIASES, LEGACY_TOGGLES
@@ -22,6 +22,7 @@ from app_server.engine.config.settings_table import ABOUT_CLIENTS, every_setting
 from app_server.engine.support.engine_errors import BeyondClientRights, ConfigError
 from app_server.engine.support.real_path import real_path, within
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch, ThreadSettings
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -73,26 +74,14 @@ approve a run without the sandbox.
 """
 
 
-class AskedRights(Protocol):
-    """Rights of a thread, in the settings of a configuration or of a turn."""
-
-    @property
-    def approval_policy(self) -> AskForApproval: ...
-    @property
-    def granular(self) -> QuestionKinds | None: ...
-    @property
-    def sandbox_policy(self) -> SandboxPolicy: ...
-
-
 def client_fence(own: Config, server: Path | None) -> ClientFence:
     """Return the limits that the user's `own` configuration sets. `server` is the folder in which the user started the
     server; None if the user chose none.
     """
-    policy = own.permissions.sandbox_policy
-    roots = writable_names(policy, str(own.cwd))
+    roots = writable_names(own.thread.sandbox_policy, own.thread.cwd)
     trusted = (own.cwd,) if own.permissions.trusted else ()
     folders = () if server is None else (server,)
-    return ClientFence(own.permissions, tuple(map(real_path, (*folders, *roots, *trusted))))
+    return ClientFence(own.thread, tuple(map(real_path, (*folders, *roots, *trusted))))
 
 
 def is_fenced(file: Mapping[str, Json], cli: CliOverrides) -> bool:
@@ -124,12 +113,12 @@ def check_command_line(cli: CliOverrides) -> None:
         check_settings(cli_layer(replace(cli, above=None)))
 
 
-def check_permissions(fence: ClientFence | None, asked: AskedRights, cwd: str) -> None:
+def check_permissions(fence: ClientFence | None, asked: ThreadSettings) -> None:
     """Raise BeyondClientRights if a client asks for more rights than the `fence` allows. `fence` is None if nothing is
     limited.
     """
-    check_sandbox(fence, asked.sandbox_policy, cwd)
-    if fence is not None and not _asks_enough(fence.permissions, asked):
+    check_sandbox(fence, asked.sandbox_policy, asked.cwd)
+    if fence is not None and not _asks_enough(fence.thread, asked):
         raise _beyond(f"the approval policy `{asked.approval_policy}`")
 
 
@@ -141,11 +130,12 @@ def temporary_folder(fence: ClientFence | None, environment: Mapping[str, str]) 
     return named if named and (fence is None or _holds(fence, named)) else None
 
 
-def require_working_directory(cwd: str, roots: tuple[str, ...] | None) -> None:
-    """Raise ConfigError if the roots of a workspace do not include its working directory: commands may write to that
-    directory in every workspace.
+def require_working_directory(cwd: str, patch: SettingsPatch) -> None:
+    """Raise ConfigError if a patch names roots of a workspace that do not include the working directory: commands may
+    write to that directory in every workspace.
     """
-    if roots is not None and normpath(cwd) not in map(normpath, roots):
+    roots = patch.workspace_roots
+    if roots is not UNSET and normpath(cwd) not in map(normpath, roots):
         raise derive_error("the workspace roots must have the working directory among them")
 
 
@@ -157,7 +147,7 @@ def check_sandbox(fence: ClientFence | None, policy: SandboxPolicy, cwd: str) ->
 
 
 def _excess(fence: ClientFence, policy: SandboxPolicy, cwd: str) -> str | None:
-    match policy, fence.permissions.sandbox_policy:
+    match policy, fence.thread.sandbox_policy:
         case (_, DangerFullAccess()):
             return None
         case (PermissionProfile(), ReadOnly() | WorkspaceWrite() | PermissionProfile() as own) | (
@@ -224,7 +214,7 @@ def _holds(fence: ClientFence, folder: str) -> bool:
     return any(real.is_relative_to(each) for each in fence.folders)
 
 
-def _asks_enough(own: AskedRights, asked: AskedRights) -> bool:
+def _asks_enough(own: ThreadSettings, asked: ThreadSettings) -> bool:
     """Return whether the user is asked as configured, so that the client cannot approve anything else."""
     if own.granular is None:
         return asked.approval_policy in _NO_WIDER[own.approval_policy]

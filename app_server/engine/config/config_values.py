@@ -16,13 +16,8 @@ from app_server.engine.config.model_tables import ModelSettings, ModelTables
 from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.support.engine_errors import FilePosition
 from app_server_protocol.encoding import Json
-from app_server_protocol.policy import (
-    AskForApproval,
-    QuestionKinds,
-    ReadOnly,
-    SandboxPolicy,
-    TurnMode,
-)
+from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings, or_unset
+from app_server_protocol.policy import AskForApproval
 from app_server_protocol.values import Redacted
 
 OPENAI = "openai"
@@ -197,17 +192,9 @@ class SharingSettings(Struct, frozen=True, kw_only=True):
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True):
-    """Rights of commands and patches, and when the user is asked."""
+    """Rights of commands, patches and clients, as far as they do not change with the turns."""
 
-    approval_policy: AskForApproval = AskForApproval.ON_REQUEST
-    granular: QuestionKinds | None = None
-    """Kinds of questions that may be asked; None for all that the approval policy has."""
-    sandbox_policy: SandboxPolicy = msgspec.field(default_factory=ReadOnly)
-    profile: str | None = None
-    """Name of the permission profile; None if `sandbox_mode` decided."""
     profiles: ProfileSettings = ProfileSettings()
-    workspace_roots: tuple[str, ...] = ()
-    """Further folders that a client named beside the working directory. They are among the policy's writable roots."""
     environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     editor_files: bool = True
     """Whether patches take unsaved text of the client's editor into account."""
@@ -222,8 +209,8 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
 class ClientFence(Struct, frozen=True):
     """The maximum rights of a client, if `app_server.client_rights` is false."""
 
-    permissions: PermissionSettings
-    """The user's own permissions."""
+    thread: ThreadSettings
+    """Settings of a thread by the user's own configuration."""
     folders: tuple[str, ...]
     """Real paths of folders. A client may choose writable folders of commands only below these."""
 
@@ -233,10 +220,6 @@ class InstructionSettings(Struct, frozen=True, kw_only=True):
 
     base: str | None = None
     developer: str | None = None
-    mode: TurnMode = TurnMode.DEFAULT
-    """Mode in which the conversation continues; it begins in the default mode."""
-    of_mode: str | None = None
-    """The client's own text for that mode."""
     compact_prompt: str | None = None
     project_doc_max_bytes: int = 32 * 1024
     project_doc_fallback_filenames: tuple[str, ...] = ()
@@ -284,7 +267,8 @@ class Config(Redacted, frozen=True, kw_only=True):
 
     HIDDEN = ("request",)
     home: Path
-    cwd: Path
+    thread: ThreadSettings
+    """Settings that the first turn starts from."""
     profile: str | None = None
     model: ModelSettings
     models: ModelTables = ModelTables()
@@ -305,6 +289,10 @@ class Config(Redacted, frozen=True, kw_only=True):
     notices: SettingsNotices = SettingsNotices()
     request: RequestOverrides = msgspec.field(default_factory=lambda: RequestOverrides())
     """Overrides of the request that began the conversation, for reading the settings again."""
+
+    @property
+    def cwd(self) -> Path:
+        return Path(self.thread.cwd)
 
     def credential_variables(self) -> frozenset[str]:
         """Return the environment variables with credentials of providers and MCP servers. No command inherits them."""
@@ -361,28 +349,25 @@ class CliOverrides(Struct, frozen=True, kw_only=True):
 
 
 class RequestOverrides(Struct, frozen=True, kw_only=True):
-    """Overrides of one `newConversation` or `resumeConversation` request."""
+    """Overrides of one request that opens a conversation: settings of the thread, and others by name."""
 
+    patch: SettingsPatch = UNCHANGED
+    """Settings of the thread. A permission profile is named without its sandbox policy, which the settings give."""
     settings: Mapping[str, Json] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """The `config` map of the request; its keys may be dotted."""
-    model: str | None = None
+    sandbox: str | None = None
+    """Sandbox mode, by its wire name; the settings complete it to a policy."""
     model_provider: str | None = None
     profile: str | None = None
-    cwd: str | None = None
-    approval_policy: AskForApproval | None = None
-    granular: QuestionKinds | None = None
-    mode: TurnMode = TurnMode.DEFAULT
-    mode_instructions: str | None = None
-    sandbox: str | None = None
-    """Sandbox mode, by its wire name."""
-    permission_profile: str | None = None
-    """Name of the permission profile, as the client sent it."""
-    workspace_roots: tuple[str, ...] | None = None
-    """Folders of the client's workspace, including the working directory."""
     base_instructions: str | None = None
     developer_instructions: str | None = None
     compact_prompt: str | None = None
     include_apply_patch_tool: bool | None = None
+
+    @classmethod
+    def in_folder(cls, cwd: str | None) -> RequestOverrides:
+        """Return the overrides of a request that names a working directory or, if it is None, nothing."""
+        return cls(patch=SettingsPatch(cwd=or_unset(cwd)))
 
 
 class SettingsSource(Redacted, frozen=True, kw_only=True):

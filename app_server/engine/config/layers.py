@@ -12,6 +12,7 @@ a low one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 import tomli
@@ -28,9 +29,10 @@ from app_server.engine.config.features import (
 )
 from app_server.engine.config.setting_types import quote
 from app_server.engine.config.settings_reader import derive_error, did_you_mean, plain_name
-from app_server.engine.config.settings_table import ABOUT_CLIENTS
+from app_server.engine.config.settings_table import ABOUT_CLIENTS, every_setting
 from app_server.engine.config.stricter import stricter_rights
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import ThreadSettings
 
 MAX_DEPTH = 32
 """Maximum number of parts of a key. No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""
@@ -81,6 +83,12 @@ def combine(
 
 SANDBOX_KEYS = ("default_permissions", "sandbox_mode")
 """Settings that choose a sandbox, the stronger one first."""
+
+
+THREAD_KEYS: Final[Mapping[str, str]] = {
+    setting.to or key: key for key, setting, part in every_setting() if part.of is ThreadSettings
+}
+"""Keys of the settings that are fields of `ThreadSettings`, by the fields."""
 
 
 def overlay(low: Mapping[str, Json], high: Mapping[str, Json]) -> dict[str, Json]:
@@ -144,12 +152,12 @@ def request_layer(request: RequestOverrides) -> dict[str, Json]:
     leaves a setting unchanged.
     """
     layer = with_features(_config_map(request))
+    patch = request.patch.given()
     named: Mapping[str, Json] = {
-        "model": request.model,
+        **{key: str(patch[field]) for field, key in THREAD_KEYS.items() if patch.get(field) is not None},
         "model_provider": request.model_provider,
-        "approval_policy": request.approval_policy and str(request.approval_policy),
         "sandbox_mode": request.sandbox,
-        "default_permissions": request.permission_profile,
+        "default_permissions": patch.get("permission_profile"),
         "developer_instructions": request.developer_instructions,
         "compact_prompt": request.compact_prompt,
     }

@@ -23,16 +23,12 @@ from app_server.engine.config.setting_types import (
     one_of,
 )
 from app_server_protocol.encoding import Json
-from app_server_protocol.policy import ReasoningSummary, Verbosity
+from app_server_protocol.policy import Verbosity
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
-    """The model of a conversation, and how it is requested. The turn loop reads these settings."""
+    """Settings of requests to the model that do not change with the turns. The turn loop reads them."""
 
-    name: str = ""
-    """Name of the model; empty if none was chosen: `engine.model.model_facts` finds the default when a conversation
-    opens.
-    """
     review_model: str | None = None
     """Model of reviews; None for the model of the conversation."""
     context_window: int | None = None
@@ -44,14 +40,9 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     output_tokens: int | None = None
     """Maximum size of one output of a tool, in tokens; None if it depends on the context window."""
     auto_compact_token_limit: int | None = None
-    effort: str | None = None
-    summary: ReasoningSummary | None = None
-    """Kind of reasoning summary; None for that of the model's row."""
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None
     show_raw_reasoning: bool = False
-    service_tier: str | None = None
-    """Speed or price class, by its id in the model's row; None for the provider's own choice."""
     plan_effort: str | None = None
     """Reasoning effort of turns in plan mode; None for that of other turns."""
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from itertools import chain, islice
+from pathlib import Path
 from types import MappingProxyType
 
 from app_server.engine.config import config_values
@@ -35,6 +36,7 @@ from app_server.engine.support.engine_errors import describe
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.rooted_fs import read_named
 from app_server.engine.support.text_of_bytes import text_of_bytes
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import sound_path
 from app_server_protocol.policy import (
     AskForApproval,
@@ -180,16 +182,19 @@ def resolve(
     config = settings.build(
         config_values.Config,
         home=place.home,
-        cwd=place.cwd,
+        thread=_thread(settings, place.cwd, sandbox_policy, profile),
         profile=layered.profile,
         model=settings.build(ModelSettings),
         models=read_models(settings, place, sandbox_policy),
         provider=_provider(settings.get("model_provider"), providers),
         providers=providers,
-        permissions=replace(
-            _permissions(settings, sandbox_policy, trusted=trusted is True),
-            profile=profile,
+        permissions=settings.table(ABOUT_CLIENTS).build(
+            config_values.PermissionSettings,
             profiles=profiles,
+            trusted=trusted is True,
+            environment=settings.table("shell_environment_policy").build(
+                config_values.ShellEnvironmentPolicy
+            ),
         ),
         instructions=settings.build(
             config_values.InstructionSettings,
@@ -211,17 +216,18 @@ def resolve(
     return replace(config, notices=notices, login=login)
 
 
-def _permissions(
-    settings: SettingsTable, policy: SandboxPolicy, *, trusted: bool
-) -> config_values.PermissionSettings:
+def _thread(settings: SettingsTable, cwd: Path, policy: SandboxPolicy, profile: str | None) -> ThreadSettings:
+    """Return the settings that a thread begins with; `profile` is the name of the permission profile that the sandbox
+    policy is.
+    """
     approval_policy, granular = read_approval_policy(settings)
-    return settings.table(ABOUT_CLIENTS).build(
-        config_values.PermissionSettings,
+    return settings.build(
+        ThreadSettings,
+        cwd=str(cwd),
         approval_policy=approval_policy or AskForApproval.ON_REQUEST,
         granular=granular,
         sandbox_policy=policy,
-        trusted=trusted,
-        environment=settings.table("shell_environment_policy").build(config_values.ShellEnvironmentPolicy),
+        permission_profile=profile,
     )
 
 

@@ -63,6 +63,11 @@ class SettingsPart(Struct, frozen=True):
     """Whether clients without the user's rights may change these settings: they start, read and grant nothing."""
 
 
+def is_placeholder(name: str) -> bool:
+    """Return whether a part of a key stands for a name that users choose."""
+    return name.isupper()
+
+
 def _text(value: Json) -> str:
     if not isinstance(value, str):
         raise _wrong("a string", value)

@@ -15,11 +15,12 @@ from app_server.engine.config.setting_types import (
     Setting,
     SettingsPart,
     WrongValue,
+    is_placeholder,
     quote,
     shortened,
     type_name,
 )
-from app_server.engine.config.settings_table import every_setting, is_placeholder
+from app_server.engine.config.settings_table import every_setting
 from app_server.engine.support.engine_errors import ConfigError, FilePosition
 from app_server.engine.support.lazy import Lazy
 from app_server_protocol.encoding import Json

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
@@ -24,7 +24,7 @@ from app_server.engine.config.settings_reader import SettingError, derive_error
 from app_server.engine.config.tolerance import without_wrong_entries
 from app_server.engine.config.toml_file import CONFIG_FILE, parse_toml, places_in_file, read_config_file
 from app_server.engine.support.lazy import Lazy
-from app_server_protocol.policy import roots_beside, with_roots
+from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch, ThreadSettings
 from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from app_server_protocol.encoding import Json
 
 NOTHING_ASKED = RequestOverrides()
+RESOLVED: Final = ("cwd", "sandbox_policy", "permission_profile")
+"""Fields of a request's patch that `resolve` has applied, because their meaning depends on other settings."""
 NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})
 
 
@@ -59,9 +61,10 @@ def load_config(
         return _load(user, file, switches, request, content)
     client_limits.check_settings(request.settings)
     config = _load(user, file, switches, request, content)
-    own = _load(owner, file, switches, RequestOverrides(cwd=request.cwd), content)
+    in_same_folder = RequestOverrides(patch=SettingsPatch(cwd=request.patch.cwd))
+    own = _load(owner, file, switches, in_same_folder, content)
     most = client_limits.client_fence(own, folder)
-    client_limits.check_permissions(most, config.permissions, str(config.cwd))
+    client_limits.check_permissions(most, config.thread)
     return replace(config, fence=most, permissions=replace(config.permissions, client_rights=False))
 
 
@@ -72,7 +75,8 @@ def _load(
     request: RequestOverrides,
     content: bytes | None,
 ) -> Config:
-    where, profile = _working_directory(user.cwd, request.cwd), None
+    given = request.patch
+    where, profile = _working_directory(user.cwd, None if given.cwd is UNSET else given.cwd), None
 
     def combined(left: Mapping[str, Json]) -> Layered:
         nonlocal profile
@@ -98,17 +102,10 @@ def _load(
         raise derive_error("the settings are nested too deeply") from error
     warnings = (*left_out, *config.notices.warnings)
     notices = replace(config.notices, warnings=_placed(user, warnings, file, request, profile, content))
-    granular = config.permissions.granular if request.approval_policy is None else request.granular
-    client_limits.require_working_directory(str(where), request.workspace_roots)
-    roots = roots_beside(str(where), request.workspace_roots or ())
-    chosen = replace(
-        config.permissions,
-        granular=granular,
-        sandbox_policy=with_roots(config.permissions.sandbox_policy, roots),
-        workspace_roots=roots,
+    client_limits.require_working_directory(str(where), given)
+    return replace(
+        config, thread=config.thread.patched(given.without(RESOLVED)), notices=notices, request=request
     )
-    instructions = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
-    return replace(config, permissions=chosen, instructions=instructions, notices=notices, request=request)
 
 
 def _placed(
@@ -161,9 +158,9 @@ class UserSettings(SettingsSource, frozen=True, kw_only=True):
         """Return the current configuration. Raises ConfigError."""
         return load_config(self, request or NOTHING_ASKED, self.switches)
 
-    def check(self, config: Config, asked: client_limits.AskedRights) -> None:
+    def check(self, config: Config, asked: ThreadSettings) -> None:
         """Raise BeyondClientRights if a client with this configuration asks for more rights than it may have."""
-        client_limits.check_permissions(config.fence, asked, str(config.cwd))
+        client_limits.check_permissions(config.fence, asked)
 
     @property
     def file(self) -> SettingsFile:

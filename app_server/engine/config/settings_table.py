@@ -36,6 +36,7 @@ from app_server.engine.config.setting_types import (
     word,
 )
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,
@@ -82,15 +83,8 @@ def _names(kind: Kind, names: str) -> dict[str, Setting]:
 
 
 SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
-    SettingsPart("Model", "", ModelSettings, open=True): {
-        "model": Setting(FILLED, "the model of new conversations", "name"),
-        "review_model": Setting(FILLED, "the model of reviews; unset: the conversation's"),
-        "model_provider": Setting(
-            TEXT,
-            "a table of `[model_providers]`, or `openai`, `ollama` (also `oss`), `lmstudio`",
-            None,
-            default=config_values.OPENAI,
-        ),
+    SettingsPart("Model", "", ThreadSettings, open=True): {
+        "model": Setting(FILLED, "the model of new conversations"),
         "model_reasoning_effort": Setting(
             word(MAX_EFFORT_LENGTH),
             "how long the model thinks: `none` `minimal` `low` `medium` `high`, or another word that the model knows;"
@@ -101,6 +95,20 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
             choice(ReasoningSummary),
             "how much of its reasoning the model sums up; unset: as usual for the model",
             "summary",
+        ),
+        "service_tier": Setting(
+            FILLED,
+            "the speed or price class of requests, of those that the model lists (`fast` means `priority`); not sent if"
+            " the model has none of that name",
+        ),
+    },
+    SettingsPart("Model", "", ModelSettings, open=True): {
+        "review_model": Setting(FILLED, "the model of reviews; unset: the conversation's"),
+        "model_provider": Setting(
+            TEXT,
+            "a table of `[model_providers]`, or `openai`, `ollama` (also `oss`), `lmstudio`",
+            None,
+            default=config_values.OPENAI,
         ),
         "model_verbosity": Setting(
             choice(Verbosity), "how much the model writes; unset: as the model does by itself", "verbosity"
@@ -128,11 +136,6 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "model_max_output_tokens": Setting(
             integer(1), "the most tokens of one answer; unset: as the provider does", "max_output_tokens"
         ),
-        "service_tier": Setting(
-            FILLED,
-            "the speed or price class of requests, of those that the model lists (`fast` means `priority`); not sent if"
-            " the model has none of that name",
-        ),
         "plan_mode_reasoning_effort": Setting(
             word(MAX_EFFORT_LENGTH), "`model_reasoning_effort` of turns in plan mode", "plan_effort"
         ),
@@ -145,7 +148,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         ),
     },
     SettingsPart("Models", "models.NAME", open=True): MODEL_KEYS,
-    SettingsPart("Permissions", "", config_values.PermissionSettings): {
+    SettingsPart("Permissions", "", ThreadSettings): {
         "approval_policy": Setting(choice(AskForApproval), "when the user is asked"),
     },
     SettingsPart("Permissions", "approval_policy.granular", QuestionKinds): {
@@ -393,8 +396,3 @@ def every_setting() -> Iterator[tuple[str, Setting, SettingsPart]]:
     for part, settings in SETTINGS.items():
         for name, setting in settings.items():
             yield f"{part.table}.{name}".removeprefix("."), setting, part
-
-
-def is_placeholder(name: str) -> bool:
-    """Return whether a part of a key stands for a name that users choose."""
-    return name.isupper()

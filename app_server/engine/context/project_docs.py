@@ -100,7 +100,7 @@ def configured_instructions(
         settings.project_doc_fallback_filenames,
         on_refusal,
         sources,
-        changeable_folders(str(config.cwd), config.permissions.sandbox_policy),
+        changeable_folders(str(config.cwd), config.thread.sandbox_policy),
         environment,
         _readable(config),
     )
@@ -108,7 +108,7 @@ def configured_instructions(
 
 def _readable(config: Config) -> MayRead:
     """Return the predicate whether commands of the conversation may read a real path."""
-    policy = config.permissions.sandbox_policy
+    policy = config.thread.sandbox_policy
     if not isinstance(policy, PermissionProfile):
         return reads_all
     return rules_of(

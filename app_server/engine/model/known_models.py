@@ -133,7 +133,7 @@ class KnownModels:
         config = replace(config, provider=wire_settled(config.provider))
         facts = self.facts(config, caller)
         kind = facts.quirks
-        if not config.model.name and facts.default() is None:
+        if not config.thread.model and facts.default() is None:
             facts = await self.asked(config, caller, CHOICE_SECONDS)
         elif (
             kind.list in ("ollama", "lmstudio") and config.model.context_window is None and not facts.is_known
@@ -143,7 +143,9 @@ class KnownModels:
         if name is None:
             raise ConfigError(self._no_model(config, caller, facts))
         return (
-            config if name == config.model.name else replace(config, model=replace(config.model, name=name))
+            config
+            if name == config.thread.model
+            else replace(config, thread=replace(config.thread, model=name))
         )
 
     def _no_model(self, config: Config, caller: ActiveClient, facts: ModelFacts) -> str:

@@ -61,7 +61,7 @@ class ModelFacts:
 
     @property
     def quirks(self) -> Quirks:
-        return quirks_of(self.provider, self._config.model.name)
+        return quirks_of(self.provider, self._config.thread.model)
 
     @property
     def is_known(self) -> bool:
@@ -121,7 +121,7 @@ class ModelFacts:
     def listed(self) -> list[ModelRow]:
         """Return the models that can be chosen: the default first, hidden ones last."""
         rows = {row.slug: row for row in self._offered()}
-        name = self._config.model.name
+        name = self._config.thread.model
         if name and not any(name.lower() == slug.lower() for slug in rows):
             row = self.row(name)
             efforts = USUAL_EFFORTS if self.is_unknown(name) else row.supported_reasoning_levels
@@ -173,8 +173,8 @@ class ModelFacts:
 
     def default(self) -> str | None:
         """Return the default model of conversations that name none; None if no rule chooses one."""
-        if self._config.model.name:
-            return self._config.model.name
+        if self._config.thread.model:
+            return self._config.thread.model
         if self.provider.id in (OPENAI, ANTHROPIC):
             return next((row.slug for row in self._offered() if not row.hidden), None)
         if self.quirks.local:

@@ -33,7 +33,7 @@ from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, EditorF
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal, SessionEvent
-from app_server_protocol.engine.thread_settings import UNCHANGED, UNSET, SettingsPatch, ThreadSettings
+from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings
 from app_server_protocol.event_items import SentInput
 from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.ids import ConversationId
@@ -88,10 +88,8 @@ class SessionFacts:
         ConfigError if it has workspace roots without the working directory.
         """
         after = self.settings.patched(change)
-        require_working_directory(
-            after.cwd, None if change.workspace_roots is UNSET else change.workspace_roots
-        )
-        check_permissions(self.config.fence, after, after.cwd)
+        require_working_directory(after.cwd, change)
+        check_permissions(self.config.fence, after)
         return change
 
     async def history_metadata(self) -> tuple[int, int]:

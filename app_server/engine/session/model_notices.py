@@ -22,7 +22,7 @@ def window_notice(config: Config, row: ModelRow) -> str | None:
     if own is None or most is None or own <= most:
         return None
     return (
-        f"`model_context_window` is {own:,}; the model `{config.model.name}` takes {most:,} tokens at most, which "
+        f"`model_context_window` is {own:,}; the model `{config.thread.model}` takes {most:,} tokens at most, which "
         "is its window here."
     )
 
@@ -60,7 +60,7 @@ def other_model_notice(
     """Return the notice about a stored conversation that continues with another model than `before`. It began with
     `provider`; None if its file does not name it.
     """
-    now = config.model.name
+    now = config.thread.model
     elsewhere = facts().is_served(before) is False if provider is None else provider != config.provider.id
     if elsewhere:
         return f"This thread used `{before}` of another provider; it goes on with `{now}` of `{config.provider.id}`."

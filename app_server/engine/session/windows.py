@@ -44,7 +44,7 @@ def bounds_of_codex(config: Config, facts: ModelFacts, row: ModelRow) -> WindowB
 
 def first_bounds(config: Config, facts: ModelFacts) -> WindowBounds:
     """Return the bounds of a conversation that opens with the model of its settings."""
-    return bounds_for(config, facts, facts.row(config.model.name))
+    return bounds_for(config, facts, facts.row(config.thread.model))
 
 
 def fitting_documents(agents: str | None, bounds: WindowBounds) -> str | None:

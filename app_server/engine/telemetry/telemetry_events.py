@@ -82,18 +82,18 @@ class ConversationTelemetry:
         self._to, self._facts = to, facts
 
     def conversation_starts(self, config: Config) -> None:
-        effort = config.model.effort
+        effort = config.thread.effort
         self._emit(
             "codex.conversation_starts",
             {
                 "provider_name": config.provider.name,
                 "reasoning_effort": None if effort is None else str(effort),
-                "reasoning_summary": str(config.model.summary or ReasoningSummary.AUTO),
+                "reasoning_summary": str(config.thread.summary or ReasoningSummary.AUTO),
                 "context_window": config.model.context_window,
                 "max_output_tokens": config.model.max_output_tokens,
                 "auto_compact_token_limit": config.model.auto_compact_token_limit,
-                "approval_policy": str(config.permissions.approval_policy),
-                "sandbox_policy": config.permissions.sandbox_policy.mode,
+                "approval_policy": str(config.thread.approval_policy),
+                "sandbox_policy": config.thread.sandbox_policy.mode,
                 "mcp_servers": ", ".join(sorted(config.mcp_servers)),
                 "active_profile": config.profile,
             },

@@ -15,7 +15,7 @@ from msgspec import Struct
 from app_server.engine.auth.accounts import Accounts
 from app_server.engine.client_context import ClientContext
 from app_server.engine.client_services import Host
-from app_server.engine.config.config_values import Config
+from app_server.engine.config.config_values import Config, RequestOverrides
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.client_info import ClientProfile, UserAgent
 from app_server.engine.support.lazy import Lazy
@@ -23,10 +23,11 @@ from app_server.engine.system_ports import SystemPorts
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch
+from app_server_protocol.engine.thread_settings import SettingsPatch
 from app_server_protocol.jsonrpc import INVALID_REQUEST, shortened
 from app_server_protocol.method_table import Fields, S, ServerNotification
 from app_server_protocol.rpc_errors import RpcError, invalid_params, invalid_request
+from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.mcp.mcp_requests import McpRequests
@@ -129,26 +130,17 @@ class ServerServices(Struct, frozen=True, kw_only=True):
         self.client.outgoing.notify(row.method, row.make(*args, **fields).to_json())
 
 
-def change_of(
-    config: Config,
-    *,
-    model: bool,
-    cwd: bool,
-    approval_policy: bool,
-    sandbox: bool,
-    service_tier: bool = False,
-) -> SettingsPatch:
-    """Return the settings that a request names, as a change for a conversation that is open already."""
-    rights = config.permissions
-    return SettingsPatch(
-        model=config.model.name if model else UNSET,
-        cwd=str(config.cwd) if cwd else UNSET,
-        approval_policy=rights.approval_policy if approval_policy else UNSET,
-        granular=rights.granular if approval_policy else None,
-        sandbox_policy=rights.sandbox_policy if sandbox else UNSET,
-        permission_profile=rights.profile if sandbox else None,
-        service_tier=config.model.service_tier if service_tier else UNSET,
-    )
+def resolved_patch(given: RequestOverrides, config: Config) -> SettingsPatch:
+    """Return the settings that a request names, as a change for a conversation that is open already: with the values
+    that they have in `config`, which was loaded with the request.
+    """
+    named = set(given.patch.given())
+    if given.sandbox is not None or "permission_profile" in named:
+        named |= {"sandbox_policy", "permission_profile"}
+    if "workspace_roots" not in named:
+        return config.thread.part(named)
+    # A patch names all folders of a workspace.
+    return replace(config.thread.part(named), workspace_roots=given.patch.workspace_roots)
 
 
 def require_folder(client: Client, cwd: str | None) -> None:

@@ -236,7 +236,7 @@ def writable_folders(
     cwd = str(launch.cwd)
     if startup is None and not within(os.path.realpath(user_home), os.path.realpath(cwd)):
         found[cwd] = "commands may write in the workspace, the folder in which the server was started"
-    policy = None if config is None else config.permissions.sandbox_policy
+    policy = None if config is None else config.thread.sandbox_policy
     if policy is not None:
         roots = writable_names(policy, cwd)
         found.update((root, f"commands may write in {root}, by the settings") for root in roots)

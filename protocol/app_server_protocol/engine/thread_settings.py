@@ -97,6 +97,10 @@ with the other one alone resets them to None.
 """
 
 
+RIGHTS: Final = ("approval_policy", "granular", "sandbox_policy", "permission_profile")
+"""Fields about what the agent may do, and when the user is asked."""
+
+
 class ThreadSettings(SettingsFields[Never], frozen=True, kw_only=True):
     """Settings of the next turn, and of later ones until they are changed."""
 
@@ -114,6 +118,10 @@ class ThreadSettings(SettingsFields[Never], frozen=True, kw_only=True):
             roots = roots_beside(cwd, given["workspace_roots"])
         policy = with_roots(given.get("sandbox_policy", self.sandbox_policy), roots, before)
         return replace(self, **{**given, "cwd": cwd, "workspace_roots": roots, "sandbox_policy": policy})
+
+    def part(self, names: Collection[str]) -> SettingsPatch:
+        """Return the patch that gives the named fields the values that they have here."""
+        return SettingsPatch(**{name: getattr(self, name) for name in names})
 
     def asks(self, about: Callable[[QuestionKinds], bool]) -> bool:
         """Return whether questions of this kind may be asked."""

@@ -26,6 +26,7 @@ from app_server.engine.config.settings_table import NO_EFFECT, OF_OTHERS, SETTIN
 from app_server.engine.config.skill_switches import SkillSwitch, is_enabled, skill_switches, switched
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.support.engine_errors import ConfigError
+from app_server_protocol.engine.thread_settings import SettingsPatch
 from app_server_protocol.policy import AskForApproval, QuestionKinds, ReadOnly, WorkspaceWrite
 from app_server_protocol.values import replace
 from tests.engine.config.homes import load
@@ -154,25 +155,27 @@ KINDS = QuestionKinds(sandbox_approval=False, rules=True, mcp_elicitations=False
     ],
 )
 def test_the_kinds_are_read(tmp_path: Path, text: str) -> None:
-    found = load(tmp_path, text).permissions
+    found = load(tmp_path, text).thread
     assert (found.approval_policy, found.granular) == (AskForApproval.ON_REQUEST, KINDS)
 
 
 def test_a_part_can_be_set_on_the_command_line(tmp_path: Path) -> None:
     cli = CliOverrides(settings=(("approval_policy.granular.rules", "false"),))
-    assert load(tmp_path, GRANULAR, cli).permissions.granular == replace(KINDS, rules=False)
+    assert load(tmp_path, GRANULAR, cli).thread.granular == replace(KINDS, rules=False)
 
 
 def test_a_policy_that_somebody_names_replaces_all_of_it(tmp_path: Path) -> None:
     named = (
         (CliOverrides(approval_policy=AskForApproval.ON_REQUEST), RequestOverrides()),
-        (CliOverrides(), RequestOverrides(approval_policy=AskForApproval.ON_REQUEST)),
+        (CliOverrides(), RequestOverrides(patch=SettingsPatch(approval_policy=AskForApproval.ON_REQUEST))),
         (CliOverrides(), RequestOverrides(settings={"approval_policy": "on-request"})),
     )
     for cli, request in named:
-        assert load(tmp_path, GRANULAR, cli, request).permissions.granular is None
-    given = RequestOverrides(approval_policy=AskForApproval.ON_REQUEST, granular=QuestionKinds(rules=False))
-    assert load(tmp_path, GRANULAR, request=given).permissions.granular == QuestionKinds(rules=False)
+        assert load(tmp_path, GRANULAR, cli, request).thread.granular is None
+    given = RequestOverrides(
+        patch=SettingsPatch(approval_policy=AskForApproval.ON_REQUEST, granular=QuestionKinds(rules=False))
+    )
+    assert load(tmp_path, GRANULAR, request=given).thread.granular == QuestionKinds(rules=False)
 
 
 def test_the_conversation_api_shows_the_word_that_comes_near(tmp_path: Path) -> None:
@@ -314,7 +317,7 @@ def test_odd_git_files_are_no_worktrees(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("level", "writes"), [("trusted", True), ("untrusted", False)])
 def test_only_a_trusted_folder_may_be_written_to_by_default(tmp_path: Path, level: str, writes: bool) -> None:
-    found = load(tmp_path, f"[projects.'{tmp_path}']\ntrust_level = '{level}'\n").permissions
+    found = load(tmp_path, f"[projects.'{tmp_path}']\ntrust_level = '{level}'\n").thread
     assert found.approval_policy is AskForApproval.ON_REQUEST
     assert isinstance(found.sandbox_policy, WorkspaceWrite if writes else ReadOnly)
 

@@ -1,6 +1,7 @@
 """Rights of a client under `app_server.client_rights = false`: at most those that the user has configured."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,6 @@ from app_server.engine.config.config_values import (
     ClientFence,
     CliOverrides,
     Config,
-    PermissionSettings,
     RequestOverrides,
     SettingsSource,
 )
@@ -18,6 +18,7 @@ from app_server.engine.config.settings_file import write_settings
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.engine_errors import BeyondClientRights, InvalidSettings
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import SettingsPatch, ThreadSettings
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -35,6 +36,10 @@ WRITABLE = f'sandbox_mode = "workspace-write"\n{FENCE}[sandbox_workspace_write]\
 CLOSED = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
 UNTRUSTED, ON_REQUEST = AskForApproval.UNTRUSTED, AskForApproval.ON_REQUEST
 ON_FAILURE, NEVER = AskForApproval.ON_FAILURE, AskForApproval.NEVER
+
+
+def settings(*, cwd: str = "/ws", **fields: Any) -> ThreadSettings:
+    return ThreadSettings(cwd=cwd, **fields)
 
 
 def load(
@@ -88,12 +93,15 @@ def test_a_profile_that_the_client_chooses_does_not_lift_the_fence(tmp_path: Pat
 
 
 def test_what_is_no_right_stays_the_clients(tmp_path: Path) -> None:
-    settings = {"model_verbosity": "low", "features.view_image_tool": False, "app_server.client_rights": True}
+    given = {"model_verbosity": "low", "features.view_image_tool": False, "app_server.client_rights": True}
     request = RequestOverrides(
-        settings=settings, model="m", developer_instructions="d", sandbox="read-only", cwd="/elsewhere"
+        patch=SettingsPatch(model="m", cwd="/elsewhere"),
+        settings=given,
+        developer_instructions="d",
+        sandbox="read-only",
     )
     config = load(tmp_path, FENCE, request)
-    assert (config.model.name, config.permissions.client_rights) == ("m", False)
+    assert (config.thread.model, config.permissions.client_rights) == ("m", False)
     assert config.fence is not None
 
 
@@ -122,10 +130,10 @@ def test_what_is_no_right_stays_the_clients(tmp_path: Path) -> None:
 def test_a_sandbox_is_at_most_the_configured_one(
     own: SandboxPolicy, asked: SandboxPolicy, fits: bool
 ) -> None:
-    fence = ClientFence(PermissionSettings(sandbox_policy=own), ("/ws", "/more"))
-    check_permissions(None, PermissionSettings(sandbox_policy=asked), "/anywhere")
+    fence = ClientFence(settings(sandbox_policy=own), ("/ws", "/more"))
+    check_permissions(None, settings(sandbox_policy=asked, cwd="/anywhere"))
     try:
-        check_permissions(fence, PermissionSettings(sandbox_policy=asked), "/ws")
+        check_permissions(fence, settings(sandbox_policy=asked))
     except BeyondClientRights:
         assert not fits
     else:
@@ -147,10 +155,10 @@ def test_a_sandbox_is_at_most_the_configured_one(
 def test_an_approval_policy_is_at_most_the_configured_one(
     own: AskForApproval, wider: set[AskForApproval]
 ) -> None:
-    fence, refused = ClientFence(PermissionSettings(approval_policy=own), ("/ws",)), set()
+    fence, refused = ClientFence(settings(approval_policy=own), ("/ws",)), set()
     for policy in AskForApproval:
         try:
-            check_permissions(fence, PermissionSettings(approval_policy=policy), "/ws")
+            check_permissions(fence, settings(approval_policy=policy))
         except BeyondClientRights:
             refused.add(policy)
     assert refused == wider
@@ -158,13 +166,13 @@ def test_an_approval_policy_is_at_most_the_configured_one(
 
 def test_questions_that_the_user_switched_off_stay_off(tmp_path: Path) -> None:
     silent, all_kinds = QuestionKinds(sandbox_approval=False), QuestionKinds()
-    fence = ClientFence(PermissionSettings(granular=silent), ("/ws",))
-    check_permissions(fence, PermissionSettings(granular=silent), "/ws")
+    fence = ClientFence(settings(granular=silent), ("/ws",))
+    check_permissions(fence, settings(granular=silent))
     for granular in (None, all_kinds):
         with pytest.raises(BeyondClientRights):
-            check_permissions(fence, PermissionSettings(granular=granular), "/ws")
+            check_permissions(fence, settings(granular=granular))
     with pytest.raises(BeyondClientRights):
-        check_permissions(fence, PermissionSettings(approval_policy=UNTRUSTED), "/ws")
+        check_permissions(fence, settings(approval_policy=UNTRUSTED))
 
 
 def test_a_client_writes_only_where_the_user_said_so(tmp_path: Path) -> None:
@@ -177,11 +185,11 @@ def test_a_client_writes_only_where_the_user_said_so(tmp_path: Path) -> None:
         f'{WRITABLE}writable_roots = ["{tmp_path}/more"]\n[projects."{trusted}"]\ntrust_level = "trusted"\n'
     )
     for inside in (None, "sub", f"{tmp_path}/more/x", str(trusted)):
-        assert load(tmp_path, text, RequestOverrides(cwd=inside)).fence is not None
+        assert load(tmp_path, text, RequestOverrides.in_folder(inside)).fence is not None
     for outside in ("..", "/", str(out), "link", "link/x", f"{tmp_path}/ws/../out"):
         with pytest.raises(BeyondClientRights, match="writing in"):
-            load(tmp_path, text, RequestOverrides(cwd=outside))
-    load(tmp_path, FENCE, RequestOverrides(cwd="/"))  # a folder in which nothing can be written
+            load(tmp_path, text, RequestOverrides.in_folder(outside))
+    load(tmp_path, FENCE, RequestOverrides.in_folder("/"))  # a folder in which nothing can be written
 
 
 STARTING = (
@@ -254,7 +262,7 @@ def test_the_folder_of_a_client_is_none_that_the_user_chose(tmp_path: Path) -> N
 
 
 def test_a_temporary_folder_that_a_fence_does_not_have_is_none() -> None:
-    fence = ClientFence(PermissionSettings(), ("/ws",))
+    fence = ClientFence(settings(), ("/ws",))
     assert temporary_folder(None, {"TMPDIR": "/etc"}) == "/etc"
     assert temporary_folder(fence, {"TMPDIR": "/etc"}) is None
     assert temporary_folder(fence, {"TMPDIR": "/ws/tmp"}) == "/ws/tmp"

@@ -9,6 +9,7 @@ from app_server.engine.config.effective import LayerKind, effective_settings, se
 from app_server.engine.config.layers import combine, merge, toml_value
 from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import SettingsPatch
 from app_server_protocol.policy import AskForApproval, ReadOnly, WorkspaceWrite
 from tests.engine.config.homes import load
 
@@ -45,14 +46,19 @@ CLI = CliOverrides(settings=(("model", "cli"),))
         (WITH_PROFILE, CLI, RequestOverrides(profile="p"), "cli"),
         (WITH_PROFILE, CliOverrides(settings=CLI.settings, model="flag"), RequestOverrides(), "flag"),
         (WITH_PROFILE, CLI, RequestOverrides(settings={"model": "map"}), "map"),
-        (WITH_PROFILE, CLI, RequestOverrides(settings={"model": "map"}, model="named"), "named"),
+        (
+            WITH_PROFILE,
+            CLI,
+            RequestOverrides(settings={"model": "map"}, patch=SettingsPatch(model="named")),
+            "named",
+        ),
         (WITH_PROFILE, CLI, RequestOverrides(settings={"model": None}), "cli"),
     ],
 )
 def test_the_highest_layer_that_names_a_model_wins(
     tmp_path: Path, text: str, cli: CliOverrides, request_: RequestOverrides, model: str
 ) -> None:
-    assert load(tmp_path, text, cli, request_).model.name == model
+    assert load(tmp_path, text, cli, request_).thread.model == model
 
 
 def test_the_active_profile_is_known_by_name(tmp_path: Path) -> None:
@@ -92,7 +98,7 @@ def test_dotted_keys_reach_into_tables_and_leave_their_neighbours(tmp_path: Path
     config = load(
         tmp_path, text, request=RequestOverrides(settings={"sandbox_workspace_write.network_access": True})
     )
-    assert config.permissions.sandbox_policy == WorkspaceWrite(
+    assert config.thread.sandbox_policy == WorkspaceWrite(
         writable_roots=(), network_access=True, exclude_tmpdir_env_var=False, exclude_slash_tmp=True
     )
 
@@ -110,7 +116,7 @@ def test_named_parameters_of_a_request(tmp_path: Path) -> None:
         tmp_path,
         'approval_policy = "never"\nsandbox_mode = "danger-full-access"\n',
         request=RequestOverrides(
-            approval_policy=AskForApproval.UNTRUSTED,
+            patch=SettingsPatch(approval_policy=AskForApproval.UNTRUSTED),
             sandbox="read-only",
             base_instructions="base",
             developer_instructions="developer",
@@ -118,8 +124,8 @@ def test_named_parameters_of_a_request(tmp_path: Path) -> None:
             include_apply_patch_tool=True,
         ),
     )
-    assert config.permissions.approval_policy is AskForApproval.UNTRUSTED
-    assert config.permissions.sandbox_policy == ReadOnly()
+    assert config.thread.approval_policy is AskForApproval.UNTRUSTED
+    assert config.thread.sandbox_policy == ReadOnly()
     assert (config.instructions.base, config.instructions.developer) == ("base", "developer")
     assert config.instructions.compact_prompt == "compact"
     assert config.features.enabled("apply_patch_freeform")

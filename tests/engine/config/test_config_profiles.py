@@ -21,6 +21,7 @@ from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import SettingsPatch
 from app_server_protocol.policy import (
     DangerFullAccess,
     PermissionProfile,
@@ -129,13 +130,21 @@ def test_a_mistake_in_a_profile_that_nobody_chose_is_a_warning(tmp_path: Path) -
         ('default_permissions = ":workspace"\n', (("sandbox_mode", "read-only"),), {}, None),
         ('sandbox_mode = "read-only"\n', (("default_permissions", ":workspace"),), {}, ":workspace"),
         ('default_permissions = ":workspace"\n', (), {"sandbox": "read-only"}, None),
-        ("", (("default_permissions", ":workspace"),), {"permission_profile": ":read-only"}, ":read-only"),
+        (
+            "",
+            (("default_permissions", ":workspace"),),
+            {"patch": SettingsPatch(permission_profile=":read-only")},
+            ":read-only",
+        ),
         ("", (), {"settings": {"default_permissions": ":workspace"}}, ":workspace"),
         ("", (), {"settings": {"default_permissions": ":workspace"}, "sandbox": "read-only"}, None),
         (
             "",
             (),
-            {"settings": {"sandbox_mode": "read-only"}, "permission_profile": ":workspace"},
+            {
+                "settings": {"sandbox_mode": "read-only"},
+                "patch": SettingsPatch(permission_profile=":workspace"),
+            },
             ":workspace",
         ),
         (
@@ -153,22 +162,25 @@ def test_of_two_ways_the_one_of_the_higher_layer_counts(
     request_: Mapping[str, Json],
     name: str | None,
 ) -> None:
-    permissions = load(tmp_path, file, RequestOverrides(**request_), cli=cli).permissions
-    assert permissions.profile == name
+    thread = load(tmp_path, file, RequestOverrides(**request_), cli=cli).thread
+    assert thread.permission_profile == name
     kinds = {":workspace": WorkspaceWrite, ":read-only": ReadOnly, None: ReadOnly}
-    assert isinstance(permissions.sandbox_policy, kinds[name])
+    assert isinstance(thread.sandbox_policy, kinds[name])
 
 
 def test_a_trusted_folder_begins_with_the_workspace(tmp_path: Path) -> None:
-    assert load(tmp_path, trusted=True).permissions.profile == ":workspace"
+    assert load(tmp_path, trusted=True).thread.permission_profile == ":workspace"
 
 
 def test_a_request_may_choose_where_the_settings_do_not(tmp_path: Path) -> None:
     text = '[permissions.x]\nextends = ":workspace"\n'
-    chosen = load(tmp_path, text, RequestOverrides(permission_profile="x")).permissions
-    assert (chosen.profile, without_profile(chosen.sandbox_policy, "/w")) == ("x", WorkspaceWrite())
+    chosen = load(tmp_path, text, RequestOverrides(patch=SettingsPatch(permission_profile="x"))).thread
+    assert (chosen.permission_profile, without_profile(chosen.sandbox_policy, "/w")) == (
+        "x",
+        WorkspaceWrite(),
+    )
     tables = RequestOverrides(settings={"permissions.q.extends": ":read-only", "default_permissions": "q"})
-    assert load(tmp_path, "", tables).permissions.profile == "q"
+    assert load(tmp_path, "", tables).thread.permission_profile == "q"
 
 
 def test_the_command_line_of_vs_code(tmp_path: Path) -> None:
@@ -189,10 +201,10 @@ def test_the_command_line_of_vs_code(tmp_path: Path) -> None:
         ),
     )
     config = load(tmp_path, cli=cli)
-    assert config.permissions.sandbox_policy == named(VS_CODE, "vscode-workspace")
+    assert config.thread.sandbox_policy == named(VS_CODE, "vscode-workspace")
     for name in VS_CODE:
-        chosen = load(tmp_path, "", RequestOverrides(permission_profile=name), cli=cli)
-        assert chosen.permissions.sandbox_policy == named(VS_CODE, name)
+        chosen = load(tmp_path, "", RequestOverrides(patch=SettingsPatch(permission_profile=name)), cli=cli)
+        assert chosen.thread.sandbox_policy == named(VS_CODE, name)
     assert not config.notices.warnings
 
 

@@ -14,7 +14,9 @@ from tests.engine.config import homes
 def load(
     home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None
 ) -> config_values.Config:
-    return homes.load(home, text, request=config_values.RequestOverrides(cwd=cwd), cwd=home / "ws", env=env)
+    return homes.load(
+        home, text, request=config_values.RequestOverrides.in_folder(cwd), cwd=home / "ws", env=env
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_of_wrong_entries_each_costs_itself_and_leaves_the_others(tmp_path: Path
         "[mcp_servers.good]\ncommand = 'a'\n[mcp_servers.bad]\ncommand = 'b'\nenabled_tools = 'read'\n"
         "[model_providers.bad]\nbase_url = 'x'\n[otel.exporter.otlp-http]\nprotocol = 'json'\n",
     )
-    assert (config.model.name, config.model.context_window) == ("mine", None)
+    assert (config.thread.model, config.model.context_window) == ("mine", None)
     assert config.instructions.project_doc_fallback_filenames == ("a.md", "c/d.md")
     assert (list(config.mcp_servers), "bad" in config.providers) == (["good"], False)
     assert config.otel.exporter is config_values.OtelExporter.NONE
@@ -256,7 +258,7 @@ def test_sandbox_modes(
         "writable_roots = ['/abs/', '~/b', '~']\nexclude_tmpdir_env_var = true\n",
         env={"HOME": "/users/me"},
     )
-    assert config.permissions.sandbox_policy == policy
+    assert config.thread.sandbox_policy == policy
 
 
 def test_a_root_that_no_file_can_have_is_an_error_with_its_place(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from app_server.engine.model.model_facts import LOCAL_WINDOW, ModelFacts, wire_s
 from app_server.engine.model.served_models import ModelsUnknown, ServedModel, ServedModels
 from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.values import replace
 from tests.engine.model.scripted import IDENTITY, ScriptedAnswer, refused
 from tests.support.callers import some_caller
@@ -54,8 +55,8 @@ class Server:
 def config_of(provider: ProviderConfig, model: str = "", home: Path = Path("/h"), **fields: Json) -> Config:
     return Config(
         home=home,
-        cwd=home,
-        model=ModelSettings(name=model, **fields),
+        thread=ThreadSettings(cwd=str(home), model=model),
+        model=ModelSettings(**fields),
         provider=provider,
         providers={provider.id: provider},
     )
@@ -374,7 +375,7 @@ async def test_nobody_waits_long_for_a_provider_that_hangs(tmp_path: Path) -> No
     with anyio.fail_after(5):
         async with knowing(tmp_path, asked) as known:
             assert not (await known.listed(config, CALLER)).is_known
-            assert (await known.with_model(config, CALLER)).model.name == "a"
+            assert (await known.with_model(config, CALLER)).thread.model == "a"
             known.turn_ended(config, CALLER)
             assert asked.count == 1
             asked.let.set()
@@ -398,7 +399,7 @@ async def test_who_names_no_model_gets_one_or_is_told_which_there_are(tmp_path: 
         with pytest.raises(ConfigError, match=r"offers a, b, c and 1 more \(model/list shows all\)"):
             await known.with_model(config_of(custom(), home=tmp_path), CALLER)
         local = config_of(BUILT_IN["ollama"], home=tmp_path)
-        assert (await known.with_model(local, CALLER)).model.name == "a"
+        assert (await known.with_model(local, CALLER)).thread.model == "a"
         assert "It offers b, c, d" in await known.offer(config_of(custom(), "a"), CALLER, "a")
     async with knowing(tmp_path, Asked(ServedModels(kind="ollama"))) as known:
         with pytest.raises(ConfigError, match="no model that calls tools; pull one"):

@@ -31,6 +31,7 @@ from app_server.engine.telemetry.telemetry_events import (
     open_export,
 )
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.events.turn_events import TokenUsage
 from app_server_protocol.policy import ReasoningEffort
 
@@ -54,8 +55,8 @@ def config() -> Config:
     server = McpServerConfig(name="s", transport=McpStdioTransport(command="x"))
     return Config(
         home=Path("/h"),
-        cwd=Path("/ws"),
-        model=ModelSettings(name="gpt-x", context_window=1000, effort=ReasoningEffort.LOW),
+        thread=ThreadSettings(cwd="/ws", model="gpt-x", effort=ReasoningEffort.LOW),
+        model=ModelSettings(context_window=1000),
         provider=provider,
         providers={"mock": provider},
         mcp_servers={"two": server, "one": server},

@@ -20,7 +20,7 @@ from app_server.server.apis.acp.acp_commands import CommandList
 from app_server.server.apis.acp.acp_errors import session_not_found
 from app_server.server.apis.acp.formatting import one_line
 from app_server.server.apis.acp.prompt_turns import PromptTurns
-from app_server.server.apis.acp.session_options import Permissions, SessionOptions, mode_of
+from app_server.server.apis.acp.session_options import SessionOptions, mode_of
 from app_server.server.conversations.adapter import ApiId, ConversationApi, OutboundMessage
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
@@ -32,7 +32,7 @@ from app_server_protocol.acp.updates import (
     SessionUpdate,
 )
 from app_server_protocol.engine.events import SessionEvent, SettingsChanged, TurnEnded
-from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch
+from app_server_protocol.engine.thread_settings import RIGHTS, UNCHANGED, UNSET, SettingsPatch
 from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
@@ -90,9 +90,8 @@ class AcpSession:
         """
         known, now = self._known, self.live.session.facts.settings
         self._known, before = now, self.options
-        permissions = Permissions(now.approval_policy, now.sandbox_policy, now.granular)
-        mode = mode_of(permissions)
-        if permissions != Permissions(known.approval_policy, known.sandbox_policy, known.granular):
+        mode = mode_of(now)
+        if now.part(RIGHTS) != known.part(RIGHTS):
             self.options = replace(self.options, mode=mode if mode in before.permissions else before.mode)
         if now.model != known.model:
             self.options = self.options.with_model(now.model)
@@ -160,11 +159,9 @@ class AcpSession:
 
 def _change(before: SessionOptions, now: SessionOptions) -> SettingsPatch:
     """Return the difference between the options as a change of the engine's settings."""
-    permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
-    return SettingsPatch(
-        approval_policy=permissions.approval_policy if new_mode else UNSET,
-        granular=permissions.granular if new_mode else None,
-        sandbox_policy=permissions.sandbox_policy if new_mode else UNSET,
+    rights = UNCHANGED if now.mode == before.mode else now.permissions[now.mode]
+    return replace(
+        rights,
         model=now.model if now.model != before.model else UNSET,
         effort=now.effort if now.effort != before.effort else UNSET,
     )

@@ -28,11 +28,11 @@ from app_server_protocol.acp.sessions import (
     SessionModeState,
 )
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import RIGHTS, UNSET, SettingsPatch, ThreadSettings
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
     PermissionProfile,
-    QuestionKinds,
     ReadOnly,
     SandboxPolicy,
     WorkspaceWrite,
@@ -54,10 +54,10 @@ INITIAL_MODE: Final = "INITIAL_AGENT_MODE"
 """Environment variable by which hosts name the mode in which sessions begin."""
 
 
-class Permissions(Struct, frozen=True):
-    approval_policy: AskForApproval
-    sandbox_policy: SandboxPolicy
-    granular: QuestionKinds | None = None
+NOT_RESTORED: Final = ("mode", "service_tier")
+"""Settings that another API may have given a stored session. They are not restored, because clients of this protocol
+could not change them back.
+"""
 
 
 class PermissionMode(Struct, frozen=True):
@@ -93,12 +93,12 @@ MODES: Final = (
 )
 
 
-def mode_of(permissions: Permissions) -> str:
-    """Return the mode of these permissions. Only their kind counts, because the roots of a workspace come from the
-    user's configuration.
+def mode_of(settings: ThreadSettings) -> str:
+    """Return the mode that a session with these settings is in. Only the kind of the sandbox counts, because the roots
+    of a workspace come from the user's configuration.
     """
     for mode in MODES:
-        if (permissions.approval_policy, permissions.sandbox_policy.mode) == (
+        if (settings.approval_policy, settings.sandbox_policy.mode) == (
             mode.approval_policy,
             mode.sandbox_mode,
         ):
@@ -109,8 +109,8 @@ def mode_of(permissions: Permissions) -> str:
 class SessionOptions(Struct, frozen=True, kw_only=True):
     """Options of a session, offered and chosen. Values are replaced, never changed."""
 
-    permissions: Mapping[str, Permissions]
-    """Permissions by mode, in the order in which the modes are offered."""
+    permissions: Mapping[str, SettingsPatch]
+    """Changes of the session's rights by mode, in the order in which the modes are offered."""
     models: tuple[str, ...]
     """Models in the order in which they are offered, the chosen one among them."""
     mode: str
@@ -205,7 +205,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
         return known if not known or current in known else [current, *known]
 
 
-def _own_mode(permissions: Permissions | None) -> tuple[str, str]:
+def _own_mode(permissions: SettingsPatch | None) -> tuple[str, str]:
     """Return name and description of a mode that is none of the built-in ones: those of its permission profile, if it
     has one.
     """
@@ -245,47 +245,28 @@ def plan_session(
         raise invalid_params("cwd must be an absolute path", "cwd")
     if len(additional) > MOST_DIRECTORIES or not all(map(os.path.isabs, additional)):
         raise invalid_params("additionalDirectories must be absolute paths", "additionalDirectories")
-    initial = None if stored is not None else _initial_mode(source.environment)
-    config = source.load(
-        RequestOverrides(
-            cwd=cwd,
-            model=None if stored is None else stored.model,
-            approval_policy=initial.approval_policy if initial else None,
-            sandbox=initial.sandbox_mode if initial else None,
-        )
-    )
-    own = config.permissions
-    begin = Permissions(own.approval_policy, own.sandbox_policy, own.granular)
-    permissions = _permissions(source, config)
-    effort = config.model.effort
+    asked, sandbox = SettingsPatch(cwd=cwd), None
     if stored is not None:
-        effort = stored.chosen_effort
+        asked = asked.over(stored.patch().without((*RIGHTS, *NOT_RESTORED)))
+    elif (initial := _initial_mode(source.environment)) is not None:
+        asked, sandbox = replace(asked, approval_policy=initial.approval_policy), initial.sandbox_mode
+    config = source.load(RequestOverrides(patch=asked, sandbox=sandbox))
+    begin = config.thread.part(RIGHTS)
+    permissions = _permissions(source, config)
+    if stored is not None:
         before = _stored_permissions(stored, permissions, begin)
         begin = before if _is_within(source, config, before) else begin
-    mode = mode_of(begin)
+    mode = mode_of(config.thread.patched(begin))
     offered = {mode: begin, **permissions} if mode == CONFIGURED else {**permissions, mode: begin}
-    offered = {
-        id: replace(each, sandbox_policy=with_roots(each.sandbox_policy, additional))
-        for id, each in offered.items()
-    }
-    chosen = offered[mode]
-    config = replace(
-        config,
-        model=replace(config.model, effort=effort),
-        permissions=replace(
-            own,
-            approval_policy=chosen.approval_policy,
-            granular=chosen.granular,
-            sandbox_policy=chosen.sandbox_policy,
-        ),
-    )
-    source.check(config, config.permissions)
+    offered = {id: _with_roots(each, additional) for id, each in offered.items()}
+    config = replace(config, thread=config.thread.patched(offered[mode]))
+    source.check(config, config.thread)
     options = SessionOptions(
         permissions=MappingProxyType(offered),
-        models=(config.model.name,) if config.model.name else (),
+        models=(config.thread.model,) if config.thread.model else (),
         mode=mode,
-        model=config.model.name,
-        effort=effort,
+        model=config.thread.model,
+        effort=config.thread.effort,
     )
     return SessionPlan(config, options)
 
@@ -295,42 +276,48 @@ def _initial_mode(environment: Mapping[str, str]) -> PermissionMode | None:
     return next((mode for mode in MODES if mode.id == wanted), None)
 
 
-def _permissions(source: UserSettings, config: Config) -> dict[str, Permissions]:
-    """Return the permissions of each mode that clients may choose, with the user's settings for its sandbox."""
+def _with_roots(permissions: SettingsPatch, roots: Sequence[str]) -> SettingsPatch:
+    policy = permissions.sandbox_policy
+    return permissions if policy is UNSET else replace(permissions, sandbox_policy=with_roots(policy, roots))
+
+
+def _permissions(source: UserSettings, config: Config) -> dict[str, SettingsPatch]:
+    """Return the rights of each mode that clients may choose, with the user's settings for its sandbox."""
     workspace: SandboxPolicy = WorkspaceWrite()
     try:
-        request = RequestOverrides(cwd=str(config.cwd), sandbox=workspace.mode)
-        workspace = source.load(request).permissions.sandbox_policy
+        request = RequestOverrides(patch=SettingsPatch(cwd=config.thread.cwd), sandbox=workspace.mode)
+        workspace = source.load(request).thread.sandbox_policy
     except BeyondClientRights:
         pass  # the mode is not offered
     by_mode: dict[str, SandboxPolicy] = {
         policy.mode: policy for policy in (ReadOnly(), workspace, DangerFullAccess())
     }
-    modes = {mode.id: Permissions(mode.approval_policy, by_mode[mode.sandbox_mode]) for mode in MODES}
+    modes = {
+        mode.id: SettingsPatch(
+            approval_policy=mode.approval_policy, sandbox_policy=by_mode[mode.sandbox_mode]
+        )
+        for mode in MODES
+    }
     return {id: each for id, each in modes.items() if _is_within(source, config, each)}
 
 
-def _is_within(source: UserSettings, config: Config, permissions: Permissions) -> bool:
+def _is_within(source: UserSettings, config: Config, permissions: SettingsPatch) -> bool:
     """Return whether the user lets a client choose these permissions for this session."""
     try:
-        source.check(config, permissions)
+        source.check(config, config.thread.patched(permissions))
     except BeyondClientRights:
         return False
     return True
 
 
 def _stored_permissions(
-    stored: TurnContextItem, modes: Mapping[str, Permissions], configured: Permissions
-) -> Permissions:
-    """Return the permissions that the stored session had. Its additional folders are not restored, because the request
+    stored: TurnContextItem, modes: Mapping[str, SettingsPatch], configured: SettingsPatch
+) -> SettingsPatch:
+    """Return the rights that the stored session had. Its additional folders are not restored, because the request
     names them again.
     """
-    was = Permissions(stored.approval_policy, stored.sandbox_policy, stored.granular)
-    if stored.profile_id not in (None, *BUILT_IN):
-        return configured
-    mode = mode_of(was)
-    if mode in modes:
-        return replace(modes[mode], granular=was.granular)
-    same = [configured.sandbox_policy, *(each.sandbox_policy for each in modes.values())]
-    policy = next((each for each in same if each.mode == was.sandbox_policy.mode), None)
-    return configured if policy is None else replace(was, sandbox_policy=policy)
+    if stored.profile_id in (None, *BUILT_IN):
+        for like in (configured, *modes.values()):
+            if like.sandbox_policy is not UNSET and like.sandbox_policy.mode == stored.sandbox_policy.mode:
+                return replace(like, approval_policy=stored.approval_policy, granular=stored.granular)
+    return configured

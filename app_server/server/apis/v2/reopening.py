@@ -15,6 +15,7 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.support.engine_errors import BeyondClientRights
 from app_server.server.apis.v2.thread_settings import with_last_settings
+from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.values import replace
 
@@ -29,7 +30,7 @@ async def reopened(
     """
     last = await stored.last_settings(path)
     config = await _as_before(source, stored, path, given, last)
-    if last is None or not last.model or given.model is not None:
+    if last is None or not last.model or given.patch.model is not UNSET:
         return config
     provider = await stored.provider(path)
     if provider in (None, config.provider.id):
@@ -48,7 +49,7 @@ async def _as_before(
     last: TurnContextItem | None,
 ) -> Config:
     if not await stored.has(path):
-        here = replace(given, cwd=given.cwd or str(source.cwd))
+        here = replace(given, patch=given.patch.over(SettingsPatch(cwd=str(source.cwd))))
         return source.load(with_last_settings(here, last, rights=False))
     asked = with_last_settings(given, last)
     try:
@@ -56,14 +57,17 @@ async def _as_before(
     except BeyondClientRights:
         return source.load(with_last_settings(given, last, rights=False))
     except ProfileError as error:
-        if asked.permission_profile == given.permission_profile:
+        if asked.patch.permission_profile == given.patch.permission_profile:
             raise
         return _without_profile(source.load(with_last_settings(given, last, sandbox=False)), asked, error)
 
 
 def _without_profile(config: Config, asked: RequestOverrides, error: ProfileError) -> Config:
     """Return the settings with a warning that the profile of a thread's last turn cannot be chosen any more."""
-    last, now = (plain_name(name or "") for name in (asked.permission_profile, config.permissions.profile))
+    last, now = (
+        plain_name(str(name or ""))
+        for name in (asked.patch.permission_profile, config.thread.permission_profile)
+    )
     instead = f"the configured one, `{now}`, holds" if now else "the configured sandbox holds"
     warning = SettingsWarning(
         f"The last turn's permission profile `{last}` cannot be chosen ({error}); {instead}."

@@ -13,13 +13,14 @@ from typing import Final
 from msgspec.structs import asdict
 
 from app_server.engine.config.config_values import Config, RequestOverrides
-from app_server.engine.config.layers import SANDBOX_KEYS
+from app_server.engine.config.layers import SANDBOX_KEYS, THREAD_KEYS, split_key
 from app_server.engine.config.permission_profiles import WORKSPACE, ProfileError, policy_named
 from app_server.engine.support.engine_errors import UNREADABLE_CONFIG
 from app_server.server.conversations.adapter import Activity, ConversationStatus
 from app_server_protocol import policy as engine
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.thread_settings import (
+    RIGHTS,
     UNSET,
     ModeSettings,
     SettingsPatch,
@@ -30,7 +31,6 @@ from app_server_protocol.engine.thread_settings import (
 )
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.policy import (
-    MAX_EFFORT_LENGTH,
     PermissionProfile,
     SandboxPolicy,
     WorkspaceWrite,
@@ -148,9 +148,9 @@ def settings_change(
     return patch_of(
         params,
         approval_policy=or_unset(policy),
-        granular=kinds,
+        granular=or_unset(kinds),
         sandbox_policy=or_unset(chosen),
-        permission_profile=params.permissions,
+        permission_profile=or_unset(params.permissions),
         workspace_roots=or_unset(
             params.runtime_workspace_roots if isinstance(params, TurnStartParams) else None
         ),
@@ -211,44 +211,38 @@ def shown_settings(now: ThreadSettings, model_provider: str) -> wire.ThreadSetti
     )
 
 
-ASKS = "approval_policy"
-"""Name of the setting, and prefix of its parts."""
-
-
 def with_last_settings(
     given: RequestOverrides, last: TurnContextItem | None, *, rights: bool = True, sandbox: bool = True
 ) -> RequestOverrides:
     """Return the request's settings, completed with those of the thread's last turn. `last` is None if there was none.
     If `rights` is False, the thread's rights are those of the user's configuration; if `sandbox` is False, only its
     sandbox is.
+
+    A setting of the last turn does not count if the request gives it, in a field or in its `config` map. Neither do
+    effort and service tier if the request names a model.
     """
     if last is None:
         return given
-    mode, profile = given.sandbox, given.permission_profile
+    in_map = {part for key in given.settings for part in split_key(key)[:1]}
+    left = {"sandbox_policy", *(field for field, key in THREAD_KEYS.items() if key in in_map)}
+    if given.patch.model is not UNSET or "model" in in_map:
+        left |= {"effort", "service_tier"}
+    if last.chosen_effort is None:  # the configured effort holds
+        left.add("effort")
+    if not rights:
+        left |= set(RIGHTS)
+    # The user's settings say what a sandbox means, so that it is restored by its name.
+    names_sandbox = given.sandbox is not None or given.patch.permission_profile is not UNSET
+    if not (rights and sandbox) or names_sandbox or in_map & set(SANDBOX_KEYS):
+        return replace(given, patch=given.patch.over(last.patch().without({*left, "permission_profile"})))
     settings = dict(given.settings)
-    as_before = mode is None and profile is None and not settings.keys() & set(SANDBOX_KEYS)
-    if rights and sandbox and as_before:
-        profile = last.profile_id
-        mode = last.sandbox_policy.mode if profile is None else None
-        if profile in (None, WORKSPACE):
-            settings |= _workspace_settings(last.sandbox_policy)
-    if given.model is None and last.model and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
-        settings.setdefault("model_reasoning_effort", last.chosen_effort)
-    if given.model is None and last.service_tier:
-        settings.setdefault("service_tier", last.service_tier)
-    asks = given.approval_policy is not None or any(key.startswith(ASKS) for key in settings)
-    asks_as_before = rights and not asks
+    if last.profile_id in (None, WORKSPACE):
+        settings |= _workspace_settings(last.sandbox_policy)
     return replace(
         given,
         settings=settings,
-        sandbox=mode,
-        permission_profile=profile,
-        cwd=given.cwd or (last.cwd if last.cwd.startswith("/") else None),
-        approval_policy=last.approval_policy if asks_as_before else given.approval_policy,
-        granular=last.granular if asks_as_before else given.granular,
-        model=given.model or last.model or None,
-        mode=last.mode or given.mode,
-        mode_instructions=last.mode_instructions,
+        sandbox=last.sandbox_policy.mode if last.profile_id is None else None,
+        patch=given.patch.over(last.patch().without(left)),
     )
 
 
@@ -268,17 +262,18 @@ def overrides_of(params: thread_open.ThreadOptions) -> RequestOverrides:
     sandbox = params.sandbox.value if params.sandbox else None
     require_one_way(params.permissions, beside="sandbox", given=sandbox)
     policy, kinds = approval_policy(params.approval_policy)
-    settings, tier = params.config or {}, chosen_tier(params)
     return RequestOverrides(
-        settings=settings if tier is UNSET else {**settings, "service_tier": tier},
-        model=params.model,
-        model_provider=params.model_provider,
-        cwd=params.cwd,
-        approval_policy=policy,
-        granular=kinds,
+        patch=patch_of(
+            params,
+            approval_policy=or_unset(policy),
+            granular=or_unset(kinds),
+            permission_profile=or_unset(params.permissions),
+            workspace_roots=or_unset(params.runtime_workspace_roots),
+            service_tier=chosen_tier(params),
+        ),
+        settings=params.config or {},
         sandbox=sandbox,
-        permission_profile=params.permissions,
-        workspace_roots=params.runtime_workspace_roots,
+        model_provider=params.model_provider,
         base_instructions=params.base_instructions,
         developer_instructions=params.developer_instructions,
     )

@@ -27,9 +27,10 @@ from app_server.server.apis.acp.inbound import (
     merged_servers,
 )
 from app_server.server.apis.acp.permission_requests import decision
-from app_server.server.apis.acp.session_options import MODES, Permissions, SessionOptions
+from app_server.server.apis.acp.session_options import MODES, SessionOptions
 from app_server_protocol.acp.sessions import NewSessionRequest, PromptRequest
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.thread_settings import SettingsPatch
 from app_server_protocol.event_items import TextInput, UserInput
 from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.policy import (
@@ -185,7 +186,7 @@ POLICIES: tuple[SandboxPolicy, ...] = (ReadOnly(), WorkspaceWrite(), DangerFullA
 OPTIONS = SessionOptions(
     permissions=MappingProxyType(
         {
-            mode.id: Permissions(mode.approval_policy, policy)
+            mode.id: SettingsPatch(approval_policy=mode.approval_policy, sandbox_policy=policy)
             for mode, policy in zip(MODES, POLICIES, strict=True)
         }
     ),

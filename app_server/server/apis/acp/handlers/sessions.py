@@ -127,7 +127,7 @@ async def settled(services: AcpServices, plan: SessionPlan) -> SessionPlan:
     """Return the plan of a session with a model chosen, and with the models that can be chosen. Raises ConfigError."""
     engine, caller = services.server.engine, services.server.client.caller
     config = await engine.with_model(plan.config, caller)
-    return SessionPlan(config, plan.options.of(engine.known_models(config, caller), config.model.name))
+    return SessionPlan(config, plan.options.of(engine.known_models(config, caller), config.thread.model))
 
 
 async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin) -> AcpSession:

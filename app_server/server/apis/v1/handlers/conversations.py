@@ -34,8 +34,8 @@ async def new_conversation(
     live, opened = await services.conversations.open(services.client, config, NewConversation())
     return wire.NewConversationResponse(
         conversation_id=opened.session.id,
-        model=opened.session.facts.config.model.name,
-        reasoning_effort=known_effort(config.model.effort),
+        model=opened.session.facts.config.thread.model,
+        reasoning_effort=known_effort(config.thread.effort),
         rollout_path=str(live.rollout_path),
     )
 
@@ -47,12 +47,10 @@ JOINING = "joining"
 def overrides(params: wire.NewConversationParams) -> RequestOverrides:
     """Read the request's settings as a layer of the configuration."""
     return RequestOverrides(
+        patch=patch_of(params),
         settings=params.config or {},
-        model=params.model,
         model_provider=params.model_provider,
         profile=params.profile,
-        cwd=params.cwd,
-        approval_policy=params.approval_policy,
         sandbox=params.sandbox.value if params.sandbox else None,
         base_instructions=params.base_instructions,
         developer_instructions=params.developer_instructions,

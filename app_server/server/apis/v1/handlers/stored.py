@@ -9,7 +9,7 @@ from app_server.engine.session.session_commands import ChangeSettings
 from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.engine.support.engine_errors import ArchiveRefused, ConversationError
 from app_server.engine.thread_origin import Origin, StoredRollout, SuppliedHistory
-from app_server.server.apis.api_services import ServerServices, change_of
+from app_server.server.apis.api_services import ServerServices, resolved_patch
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v1.handlers.conversations import JOINING, overrides
 from app_server.server.apis.v1.v1_adapter import CONVERSATIONS, ConversationAdapter
@@ -62,13 +62,7 @@ async def _join(
     """
     session, subscriptions = live.session, live.subscriptions
     if given is not None:
-        change = change_of(
-            config,
-            model=given.model is not None,
-            cwd=given.cwd is not None,
-            approval_policy=given.approval_policy is not None,
-            sandbox=given.sandbox is not None,
-        )
+        change = resolved_patch(overrides(given), config)
         session.do(ChangeSettings(session.facts.permitted(change)))
     if subscriptions.hold(services.client, JOINING, CONVERSATIONS) is not None:
         so_far = subscriptions.so_far
@@ -102,8 +96,8 @@ async def _notify_configured(
     services.notify(
         wire.SESSION_CONFIGURED,
         session_id=live.session.id,
-        model=facts.config.model.name,
-        reasoning_effort=known_effort(facts.config.model.effort),
+        model=facts.config.thread.model,
+        reasoning_effort=known_effort(facts.config.thread.effort),
         history_log_id=log_id,
         history_entry_count=count,
         initial_messages=messages,

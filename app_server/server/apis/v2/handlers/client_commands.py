@@ -29,6 +29,7 @@ from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.thread_settings import sandbox_policy
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
 from app_server.server.conversations.subscriptions import Client
+from app_server_protocol.engine.thread_settings import SettingsPatch, or_unset
 from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.rpc_errors import (
     RpcError,
@@ -268,7 +269,7 @@ def _wanted(params: wire.CommandExecParams) -> WantedCommand:
         cwd=params.cwd,
         policy=None if params.sandbox_policy is None else sandbox_policy(params.sandbox_policy),
         timeout_ms=None if params.disable_timeout else timeout_ms,
-        request=RequestOverrides(permission_profile=params.permission_profile),
+        request=RequestOverrides(patch=SettingsPatch(permission_profile=or_unset(params.permission_profile))),
         environment=params.env,
         terminal=params.tty,
     )

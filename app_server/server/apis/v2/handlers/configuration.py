@@ -42,7 +42,7 @@ NO_REQUIREMENTS = wire.ConfigRequirementsReadResponse(requirements=None)
 
 async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wire.ConfigReadResponse:
     """Return the settings; settings with which no thread could begin are an error here, too. Raises ConfigError."""
-    source.load(RequestOverrides(cwd=params.cwd))
+    source.load(RequestOverrides.in_folder(params.cwd))
     found = source.file.shown()
     layers = tuple(
         wire.ConfigLayer(name=layer_name(layer, source), version=layer.version, config=layer.settings)
@@ -77,10 +77,11 @@ async def permission_profile_list(
 
 def _with_any_profile(source: UserSettings, cwd: str | None) -> Config:
     """Return the configuration, with a built-in profile if the configured one cannot be chosen."""
+    asked = RequestOverrides.in_folder(cwd)
     try:
-        return source.load(RequestOverrides(cwd=cwd))
+        return source.load(asked)
     except ProfileError:
-        return source.load(RequestOverrides(cwd=cwd, permission_profile=READ_ONLY))
+        return source.load(replace(asked, patch=replace(asked.patch, permission_profile=READ_ONLY)))
 
 
 def _is_allowed(source: UserSettings, config: Config, profile: ListedProfile) -> bool:
@@ -88,7 +89,7 @@ def _is_allowed(source: UserSettings, config: Config, profile: ListedProfile) ->
         return False
     policy = policy_named(config.permissions.profiles, profile.id)
     try:
-        source.check(config, replace(config.permissions, sandbox_policy=policy))
+        source.check(config, replace(config.thread, sandbox_policy=policy))
     except BeyondClientRights:
         return False
     return True

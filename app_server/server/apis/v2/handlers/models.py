@@ -123,7 +123,7 @@ async def _offered(services: ServerServices, provider: str | None) -> ModelFacts
             raise RpcError(
                 INVALID_REQUEST, text, {"type": "modelProviderNotConfigured", "modelProvider": provider[:100]}
             )
-        config = replace(config, provider=config.providers[provider], model=replace(config.model, name=""))
+        config = replace(config, provider=config.providers[provider], thread=replace(config.thread, model=""))
     return await services.engine.models(config, services.client.caller)
 
 

@@ -25,9 +25,9 @@ from app_server.engine.support.engine_errors import (
 from app_server.engine.thread_origin import NewConversation, Origin, StoredRollout, SuppliedHistory
 from app_server.server.apis.api_services import (
     ServerServices,
-    change_of,
     require_existing_folder,
     require_folder,
+    resolved_patch,
 )
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
@@ -194,14 +194,8 @@ def _change_settings(
     if live.opened_by is context.client and not live.shared_with_others(context.client):
         return
     with settings_errors():
-        change = change_of(
-            context.config.load(overrides_of(params)),
-            model=params.model is not None,
-            cwd=params.cwd is not None,
-            approval_policy=params.approval_policy is not None,
-            sandbox=params.sandbox is not None or params.permissions is not None,
-            service_tier="service_tier" in params.model_fields_set,
-        )
+        given = overrides_of(params)
+        change = resolved_patch(given, context.config.load(given))
     if change != UNCHANGED:
         live.session.do(ChangeSettings(live.session.facts.permitted(change)))
 
