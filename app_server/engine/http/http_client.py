@@ -3,34 +3,30 @@ package.
 
 httpx2 parses URLs, writes the head of a request and sends the name and the password of a URL. It follows no redirect,
 stores no cookie and reads no environment; proxies, certificates, connections, limits and failures are those of
-`transport`. Import late, because it imports httpx2.
+`http_transport`. Import late, because it imports httpx2.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
-import anyio
 import httpcore2
 import httpx2
 
 from app_server.engine.http.address import address
 from app_server.engine.http.http_transport import (
-    CLOSE_SECONDS,
     CONNECT_SECONDS,
     HttpcoreResponse,
     HttpTransport,
+    answered_within,
     timeouts,
     usable,
     wire_headers,
 )
 from app_server.engine.http.interface import HttpRequest
-
-HEADER_SECONDS = "header_seconds"
-"""Extension of a request: the longest wait until its response begins, in seconds."""
 
 # httpx2 logs the URL of each request, which may contain a secret.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -53,16 +49,19 @@ def built_request(request: HttpRequest, connect_seconds: float = CONNECT_SECONDS
         url,
         headers=wire_headers(request),
         content=request.body,
-        extensions={
-            "timeout": timeouts(request, connect_seconds),
-            HEADER_SECONDS: request.header_seconds,
-        },
+        extensions={"timeout": timeouts(request, connect_seconds)},
     )
 
 
-def authentication(request: httpx2.Request) -> httpx2.Auth | None:
-    """Return the authentication of a request; None if it uses the credentials of its URL, which a header overrides."""
-    return httpx2.Auth() if "authorization" in request.headers else None
+class UrlCredentials(httpx2.Auth):
+    """Sends the name and the password of the URL, unless a header says otherwise."""
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        url = request.url
+        if (url.username or url.password) and "authorization" not in request.headers:
+            yield from httpx2.BasicAuth(url.username, url.password).auth_flow(request)
+        else:
+            yield request
 
 
 class ClientResponse:
@@ -84,18 +83,20 @@ class HttpClient:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         transport = _BoundedTransport(HttpTransport(env))
-        self._client = httpx2.AsyncClient(transport=transport, trust_env=False, cookies=no_cookies())
+        self._client = httpx2.AsyncClient(
+            transport=transport, trust_env=False, cookies=no_cookies(), auth=UrlCredentials()
+        )
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[ClientResponse]:
         with usable():
             built = built_request(request)
-        response = await self._client.send(built, stream=True, auth=authentication(built))
+        with answered_within(request.header_seconds):
+            response = await self._client.send(built, stream=True)
         try:
             yield ClientResponse(response)
         finally:
-            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-                await response.aclose()
+            await response.aclose()
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -118,7 +119,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
                 content=request.stream,
                 extensions={"timeout": request.extensions["timeout"]},
             )
-        response = await self._transport.open(built, str(url), request.extensions[HEADER_SECONDS])
+        response = await self._transport.open(built, str(url))
         return httpx2.Response(response.status, headers=response.raw_headers, stream=_Body(response))
 
     async def aclose(self) -> None:

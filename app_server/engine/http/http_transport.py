@@ -3,7 +3,7 @@ so import this module late.
 
 Requests to providers of models use this module directly. What httpx2 adds to a request (a client, its own URL, headers
 and response) would make the first turn of a process wait for its import (docs/adr/0119). All other requests use
-`client`, which sends over this transport.
+`http_client`, which sends over this transport.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class HttpcoreResponse:
             raise HttpFailure(Fault.CUT, str(error) or type(error).__name__) from error
 
     async def aclose(self) -> None:
-        await self._response.aclose()
+        """End the response, within a bound, even if the task is cancelled."""
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self._response.aclose()
 
 
 class HttpTransport:
@@ -90,18 +92,18 @@ class HttpTransport:
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpcoreResponse]:
         with usable():
             built = _built(request, address(request.url))
-        response = await self.open(built, request.url, request.header_seconds)
+        with answered_within(request.header_seconds):
+            response = await self.open(built, request.url)
         try:
             yield response
         finally:
-            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-                await response.aclose()
+            await response.aclose()
 
-    async def open(self, request: httpcore2.Request, url: str, header_seconds: float) -> HttpcoreResponse:
+    async def open(self, request: httpcore2.Request, url: str) -> HttpcoreResponse:
         """Send a request, and return its response once it has begun; the caller closes it. Raises HttpFailure."""
         with usable():
             route = await self._routes.find(url)
-        return HttpcoreResponse(await _response(route, request, header_seconds))
+        return HttpcoreResponse(await _response(route, request))
 
     async def aclose(self) -> None:
         await self._routes.aclose()
@@ -118,18 +120,26 @@ def usable() -> Iterator[None]:
         raise HttpFailure(Fault.UNTRUSTED, "the address, the proxy or a header cannot be used") from error
 
 
-async def _response(
-    route: httpcore2.AsyncConnectionPool, request: httpcore2.Request, seconds: float
-) -> httpcore2.Response:
+@contextmanager
+def answered_within(seconds: float) -> Iterator[None]:
+    """Raise HttpFailure if the response has not begun in time."""
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise HttpFailure(Fault.HEADERS_LATE, "no answer in time") from error
+
+
+async def _response(route: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> httpcore2.Response:
     CONNECTED.set(False)
     try:
-        with usable(), anyio.fail_after(seconds):
+        with usable():
             return await route.handle_async_request(request)
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
         refused = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
         fault = Fault.UNTRUSTED if refused else Fault.UNREACHABLE
         raise HttpFailure(fault, _reason(error)) from error
-    except (TimeoutError, httpcore2.TimeoutException) as error:
+    except httpcore2.TimeoutException as error:
         raise HttpFailure(Fault.HEADERS_LATE, "no answer in time") from error
     except BROKEN as error:
         raise HttpFailure(Fault.NO_ANSWER, _reason(error), reused_connection=not CONNECTED.get()) from error

@@ -1,18 +1,12 @@
-"""Connections for requests: a pool for each route (direct or through a proxy, clear or encrypted), and the network
-under them. Import late, because it imports httpcore2.
-
-httpcore2 writes the head and the body of a request separately, which costs two packets and two wakeups on each side;
-the network sends them together.
+"""Connections for requests: a pool for each route, direct or through a proxy, clear or encrypted. Import late, because
+it imports httpcore2.
 """
 
 from __future__ import annotations
 
-import select
-import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -22,65 +16,9 @@ from app_server.engine.http.address import proxy_for
 from app_server.engine.http.trust_store import trust_store
 from app_server.engine.support.worker_threads import run_in_thread
 
-AT_ONCE_BYTES = 1 << 16
-"""Size above which written data are not buffered, in bytes."""
-
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
-
-
-class BufferedWriteStream(httpcore2.AsyncNetworkStream):
-    """Buffers writes until the buffer is large or the client reads."""
-
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
-        self._stream = stream
-        self._socket = stream.get_extra_info("socket")
-        self._held: list[bytes] = []
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if not buffer:
-            return
-        self._held.append(buffer)
-        if sum(map(len, self._held)) > AT_ONCE_BYTES:
-            await self._flush(timeout)
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        try:
-            await self._flush(timeout)
-        except httpcore2.WriteError:
-            pass  # a server that accepts no more data may have sent the reason, which httpcore2 would read, too
-        return await self._stream.read(max_bytes, timeout)
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.AsyncNetworkStream:
-        await self._flush(timeout)
-        return BufferedWriteStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":  # httpcore2 asks this of each idle connection at each request
-            return _is_readable(self._socket)
-        return self._stream.get_extra_info(info)
-
-    async def _flush(self, timeout: float | None) -> None:
-        if self._held:
-            data = b"".join(self._held)
-            self._held.clear()
-            await self._stream.write(data, timeout)
-
-
-def _is_readable(connection: socket.socket | None) -> bool:
-    """Return whether data have arrived, or the other side has closed the connection."""
-    if connection is None or connection.fileno() < 0:
-        return True
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    return bool(poll.poll(0))
-
 
 CONNECTED: ContextVar[bool] = ContextVar("CONNECTED")
 """Whether the request of the current task opened a connection. To learn this by httpcore2's own `trace`, a callback
@@ -88,11 +26,8 @@ would have to be awaited at each step.
 """
 
 
-class GatheringNetwork(httpcore2.AsyncNetworkBackend):
+class ObservedNetwork(httpcore2.AnyIOBackend):
     """Connects like httpcore2, and sets `CONNECTED`."""
-
-    def __init__(self) -> None:
-        self._network = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -103,12 +38,7 @@ class GatheringNetwork(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         CONNECTED.set(True)
-        return BufferedWriteStream(
-            await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
-        )
-
-    async def sleep(self, seconds: float) -> None:
-        await self._network.sleep(seconds)
+        return await super().connect_tcp(host, port, timeout, local_address, socket_options)
 
 
 MAX_IDLE_CONNECTIONS = 10
@@ -158,7 +88,7 @@ class PoolManager:
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._trust,
             proxy=named_proxy(proxy, self._trust),
-            network_backend=GatheringNetwork(),
+            network_backend=ObservedNetwork(),
             max_connections=MAX_CONNECTIONS,
             max_keepalive_connections=MAX_IDLE_CONNECTIONS,
             keepalive_expiry=IDLE_CONNECTION_SECONDS,

@@ -21,7 +21,7 @@ from opentelemetry.sdk.resources import Resource
 
 from app_server.engine.config.config_values import OtelConfig, OtelExporter, OtelProtocol
 from app_server.engine.http.address import address, proxy_for
-from app_server.engine.http.http_client import authentication, built_request, no_cookies
+from app_server.engine.http.http_client import UrlCredentials, built_request, no_cookies
 from app_server.engine.http.interface import HttpRequest
 from app_server.engine.http.trust_store import trust_store, trusted_pem
 from app_server_protocol.encoding import Json
@@ -82,7 +82,9 @@ class HttpLogExporter(LogRecordExporter):
             transport = httpx2.HTTPTransport(verify=trust, trust_env=False, proxy=_httpx_proxy(proxy, trust))
         except ImportError as error:
             raise ValueError("a SOCKS proxy needs the package socksio") from error
-        self._client = httpx2.Client(transport=transport, trust_env=False, cookies=no_cookies())
+        self._client = httpx2.Client(
+            transport=transport, trust_env=False, cookies=no_cookies(), auth=UrlCredentials()
+        )
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         protocol, logs = self._config.protocol, encode_logs(batch)
@@ -97,7 +99,7 @@ class HttpLogExporter(LogRecordExporter):
         )
         try:
             built = built_request(request, SEND_SECONDS)
-            response = self._client.send(built, stream=True, auth=authentication(built))
+            response = self._client.send(built, stream=True)
             response.close()
         except (httpx2.TransportError, ValueError):
             log.warning("telemetry could not be sent: the collector cannot be reached")
