@@ -204,6 +204,17 @@ WIRE = (
 )
 """Modules of the wire format, which the engine does not know."""
 
+USES_LEGACY_EVENTS = (
+    "app_server.cli.inspect.shapes",
+    "app_server.engine.storage",
+    "app_server.server.apis.v1",
+    "app_server_protocol.engine.legacy",
+    "app_server_protocol.export",
+    "app_server_protocol.rollout",
+    "app_server_protocol.v1",
+)
+"""Modules that know the events of codex 0.58, which the conversation API sends and rollouts store."""
+
 EFFECTS = {"anyio", "asyncio", "httpcore2", "httpx2", "socket", "subprocess"}
 
 PURE = (
@@ -706,6 +717,20 @@ def test_the_engine_knows_nothing_of_the_wire() -> None:
     assert known == []
 
 
+def test_events_of_the_conversation_api_are_known_where_they_are_sent_and_stored() -> None:
+    """The engine emits events of its own; `engine.legacy` converts them."""
+    events = "app_server_protocol.events"
+    users = {
+        module
+        for module in modules()
+        if not inside(module, events) and any(inside(each, events) for each in imports(module))
+    }
+    assert {
+        module for module in users if not any(inside(module, each) for each in USES_LEGACY_EVENTS)
+    } == set()
+    assert {each for each in USES_LEGACY_EVENTS if not any(inside(module, each) for module in users)} == set()
+
+
 def test_an_api_is_known_in_its_own_folder_only() -> None:
     """Neither another API nor the shared part names one; the composition root knows all of them."""
     wrong = []
@@ -975,7 +1000,6 @@ completion, errors of a command line, and the answer to `initialize`.
 OTHER_VALUES = {
     "app_server.client.app_server": "keyword arguments of a method, which only a TypedDict can declare",
     "app_server.client.options": "the same",
-    "app_server.engine.workspace.patch": "next to the code of the patch programs",
 }
 """Further modules that use a way of the standard library, and why."""
 
@@ -1003,8 +1027,7 @@ def test_a_value_is_written_in_one_of_three_ways() -> None:
     first = modules_loaded_by(FIRST_LOADED)
     assert "msgspec" not in first
     found = {module for module in modules() if standard_values(module)}
-    others = found - without - first
-    assert {module for module in others if not any(inside(module, each) for each in OTHER_VALUES)} == set()
+    assert found - without - first == OTHER_VALUES.keys()
 
 
 def test_ways_of_the_standard_library_are_found() -> None:

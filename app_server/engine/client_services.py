@@ -29,7 +29,7 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.workspace.git.repository import find_repository
 from app_server.engine.workspace.git.run_git import Git
-from app_server_protocol.events.notice_events import CustomPrompt
+from app_server_protocol.engine.notices import CustomPrompt
 from app_server_protocol.policy import SandboxPolicy
 
 if TYPE_CHECKING:

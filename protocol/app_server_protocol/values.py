@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import (
-    TYPE_CHECKING,
-    ClassVar,
-)
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 if TYPE_CHECKING:
+    # Type checkers compare the changes with the fields of a struct by this name only.
     from dataclasses import replace as replace
-
-
-if not TYPE_CHECKING:
-
-    def replace(value, /, **changes):
-        """Copy a struct or a dataclass with some fields changed."""
-        return (msgspec.structs if isinstance(value, msgspec.Struct) else dataclasses).replace(
-            value, **changes
-        )
+else:
+    replace = msgspec.structs.replace
 
 
 class Redacted(msgspec.Struct, frozen=True):

@@ -9,11 +9,10 @@ import pytest
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import notices, questions
 from app_server_protocol.engine.events import Question
+from app_server_protocol.engine.item_values import AddFileChange, PlanItemArg, StepStatus, UnknownCommand
 from app_server_protocol.engine.legacy import legacy_event
-from app_server_protocol.events.command_events import AddFileChange, UnknownCommand
-from app_server_protocol.events.notice_events import CustomPrompt, HistoryEntry
-from app_server_protocol.events.tools import PlanItemArg, StepStatus
-from app_server_protocol.events.turn_events import RateLimitSnapshot, TokenUsage, TokenUsageInfo
+from app_server_protocol.engine.notices import CustomPrompt, HistoryEntry
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, TokenUsage, TokenUsageInfo
 from app_server_protocol.mcp import McpAuthStatus
 from app_server_protocol.responses import InputText, MessageItem
 

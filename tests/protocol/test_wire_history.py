@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from app_server.engine.storage.line_reader import parse_event_msg
 from app_server_protocol import v1
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.command_events import AddFileChange, Duration, PatchApplyBeginEvent
+from app_server_protocol.engine.item_values import AddFileChange
+from app_server_protocol.events.command_events import Duration, PatchApplyBeginEvent
 from app_server_protocol.events.msg import EVENTS, SessionConfiguredEvent
 from app_server_protocol.events.notice_events import ErrorEvent
 from app_server_protocol.ids import ConversationId, SessionOrigin, new_conversation_id, parse_conversation_id

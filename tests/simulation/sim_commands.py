@@ -23,7 +23,7 @@ from app_server.engine.sandbox.plan import SandboxState
 from app_server.engine.support.engine_errors import LaunchError, SandboxUnavailable
 from app_server.engine.workspace.patch.atomic_writer import apply_document
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.engine.item_values import ExecOutputStream
 from tests.simulation.sim_mcp import SimService
 from tests.simulation.sim_model import SimModel
 

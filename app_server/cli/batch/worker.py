@@ -38,7 +38,7 @@ from app_server.server.bootstrap.launch import server_home
 from app_server.server.bootstrap.server_process import guard_memory
 from app_server.server.bootstrap.stdio import StdioTransport
 from app_server.server.logs import set_up_logging
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.framing import Transport
 from app_server_protocol.values import replace
 

@@ -17,7 +17,7 @@ from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
 from app_server.engine.support.prompt_text import argument_hint, argument_names, filled_in
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.notice_events import CustomPrompt
+from app_server_protocol.engine.notices import CustomPrompt
 from app_server_protocol.v2.item_parts import SkillUserInput, UserInput
 from app_server_protocol.v2.models import ListedModel
 

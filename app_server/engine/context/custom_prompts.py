@@ -10,7 +10,7 @@ from pathlib import Path
 from app_server.engine.support.prompt_text import split_front_matter
 from app_server.engine.support.rooted_fs import read_named
 from app_server.engine.support.text_of_bytes import text_of_bytes
-from app_server_protocol.events.notice_events import CustomPrompt
+from app_server_protocol.engine.notices import CustomPrompt
 
 MAX_BYTES = 1024 * 1024
 HINT_KEYS = ("argument-hint", "argument_hint")

@@ -19,7 +19,7 @@ from app_server.engine.model.event_json import count, mapping, parse_object, tex
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError
 from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, RateLimitWindow
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from app_server.engine.model.model_errors import ResponseTooLarge
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.json_limits import MAX_VALUES, nested_too_deeply, too_many_values
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from app_server.engine.model.prompt import (
 )
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,

@@ -43,7 +43,7 @@ from app_server.engine.model.wires import ModelRequest
 from app_server.engine.support.engine_errors import AuthError, ModelError, StreamDisconnected
 from app_server.engine.support.lazy import Lazy
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from app_server.engine.support.engine_errors import ModelError, StreamDisconnect
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.user_messages import Problem
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn_events import RateLimitSnapshot
+from app_server_protocol.engine.token_usage import RateLimitSnapshot
 
 if TYPE_CHECKING:
     from http import HTTPStatus

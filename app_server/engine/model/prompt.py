@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from app_server.engine.config.model_rows import ModelRow
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.turn_events import RateLimitSnapshot, TokenUsage
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, TokenUsage
 from app_server_protocol.policy import ReasoningSummary, Verbosity
 from app_server_protocol.responses import ResponseItem
 

@@ -16,7 +16,7 @@ from app_server.engine.model.model_errors import DISCONNECTED, IDLE, ResponseToo
 from app_server.engine.model.prompt import Completed, ModelEvent
 from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
 from app_server.engine.support.worker_threads import PIECE_BYTES, PIECE_STEPS, YieldBudget
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 
 
 class WireDecoder(Protocol):

@@ -34,8 +34,8 @@ from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal, SessionEvent
 from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings
+from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.event_items import SentInput
-from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.values import replace
 

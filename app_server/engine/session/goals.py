@@ -16,7 +16,7 @@ from app_server.engine.context.environment_context import user_text
 from app_server.engine.support.engine_errors import CoreError
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import Goal, GoalStatus
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.responses import MessageItem
 from app_server_protocol.rollout import GOAL_HEAD
 from app_server_protocol.values import replace

@@ -32,9 +32,13 @@ from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.emitter import OperationEmitter
 from app_server.engine.turn.turn_items import NO_WORDS, TurnInput
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
-from app_server_protocol.engine.notices import CustomPromptsListed, HistoryEntryFound, WarningNotice
+from app_server_protocol.engine.notices import (
+    CustomPromptsListed,
+    HistoryEntry,
+    HistoryEntryFound,
+    WarningNotice,
+)
 from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings
-from app_server_protocol.events.notice_events import HistoryEntry
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.values import replace
 

@@ -32,8 +32,8 @@ from app_server.engine.turn.outbox import Transcript
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.engine.item_values import ReviewOutputEvent, ReviewRequest
 from app_server_protocol.engine.items import EnteredReview, ExitedReview
-from app_server_protocol.events.review_events import ReviewOutputEvent, ReviewRequest
 from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort, ReasoningSummary
 from app_server_protocol.responses import ResponseItem

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app_server_protocol.events.review_events import ReviewFinding, ReviewOutputEvent, ReviewRequest
+from app_server_protocol.engine.item_values import ReviewFinding, ReviewOutputEvent, ReviewRequest
 
 SHORT_SHA = 7
 """Length of a commit id that is shown to a person, in digits."""

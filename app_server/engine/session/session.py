@@ -25,7 +25,7 @@ from app_server.engine.turn.emitter import OperationEmitter
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.engine.notices import ErrorNotice, SessionClosed, WarningNotice
 from app_server_protocol.engine.thread_settings import ThreadSettings
-from app_server_protocol.events.turn_events import TokenUsageInfo
+from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import CompactedItem
 

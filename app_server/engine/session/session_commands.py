@@ -14,6 +14,7 @@ from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.engine.item_values import ReviewRequest
 from app_server_protocol.engine.questions import (
     FileGrant,
     McpCallDecision,
@@ -22,7 +23,6 @@ from app_server_protocol.engine.questions import (
     UserInputAnswer,
 )
 from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch
-from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.responses import ResponseItem
 

@@ -23,8 +23,7 @@ from app_server.engine.turn.emitter import TurnEmitter, turn_error
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass, TurnError
-from app_server_protocol.engine.events import TurnKind, TurnStatus
-from app_server_protocol.events.turn_events import TurnAbortReason
+from app_server_protocol.engine.events import TurnAbortReason, TurnKind, TurnStatus
 from app_server_protocol.values import replace
 
 

@@ -21,7 +21,7 @@ from app_server.engine.storage.record import parse_object
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.encoding import escaped_json
-from app_server_protocol.events.notice_events import HistoryEntry
+from app_server_protocol.engine.notices import HistoryEntry
 
 FILE_NAME = "history.jsonl"
 MAX_HISTORY_BYTES = 256 * 1024 * 1024

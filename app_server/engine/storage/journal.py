@@ -31,8 +31,9 @@ from app_server.engine.storage.rollout_names import journal_path
 from app_server.engine.storage.stored_item_lines import ITEM_COMPLETED, TURN_ITEM, item_of_line
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.events import TurnAbortReason
 from app_server_protocol.engine.items import AgentMessage, Plan, Reasoning, item_from_value
-from app_server_protocol.events.turn_events import TurnAbortedEvent, TurnAbortReason
+from app_server_protocol.events.turn_events import TurnAbortedEvent
 from app_server_protocol.responses import MessageItem, OutputText, ResponseItem
 from app_server_protocol.rollout import StoredEvent, stored_line
 from app_server_protocol.values import replace

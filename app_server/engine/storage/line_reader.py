@@ -28,8 +28,8 @@ from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.base import tag_of
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
+from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.events.msg import EVENTS, EventMsg
-from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.parse import read
 from app_server_protocol.rollout import PAGINATED, TurnContextItem
 from app_server_protocol.values import replace

@@ -17,9 +17,9 @@ from app_server.engine.storage.stored_item_lines import changes_of
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.item_values import ReviewOutputEvent
 from app_server_protocol.engine.legacy import COMPACTED
 from app_server_protocol.event_items import ImageInput, TextInput, UserInput
-from app_server_protocol.events.review_events import ReviewOutputEvent
 
 Kind = TypeVar("Kind", bound=Enum)
 

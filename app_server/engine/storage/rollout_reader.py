@@ -51,11 +51,12 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.engine.items import Item, Reasoning
 from app_server_protocol.engine.legacy import legacy_events
+from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.events import messages as message_events
 from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.events.notice_events import UndoCompletedEvent
 from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
-from app_server_protocol.events.turn_events import TokenCountEvent, TokenUsageInfo, TurnAbortedEvent
+from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortedEvent
 from app_server_protocol.parse import read
 from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, StoredEvent
 from app_server_protocol.values import replace

@@ -38,11 +38,11 @@ from app_server.engine.workspace.patch.shell_forms import PatchCall, find_patch
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRenamed
+from app_server_protocol.engine.item_values import AddFileChange, DeleteFileChange, UpdateFileChange
+from app_server_protocol.engine.item_values import FileChange as ChangedFile
 from app_server_protocol.engine.notices import PlanUpdated
-from app_server_protocol.events.command_events import AddFileChange, DeleteFileChange, UpdateFileChange
-from app_server_protocol.events.command_events import FileChange as ChangedFile
+from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.events.tools import PlanUpdateEvent
-from app_server_protocol.events.turn_events import TokenUsageInfo
 from app_server_protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
 from app_server_protocol.parse import read
 from app_server_protocol.rollout import stored_line

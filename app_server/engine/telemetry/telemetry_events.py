@@ -20,7 +20,7 @@ from msgspec import Struct
 from app_server.engine.config.config_values import Config, OtelConfig, OtelExporter
 from app_server.engine.http.interface import TrustUnavailable
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.policy import ReasoningSummary
 from app_server_protocol.values import Redacted
 

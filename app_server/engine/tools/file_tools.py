@@ -24,8 +24,8 @@ from app_server.engine.tools.rights import confinement
 from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server.engine.tools.tool_events import decode
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import ImageView
-from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
 
 TIMEOUT_MS = 30_000

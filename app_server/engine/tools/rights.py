@@ -24,6 +24,7 @@ from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.real_path import real_path, within
 from app_server.engine.tools.terminals import Terminal
 from app_server.engine.tools.tool_base import ToolContext, ToolFailure
+from app_server_protocol.engine.item_values import UnknownCommand
 from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.engine.questions import (
     ApprovalQuestion,
@@ -32,7 +33,6 @@ from app_server_protocol.engine.questions import (
     PatchApprovalQuestion,
     RuleAmendment,
 )
-from app_server_protocol.events.command_events import UnknownCommand
 from app_server_protocol.policy import ReviewDecision
 
 NOTICE: Final = "sandbox"

@@ -20,8 +20,8 @@ from app_server.engine.sandbox.exec.pty import SESSION_CAP, PtySession
 from app_server.engine.sandbox.exec.streams import HeadTail, ProcessUsage, usage_of
 from app_server.engine.sandbox.launcher import descendants
 from app_server.engine.tools.tool_events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import CommandExecution, ItemStatus
-from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.values import replace
 
 MOST = 64

@@ -12,8 +12,8 @@ from typing import Protocol
 from app_server.engine.context.text_for_model import STANDARD_OUTPUT, OutputLimit, command_output
 from app_server.engine.sandbox.exec.command import ExecResult
 from app_server_protocol.engine.events import CommandOutput, EngineEvent
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import CommandExecution, Item, ItemStatus
-from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.values import replace
 
 

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from app_server.engine.tools.tool_base import ToolFailure
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.tools import StepStatus
+from app_server_protocol.engine.item_values import StepStatus
 from app_server_protocol.outgoing import Struct
 
 PREFIX = "failed to parse function arguments: "

@@ -12,9 +12,9 @@ from app_server.engine.session.goals import GoalRefused, NoGoal
 from app_server.engine.tools import tool_schemas
 from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput, text_output
 from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
+from app_server_protocol.engine.item_values import PlanItemArg
 from app_server_protocol.engine.notices import PlanUpdated
 from app_server_protocol.engine.questions import Choice, UserInputAnswer, UserInputQuestion, UserQuestion
-from app_server_protocol.events.tools import PlanItemArg
 from app_server_protocol.policy import TurnMode
 
 MOST_INQUIRIES = 8

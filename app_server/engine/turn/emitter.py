@@ -16,8 +16,8 @@ from app_server.engine.support.engine_errors import CoreError, ModelError
 from app_server.engine.tools.tool_events import BegunItem
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.events import TurnAbortReason
 from app_server_protocol.engine.notices import WarningNotice
-from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.values import replace
 

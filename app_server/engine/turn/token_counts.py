@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from app_server_protocol.events.turn_events import RateLimitSnapshot, TokenUsage, TokenUsageInfo
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, TokenUsage, TokenUsageInfo
 from app_server_protocol.values import replace
 
 LEAST_RATIO, MOST_RATIO = 0.5, 2.0

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.storage.turn_fold import ItemIds
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import AgentMessage, CommandExecution, Item, Plan, Reasoning
-from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.values import replace
 
 Shown = TypeVar("Shown")

@@ -12,12 +12,11 @@ from enum import StrEnum
 from msgspec import Struct
 
 from app_server_protocol.engine.errors import TurnError
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import FileChange, Item
 from app_server_protocol.engine.notices import Notice
 from app_server_protocol.engine.questions import ApprovalQuestion, ElicitationQuestion, ToolQuestion
 from app_server_protocol.engine.thread_settings import ThreadSettings
-from app_server_protocol.events.command_events import ExecOutputStream
-from app_server_protocol.events.turn_events import TurnAbortReason
 
 
 class GoalStatus(StrEnum):
@@ -65,6 +64,15 @@ class TurnKind(StrEnum):
     REVIEW = "review"
     USER_SHELL = "user_shell"
     UNDO = "undo"
+
+
+class TurnAbortReason(StrEnum):
+    INTERRUPTED = "interrupted"
+    """The user said stop."""
+    REPLACED = "replaced"
+    """A new turn took its place."""
+    REVIEW_ENDED = "review_ended"
+    """The review that the turn belonged to was left."""
 
 
 class TurnStarted(Struct, frozen=True):

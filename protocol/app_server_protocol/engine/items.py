@@ -16,10 +16,9 @@ from msgspec.structs import asdict
 
 import app_server_protocol
 from app_server_protocol.encoding import Json, json_bytes
+from app_server_protocol.engine.item_values import TAGGED_CHANGE, ParsedCommand, ReviewOutputEvent
+from app_server_protocol.engine.item_values import FileChange as ChangedFile
 from app_server_protocol.event_items import SentInput, UserInput
-from app_server_protocol.events.command_events import TAGGED_CHANGE, ParsedCommand
-from app_server_protocol.events.command_events import FileChange as ChangedFile
-from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.parse import read
 from app_server_protocol.responses import WebSearchAction

@@ -12,13 +12,31 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server_protocol.events.notice_events import CustomPrompt, HistoryEntry
-from app_server_protocol.events.tools import PlanItemArg
-from app_server_protocol.events.turn_events import RateLimitSnapshot, TokenUsageInfo
+from app_server_protocol.engine.item_values import PlanItemArg
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, TokenUsageInfo
+from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.responses import ResponseItem
 
 if TYPE_CHECKING:
     from app_server_protocol.mcp import McpAuthStatus, McpToolDefinition, Resource, ResourceTemplate
+
+
+class HistoryEntry(EngineStruct):
+    """One line of the user's message history over all conversations."""
+
+    conversation_id: str
+    ts: int
+    text: str
+
+
+class CustomPrompt(EngineStruct):
+    """A prompt that the user keeps as a file."""
+
+    name: str
+    path: str
+    content: str
+    description: str | None = None
+    argument_hint: str | None = None
 
 
 class ErrorNotice(Struct, frozen=True):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.command_events import FileChange, ParsedCommand
+from app_server_protocol.engine.item_values import FileChange, ParsedCommand
 from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.responses import FunctionCallOutputContentItem
 

@@ -2,50 +2,14 @@
 whole turn.
 """
 
-from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, omit_none
-from app_server_protocol.event_items import ExternallyTagged
+from app_server_protocol.engine.item_values import ExecOutputStream, FileChange, ParsedCommand
 from app_server_protocol.outgoing import EngineStruct
-
-
-class ReadCommand(EngineStruct):
-    """Shows a file."""
-
-    type: Literal["read"] = "read"
-    cmd: str
-    name: str
-    path: str
-
-
-class ListFilesCommand(EngineStruct):
-    type: Literal["list_files"] = "list_files"
-    cmd: str
-    path: str | None = None
-
-
-class SearchCommand(EngineStruct):
-    """Looks for text or for files."""
-
-    type: Literal["search"] = "search"
-    cmd: str
-    query: str | None = None
-    path: str | None = None
-
-
-class UnknownCommand(EngineStruct):
-    type: Literal["unknown"] = "unknown"
-    cmd: str
-
-
-ParsedCommand = TypeAliasType(
-    "ParsedCommand",
-    Annotated[ReadCommand | ListFilesCommand | SearchCommand | UnknownCommand, Field(discriminator="type")],
-)
 
 
 class Duration(EngineStruct):
@@ -58,11 +22,6 @@ class Duration(EngineStruct):
     def from_seconds(cls, seconds: float) -> "Duration":
         secs, nanos = divmod(round(max(seconds, 0.0) * 1e9), 1_000_000_000)
         return cls(secs=secs, nanos=nanos)
-
-
-class ExecOutputStream(StrEnum):
-    STDOUT = "stdout"
-    STDERR = "stderr"
 
 
 SandboxRiskLevel = TypeAliasType("SandboxRiskLevel", Literal["low", "medium", "high"])
@@ -134,33 +93,6 @@ class ViewImageToolCallEvent(EngineStruct):
     type: Literal["view_image_tool_call"] = "view_image_tool_call"
     call_id: str
     path: str
-
-
-class AddFileChange(EngineStruct):
-    """A new file with this content."""
-
-    content: str
-
-
-class DeleteFileChange(EngineStruct):
-    """The file goes; this was its content."""
-
-    content: str
-
-
-class UpdateFileChange(EngineStruct):
-    """The file changes, and is moved if `move_path` says where to."""
-
-    unified_diff: str
-    move_path: str | None = None
-
-
-TAGGED_CHANGE: Final = ExternallyTagged(
-    {"add": AddFileChange, "delete": DeleteFileChange, "update": UpdateFileChange}
-)
-FileChange = TypeAliasType(
-    "FileChange", Annotated[AddFileChange | DeleteFileChange | UpdateFileChange, TAGGED_CHANGE]
-)
 
 
 class ApplyPatchApprovalRequestEvent(EngineModel):

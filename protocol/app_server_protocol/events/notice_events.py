@@ -4,6 +4,7 @@ each with the id of its operation.
 
 from typing import Literal
 
+from app_server_protocol.engine.notices import CustomPrompt, HistoryEntry
 from app_server_protocol.outgoing import EngineStruct, always_written
 
 
@@ -67,14 +68,6 @@ class ShutdownCompleteEvent(EngineStruct):
     type: Literal["shutdown_complete"] = "shutdown_complete"
 
 
-class HistoryEntry(EngineStruct):
-    """One line of the user's message history over all conversations."""
-
-    conversation_id: str
-    ts: int
-    text: str
-
-
 class GetHistoryEntryResponseEvent(EngineStruct, omit_defaults=True):
     """Answer to `get_history_entry_request`; the entry is left out if there is none at that place."""
 
@@ -82,16 +75,6 @@ class GetHistoryEntryResponseEvent(EngineStruct, omit_defaults=True):
     offset: int
     log_id: int
     entry: HistoryEntry | None = None
-
-
-class CustomPrompt(EngineStruct):
-    """A prompt that the user keeps as a file."""
-
-    name: str
-    path: str
-    content: str
-    description: str | None = None
-    argument_hint: str | None = None
 
 
 class ListCustomPromptsResponseEvent(EngineStruct):

@@ -2,41 +2,8 @@
 
 from typing import Literal
 
+from app_server_protocol.engine.item_values import ReviewOutputEvent
 from app_server_protocol.outgoing import EngineStruct
-
-
-class ReviewRequest(EngineStruct):
-    prompt: str
-    user_facing_hint: str
-
-
-class ReviewLineRange(EngineStruct):
-    start: int
-    end: int
-
-
-class ReviewCodeLocation(EngineStruct):
-    absolute_file_path: str
-    line_range: ReviewLineRange
-
-
-class ReviewFinding(EngineStruct):
-    title: str
-    body: str
-    confidence_score: float
-    priority: int
-    code_location: ReviewCodeLocation
-
-
-class ReviewOutputEvent(EngineStruct):
-    """The result of a review."""
-
-    always = ("findings", "overall_correctness", "overall_explanation", "overall_confidence_score")
-
-    findings: tuple[ReviewFinding, ...] = ()
-    overall_correctness: str = ""
-    overall_explanation: str = ""
-    overall_confidence_score: float = 0.0
 
 
 class EnteredReviewModeEvent(EngineStruct):

@@ -1,29 +1,16 @@
 """Tools that are no command: the plan, searches that the provider runs, and MCP: calls, lists, elicitations."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 import app_server_protocol
 from app_server_protocol.base import EngineModel
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.item_values import PlanItemArg
 from app_server_protocol.events.command_events import Duration
 from app_server_protocol.outgoing import EngineStruct
 
 if TYPE_CHECKING:
     import app_server_protocol.mcp
-
-
-class StepStatus(StrEnum):
-    PENDING = "pending"
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-
-
-class PlanItemArg(EngineStruct, forbid_unknown_fields=True):
-    """One step of the plan. Written by the model, so unknown fields are an error that it is sent."""
-
-    step: str
-    status: StepStatus
 
 
 class PlanUpdateEvent(EngineStruct):

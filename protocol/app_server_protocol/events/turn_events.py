@@ -4,9 +4,10 @@ Per turn: `task_started`, then items, commands, patches and the rest, then exact
 `turn_aborted`. Nothing with this turn's id follows it. A turn without any input only has its `task_complete`.
 """
 
-from enum import StrEnum
 from typing import Literal
 
+from app_server_protocol.engine.events import TurnAbortReason
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, TokenUsageInfo
 from app_server_protocol.event_items import TurnItem
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.outgoing import EngineStruct
@@ -25,15 +26,6 @@ class TaskCompleteEvent(EngineStruct):
 
     type: Literal["task_complete"] = "task_complete"
     last_agent_message: str | None = None
-
-
-class TurnAbortReason(StrEnum):
-    INTERRUPTED = "interrupted"
-    """The user said stop."""
-    REPLACED = "replaced"
-    """A new turn took its place."""
-    REVIEW_ENDED = "review_ended"
-    """The review that the turn belonged to was left."""
 
 
 class TurnAbortedEvent(EngineStruct):
@@ -69,43 +61,6 @@ class RawResponseItemEvent(EngineStruct):
 
     type: Literal["raw_response_item"] = "raw_response_item"
     item: ResponseItem
-
-
-class TokenUsage(EngineStruct):
-    """Tokens of one or more requests; the cached and the reasoning ones are part of input and output."""
-
-    always = (
-        "input_tokens",
-        "cached_input_tokens",
-        "output_tokens",
-        "reasoning_output_tokens",
-        "total_tokens",
-    )
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_output_tokens: int = 0
-    total_tokens: int = 0
-
-
-class TokenUsageInfo(EngineStruct):
-    """Usage of the conversation and of its last request."""
-
-    total_token_usage: TokenUsage
-    last_token_usage: TokenUsage
-    model_context_window: int | None = None
-
-
-class RateLimitWindow(EngineStruct):
-    used_percent: float
-    window_minutes: int | None = None
-    resets_at: int | None = None
-    """Seconds since 1970."""
-
-
-class RateLimitSnapshot(EngineStruct):
-    primary: RateLimitWindow | None = None
-    secondary: RateLimitWindow | None = None
 
 
 class TokenCountEvent(EngineStruct):

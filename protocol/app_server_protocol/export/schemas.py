@@ -17,8 +17,8 @@ from pydantic import TypeAdapter
 from app_server_protocol import v1, v2
 from app_server_protocol.base import ELSEWHERE
 from app_server_protocol.encoding import Json, JsonSerializable
+from app_server_protocol.engine.item_values import ReviewOutputEvent
 from app_server_protocol.events.msg import EventMsg
-from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.export.definitions import REF, WRITTEN, MarkingGenerator, reachable, references
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.mcp import McpResult

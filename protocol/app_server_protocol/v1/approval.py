@@ -9,7 +9,8 @@ from pydantic import BeforeValidator
 
 from app_server_protocol.base import WireModel
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.command_events import FileChange, ParsedCommand, SandboxCommandAssessment
+from app_server_protocol.engine.item_values import FileChange, ParsedCommand
+from app_server_protocol.events.command_events import SandboxCommandAssessment
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.method_table import ServerRequest
 from app_server_protocol.outgoing import WireStruct

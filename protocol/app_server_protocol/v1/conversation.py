@@ -7,7 +7,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, WireModel
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.turn_events import TurnAbortReason
+from app_server_protocol.engine.events import TurnAbortReason
 from app_server_protocol.ids import ConversationId, PathText
 from app_server_protocol.method_table import ClientRequest, NoResult
 from app_server_protocol.outgoing import WireStruct

@@ -7,8 +7,8 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.item_values import ReviewRequest
 from app_server_protocol.event_items import UserInput
-from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientRequest
 from app_server_protocol.outgoing import WireStruct

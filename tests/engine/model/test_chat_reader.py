@@ -9,7 +9,7 @@ from app_server.engine.model import prompt
 from app_server.engine.model.chat_reader import LENGTH, ChatDecoder
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.responses import (
     FunctionCall,
     MessageItem,

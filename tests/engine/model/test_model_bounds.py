@@ -27,7 +27,7 @@ from app_server.engine.support.engine_errors import ModelError
 from app_server.engine.support.worker_threads import PIECE_BYTES, PIECE_STEPS
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.json_limits import MAX_VALUES
 from tests.engine.model.scripted import (
     COMPLETED,

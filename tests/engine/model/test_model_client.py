@@ -24,7 +24,7 @@ from app_server.engine.model.served_models import ModelsUnknown, ServedModels
 from app_server.engine.support.engine_errors import AuthError, ModelError, StreamDisconnected
 from app_server.engine.turn.emitter import turn_error
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.responses import MessageItem, OutputText
 from app_server_protocol.values import replace
 from tests.engine.model.scripted import (

@@ -11,7 +11,7 @@ from app_server.engine.model.responses_api import ResponsesDecoder
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText
 from tests.engine.model.scripted import (
     COMPLETED,

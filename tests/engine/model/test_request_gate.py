@@ -11,7 +11,7 @@ from app_server.engine.http.interface import Fault, HttpFailure
 from app_server.engine.model.model_client import GatedRequest
 from app_server.engine.support.engine_errors import ModelError
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.values import replace
 from tests.engine.model.scripted import (
     CREATED,

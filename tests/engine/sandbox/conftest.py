@@ -14,7 +14,7 @@ from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.exec.launcher_process import SandboxArgs
 from app_server.engine.storage.socket_folders import known_folders
-from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, SandboxPolicy
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -21,7 +21,7 @@ from app_server.engine.sandbox.exec.streams import STREAM_CAP, HeadTail
 from app_server.engine.sandbox.launcher import descendants, launcher_wire
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.engine_errors import LaunchError
-from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.values import replace
 from tests.engine.sandbox.conftest import Bench
 from tests.support.waiting import until

@@ -13,7 +13,7 @@ from app_server.engine.sandbox.exec.command_process import Process, TerminalSize
 from app_server.engine.sandbox.exec.pty import PtySession
 from app_server.engine.sandbox.exec.streams import StdinWriter
 from app_server.engine.support.engine_errors import CoreError, InputClosed, InputFull, LaunchError
-from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
 from app_server_protocol.values import replace
 from tests.engine.sandbox.conftest import Bench

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app_server.engine.session import goals
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.events import Goal, GoalStatus
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.responses import InputText
 
 

@@ -33,8 +33,8 @@ from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
+from app_server_protocol.engine.item_values import ReviewRequest
 from app_server_protocol.engine.thread_settings import SettingsPatch, ThreadSettings
-from app_server_protocol.events.review_events import ReviewRequest
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,

@@ -18,8 +18,8 @@ from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.worker_threads import NO_THREAD
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import McpServersSettled
+from app_server_protocol.engine.item_values import ReviewOutputEvent
 from app_server_protocol.engine.notices import WarningNotice
-from app_server_protocol.events.review_events import ReviewOutputEvent
 
 FINDING: Json = {
     "title": "Off by one",

@@ -22,7 +22,7 @@ from app_server.engine.storage.journal import leftover_of
 from app_server.engine.storage.rollout_names import journal_path
 from app_server.engine.storage.writer import RolloutJournal
 from app_server.engine.support.engine_errors import RolloutUnreadable, describe
-from app_server_protocol.events.notice_events import HistoryEntry
+from app_server_protocol.engine.notices import HistoryEntry
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import stored_line
 from app_server_protocol.values import replace

@@ -13,7 +13,7 @@ from app_server.engine.storage import disk
 from app_server.engine.storage.history_file import MessageHistory
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutBusy
-from app_server_protocol.events.notice_events import HistoryEntry
+from app_server_protocol.engine.notices import HistoryEntry
 
 NAME = "rollout-2025-01-02T03-04-05-01234567-89ab-cdef-0123-456789abcdef.jsonl"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="locks of open files")

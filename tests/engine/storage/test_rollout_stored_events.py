@@ -12,10 +12,10 @@ from app_server.engine.storage.stored_item_lines import TURN_ITEM
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.events import TurnAbortReason
 from app_server_protocol.engine.legacy import legacy_event
 from app_server_protocol.engine.notices import ProgressNotice, TokenUsageUpdated, UndoCompleted
 from app_server_protocol.event_items import ImageInput, TextInput
-from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.values import replace
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}

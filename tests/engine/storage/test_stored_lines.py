@@ -11,7 +11,7 @@ from app_server.engine.storage.record import StoredRecord, parse_journal_line, p
 from app_server.engine.storage.stored_items import ended_item, item_of_call
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
-from app_server_protocol.events.command_events import DeleteFileChange
+from app_server_protocol.engine.item_values import DeleteFileChange
 from app_server_protocol.mcp import ErrResult, OkResult
 from app_server_protocol.values import replace
 from tests.engine.storage.stored import assistant, meta

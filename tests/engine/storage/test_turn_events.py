@@ -21,6 +21,7 @@ from app_server_protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
+from app_server_protocol.engine.item_values import ReviewOutputEvent
 from app_server_protocol.engine.items import (
     AgentMessage,
     ContextCompaction,
@@ -33,7 +34,6 @@ from app_server_protocol.engine.items import (
     item_to_value,
 )
 from app_server_protocol.event_items import ImageInput, TextInput
-from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.parse import read
 from app_server_protocol.values import replace
 from tests.engine.storage.stored import Line, taken, turn_events

@@ -16,6 +16,7 @@ from app_server_protocol.engine.events import (
     EndedItem,
     ItemCompleted,
     SessionEvent,
+    TurnAbortReason,
     TurnEnded,
     TurnKind,
     TurnRecord,
@@ -23,6 +24,7 @@ from app_server_protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
+from app_server_protocol.engine.item_values import AddFileChange, UnknownCommand
 from app_server_protocol.engine.items import (
     AgentMessage,
     CommandExecution,
@@ -40,8 +42,6 @@ from app_server_protocol.engine.items import (
     WebSearch,
 )
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
-from app_server_protocol.events.command_events import AddFileChange, UnknownCommand
-from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.mcp import ErrResult, McpInvocation
 from app_server_protocol.responses import SearchAction
 from tests.engine.storage.stored import Line, turn_events

@@ -32,7 +32,7 @@ from app_server.engine.telemetry.telemetry_events import (
 )
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.thread_settings import ThreadSettings
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.policy import ReasoningEffort
 
 if TYPE_CHECKING:

@@ -40,9 +40,9 @@ from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.apis.v1.v1_adapter import ConversationAdapter
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.questions import CommandApprovalQuestion, PatchApprovalQuestion
 from app_server_protocol.engine.thread_settings import ThreadSettings
-from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.policy import (
     AskForApproval,

@@ -24,11 +24,11 @@ from app_server_protocol.engine.events import (
     ItemCompleted,
     ItemStarted,
     ReasoningTextDelta,
+    TurnAbortReason,
     TurnEnded,
     TurnStatus,
 )
 from app_server_protocol.engine.items import AgentMessage, Reasoning, WebSearch
-from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.responses import (
     MessageItem,
     OutputText,

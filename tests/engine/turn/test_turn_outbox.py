@@ -22,7 +22,7 @@ from app_server_protocol.engine.events import (
 )
 from app_server_protocol.engine.items import AgentMessage
 from app_server_protocol.engine.notices import ProgressNotice
-from app_server_protocol.events.turn_events import TokenUsage
+from app_server_protocol.engine.token_usage import TokenUsage
 
 
 class Disk(RolloutWriter):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from app_server.engine.approvals.shell.quote import join, split
 from app_server.engine.approvals.shell.shell_script import OPERATORS, split_for_display
-from app_server_protocol.events.command_events import (
+from app_server_protocol.engine.item_values import (
     ListFilesCommand,
     ParsedCommand,
     ReadCommand,

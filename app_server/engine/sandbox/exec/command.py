@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from app_server.engine.config.config_values import EnvInherit, ShellEnvironmentPolicy
 from app_server.engine.sandbox.plan import SandboxPlan
-from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.values import Redacted
 
 TIMEOUT_EXIT_CODE = 124

@@ -37,7 +37,7 @@ from app_server.engine.sandbox.exec.streams import (
     execution_error,
 )
 from app_server.engine.support.engine_errors import LaunchError, retry_hint
-from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.engine.item_values import ExecOutputStream
 
 KILL_SECONDS = 3.0
 """Timeout of the launcher's report of a kill, in seconds. The launcher's own bound for ending the tree is two

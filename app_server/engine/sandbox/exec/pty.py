@@ -18,7 +18,7 @@ import anyio.lowlevel
 from app_server.engine.sandbox.exec.command_process import KILL_SECONDS, Process
 from app_server.engine.sandbox.exec.streams import KILLED, HeadTail
 from app_server.engine.support.engine_errors import InputClosed
-from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.engine.item_values import ExecOutputStream
 
 log = logging.getLogger(__name__)
 

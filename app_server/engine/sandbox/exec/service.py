@@ -13,7 +13,7 @@ from app_server.engine.sandbox.exec.command_process import Process, start
 from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
 from app_server.engine.sandbox.exec.streams import READ_SIZE, StdinWriter
 from app_server.engine.support.engine_errors import InputClosed
-from app_server_protocol.events.command_events import ExecOutputStream
+from app_server_protocol.engine.item_values import ExecOutputStream
 
 START_SECONDS = 10.0
 """Timeout of the launcher's start of a program, in seconds; it is long enough for a busy machine."""

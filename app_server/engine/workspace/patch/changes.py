@@ -27,13 +27,13 @@ from app_server.engine.workspace.patch.planner import (
     is_text,
     text_of,
 )
-from app_server_protocol.engine.items import FileTexts
-from app_server_protocol.events.command_events import (
+from app_server_protocol.engine.item_values import (
     AddFileChange,
     DeleteFileChange,
     FileChange,
     UpdateFileChange,
 )
+from app_server_protocol.engine.items import FileTexts
 
 SHOWN_CONTEXT = 1
 """Number of context lines in the diffs of an approval request."""

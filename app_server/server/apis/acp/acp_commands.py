@@ -20,8 +20,8 @@ from app_server.engine.session.review_texts import (
 from app_server.engine.support.prompt_text import argument_hint, filled_in
 from app_server.server.apis.acp.formatting import one_line
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.notice_events import CustomPrompt
-from app_server_protocol.events.review_events import ReviewRequest
+from app_server_protocol.engine.item_values import ReviewRequest
+from app_server_protocol.engine.notices import CustomPrompt
 
 
 class Builtin(Enum):

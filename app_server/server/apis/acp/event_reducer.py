@@ -45,7 +45,7 @@ from app_server_protocol.engine.questions import (
     ToolCallQuestion,
     UserInputQuestion,
 )
-from app_server_protocol.events.turn_events import TokenUsageInfo
+from app_server_protocol.engine.token_usage import TokenUsageInfo
 
 MOST_HELD: Final = 50
 """Maximum number of notices that are queued for the next turn."""

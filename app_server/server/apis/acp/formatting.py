@@ -11,13 +11,13 @@ from typing import Final
 from app_server.engine.storage.encode import capped
 from app_server.engine.workspace.patch.diff import unified_hunks
 from app_server_protocol.acp.tool_calls import DiffOfCall, ToolCallLocation
-from app_server_protocol.engine.items import FileTexts
-from app_server_protocol.events.command_events import (
+from app_server_protocol.engine.item_values import (
     AddFileChange,
     DeleteFileChange,
     FileChange,
     UpdateFileChange,
 )
+from app_server_protocol.engine.items import FileTexts
 
 TITLE: Final = 80
 CALL_TITLE: Final = 120

@@ -32,8 +32,7 @@ from app_server_protocol.acp.tool_calls import (
 )
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items as engine
-from app_server_protocol.engine.items import CommandSource, ItemStatus
-from app_server_protocol.events.command_events import (
+from app_server_protocol.engine.item_values import (
     AddFileChange,
     DeleteFileChange,
     FileChange,
@@ -43,6 +42,7 @@ from app_server_protocol.events.command_events import (
     SearchCommand,
     UpdateFileChange,
 )
+from app_server_protocol.engine.items import CommandSource, ItemStatus
 
 if TYPE_CHECKING:
     import app_server_protocol.mcp

@@ -36,7 +36,7 @@ from app_server_protocol.acp.updates import (
     UsageUpdate,
 )
 from app_server_protocol.encoding import Json, json_bytes
-from app_server_protocol.events.tools import PlanItemArg
+from app_server_protocol.engine.item_values import PlanItemArg
 from app_server_protocol.jsonrpc import SESSION_UPDATE
 
 TEXT_SECONDS: Final = 0.016

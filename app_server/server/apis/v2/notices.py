@@ -33,8 +33,7 @@ from app_server_protocol.engine.notices import (
     UndoCompleted,
     WarningNotice,
 )
-from app_server_protocol.events import turn_events
-from app_server_protocol.events.turn_events import TokenUsageInfo
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, RateLimitWindow, TokenUsageInfo
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.v2 import server
 from app_server_protocol.v2 import thread as wire
@@ -62,7 +61,7 @@ class AccountLimits(Struct):
     latest: server.RateLimitSnapshot = msgspec.field(default_factory=server.RateLimitSnapshot)
 
 
-def token_usage(info: turn_events.TokenUsageInfo) -> wire.ThreadTokenUsage:
+def token_usage(info: TokenUsageInfo) -> wire.ThreadTokenUsage:
     return wire.ThreadTokenUsage(
         total=struct_from(wire.TokenUsageBreakdown, info.total_token_usage, cache_write_input_tokens=0),
         last=struct_from(wire.TokenUsageBreakdown, info.last_token_usage, cache_write_input_tokens=0),
@@ -70,11 +69,11 @@ def token_usage(info: turn_events.TokenUsageInfo) -> wire.ThreadTokenUsage:
     )
 
 
-def rate_limits(snapshot: turn_events.RateLimitSnapshot) -> server.RateLimitSnapshot:
+def rate_limits(snapshot: RateLimitSnapshot) -> server.RateLimitSnapshot:
     return server.RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
 
 
-def _window(window: turn_events.RateLimitWindow | None) -> server.RateLimitWindow | None:
+def _window(window: RateLimitWindow | None) -> server.RateLimitWindow | None:
     if window is None or not math.isfinite(window.used_percent):
         return None
     return server.RateLimitWindow(

@@ -21,9 +21,19 @@ from app_server.engine.session.review_texts import outcome
 from app_server_protocol import event_items as inputs
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items as engine
+from app_server_protocol.engine.item_values import (
+    AddFileChange,
+    DeleteFileChange,
+    FileChange,
+    ListFilesCommand,
+    ParsedCommand,
+    ReadCommand,
+    ReviewOutputEvent,
+    SearchCommand,
+    UnknownCommand,
+    UpdateFileChange,
+)
 from app_server_protocol.engine.items import CommandSource, ItemStatus
-from app_server_protocol.events import command_events
-from app_server_protocol.events.review_events import ReviewOutputEvent
 from app_server_protocol.responses import ResponseItem, SearchAction, WebSearchAction, checked_response_item
 from app_server_protocol.rpc_errors import invalid_field, invalid_params
 from app_server_protocol.v2 import item_parts as parts
@@ -168,13 +178,13 @@ def command_line(argv: Sequence[str]) -> str:
 
 
 def command_actions(
-    parsed: Sequence[command_events.ParsedCommand], argv: Sequence[str], cwd: str
+    parsed: Sequence[ParsedCommand], argv: Sequence[str], cwd: str
 ) -> tuple[parts.CommandAction, ...]:
     """Return the actions of the command, part by part. If one part is unknown, the whole command is an unknown action,
     so that no part of it is hidden. Parts that only shorten output do not count.
     """
     parsed = [each for each in parsed if not shortens_output(each.cmd)] or parsed
-    if any(isinstance(each, command_events.UnknownCommand) for each in parsed):
+    if any(isinstance(each, UnknownCommand) for each in parsed):
         return (parts.UnknownCommandAction(command=script_of(argv) or command_line(argv)),)
     return tuple(_action(each, cwd) for each in parsed)
 
@@ -201,30 +211,30 @@ def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.Comm
     )
 
 
-def _action(parsed: command_events.ParsedCommand, cwd: str) -> parts.CommandAction:
+def _action(parsed: ParsedCommand, cwd: str) -> parts.CommandAction:
     match parsed:
-        case command_events.ReadCommand():
+        case ReadCommand():
             return parts.ReadCommandAction(
                 command=parsed.cmd, name=parsed.name, path=posixpath.join(cwd, parsed.path)
             )
-        case command_events.ListFilesCommand():
+        case ListFilesCommand():
             return parts.ListFilesCommandAction(command=parsed.cmd, path=parsed.path)
-        case command_events.SearchCommand(query=None):
+        case SearchCommand(query=None):
             return parts.ListFilesCommandAction(command=parsed.cmd, path=parsed.path)
-        case command_events.SearchCommand():
+        case SearchCommand():
             return parts.SearchCommandAction(command=parsed.cmd, query=parsed.query, path=parsed.path)
-        case command_events.UnknownCommand():
+        case UnknownCommand():
             return parts.UnknownCommandAction(command=parsed.cmd)
 
 
-def _file_change(path: str, change: command_events.FileChange) -> parts.FileUpdateChange:
+def _file_change(path: str, change: FileChange) -> parts.FileUpdateChange:
     kind: parts.PatchChangeKind
     match change:
-        case command_events.AddFileChange():
+        case AddFileChange():
             kind, diff = parts.AddPatchChangeKind(), change.content
-        case command_events.DeleteFileChange():
+        case DeleteFileChange():
             kind, diff = parts.DeletePatchChangeKind(), change.content
-        case command_events.UpdateFileChange():
+        case UpdateFileChange():
             kind = parts.UpdatePatchChangeKind(move_path=change.move_path)
             diff = change.unified_diff
             if change.move_path is not None:

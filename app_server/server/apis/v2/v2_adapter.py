@@ -33,7 +33,7 @@ from app_server_protocol.engine.questions import (
     ToolCallQuestion,
     UserInputQuestion,
 )
-from app_server_protocol.events.turn_events import TokenUsageInfo
+from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2 import server, turn
 from app_server_protocol.v2.thread import THREAD_STATUS_CHANGED

@@ -30,9 +30,9 @@ from app_server.server.apis.acp.permission_requests import decision
 from app_server.server.apis.acp.session_options import MODES, SessionOptions
 from app_server_protocol.acp.sessions import NewSessionRequest, PromptRequest
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.notices import CustomPrompt
 from app_server_protocol.engine.thread_settings import SettingsPatch
 from app_server_protocol.event_items import TextInput, UserInput
-from app_server_protocol.events.notice_events import CustomPrompt
 from app_server_protocol.policy import (
     DangerFullAccess,
     ReadOnly,

@@ -25,8 +25,16 @@ from app_server_protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
+from app_server_protocol.engine.item_values import (
+    AddFileChange,
+    DeleteFileChange,
+    ExecOutputStream,
+    FileChange,
+    ReadCommand,
+    UnknownCommand,
+    UpdateFileChange,
+)
 from app_server_protocol.engine.notices import WarningNotice
-from app_server_protocol.events import command_events
 from app_server_protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
 from tests.server.apis.v2.recorded import OTHER_TURN, TURN
 from tests.server.apis.v2.test_thread_order import EVENTS
@@ -87,7 +95,7 @@ def command(**over: Json) -> items.CommandExecution:
         "id": "c1",
         "command": ("bash", "-lc", "echo hi"),
         "cwd": "/work",
-        "parsed": (command_events.UnknownCommand(cmd="echo hi"),),
+        "parsed": (UnknownCommand(cmd="echo hi"),),
     }
     return items.CommandExecution(**{**fields, **over})
 
@@ -151,7 +159,7 @@ def test_output_is_told_a_few_times_a_second_and_whole_at_the_end() -> None:
     for event in (started(), ItemStarted(command(), 0), CommandRunning("c1")):
         seen.take(event)
     for _ in range(50):
-        seen.take(CommandOutput("c1", command_events.ExecOutputStream.STDOUT, b"\x1b[31mred\x1b[0m\r\n"))
+        seen.take(CommandOutput("c1", ExecOutputStream.STDOUT, b"\x1b[31mred\x1b[0m\r\n"))
     assert len([each for each in seen.updates if "content" in each]) == 1
     seen.pass_time(0.3)
     assert len([each for each in seen.updates if "content" in each]) == 2
@@ -173,20 +181,20 @@ def test_warnings_wait_for_a_turn_and_are_no_part_of_the_answer() -> None:
 
 def test_reading_is_told_from_running() -> None:
     seen = Recording()
-    read = command_events.ReadCommand(cmd="cat a b", name="a b", path="sub/a b")
+    read = ReadCommand(cmd="cat a b", name="a b", path="sub/a b")
     seen.turn(ItemStarted(command(parsed=(read,), command=("cat", "sub/a b")), 0))
     (call,) = seen.of("tool_call")
     assert (call["kind"], call["locations"]) == ("read", [{"path": "/work/sub/a b"}])
     other = Recording()
-    other.turn(ItemStarted(command(parsed=(read, command_events.UnknownCommand(cmd="x"))), 0))
+    other.turn(ItemStarted(command(parsed=(read, UnknownCommand(cmd="x"))), 0))
     assert other.of("tool_call")[0]["kind"] == "execute"
 
 
 def test_patches_have_kinds_and_diffs() -> None:
-    changes: dict[str, command_events.FileChange] = {
-        "/w/a": command_events.AddFileChange(content="new\n"),
-        "/w/d": command_events.DeleteFileChange(content="old\n"),
-        "/w/m": command_events.UpdateFileChange(unified_diff="", move_path="/w/n"),
+    changes: dict[str, FileChange] = {
+        "/w/a": AddFileChange(content="new\n"),
+        "/w/d": DeleteFileChange(content="old\n"),
+        "/w/m": UpdateFileChange(unified_diff="", move_path="/w/n"),
     }
     seen = Recording()
     for n, (path, change) in enumerate(changes.items()):
@@ -212,9 +220,7 @@ def test_patches_have_kinds_and_diffs() -> None:
 def test_a_long_file_is_shown_by_its_hunks() -> None:
     old = "".join(f"line {n}\n" for n in range(20_000))
     new = old.replace("line 100\n", "changed\n").replace("line 9000\n", "too\n")
-    update = command_events.UpdateFileChange(
-        unified_diff="@@ -100,3 +100,3 @@\n line 99\n-line 100\n+changed\n line 101\n"
-    )
+    update = UpdateFileChange(unified_diff="@@ -100,3 +100,3 @@\n line 99\n-line 100\n+changed\n line 101\n")
     patch = items.FileChange(
         id="p", changes={"/w/a": update}, texts={"/w/a": items.FileTexts(old=old, new=new)}
     )

@@ -10,9 +10,9 @@ from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.apis.v2.v2_adapter import ThreadAdapter
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.item_values import AddFileChange, UnknownCommand
 from app_server_protocol.engine.items import CommandExecution, FileChange
-from app_server_protocol.events.command_events import AddFileChange, UnknownCommand
-from app_server_protocol.events.turn_events import (
+from app_server_protocol.engine.token_usage import (
     RateLimitSnapshot,
     RateLimitWindow,
     TokenUsage,

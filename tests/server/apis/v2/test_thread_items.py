@@ -12,15 +12,21 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord, TurnStatus
-from app_server_protocol.engine.items import CommandSource, ItemStatus
-from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
-from app_server_protocol.events import command_events
-from app_server_protocol.events.review_events import (
+from app_server_protocol.engine.item_values import (
+    AddFileChange,
+    DeleteFileChange,
+    ListFilesCommand,
+    ReadCommand,
     ReviewCodeLocation,
     ReviewFinding,
     ReviewLineRange,
     ReviewOutputEvent,
+    SearchCommand,
+    UnknownCommand,
+    UpdateFileChange,
 )
+from app_server_protocol.engine.items import CommandSource, ItemStatus
+from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
 from app_server_protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult
 from app_server_protocol.responses import OtherAction, SearchAction
 from app_server_protocol.v2.turn import TurnItemsView
@@ -41,10 +47,10 @@ COMMAND = engine.CommandExecution(
     command=("/bin/bash", "-lc", "echo 'a b'"),
     cwd="/w",
     parsed=(
-        command_events.ReadCommand(cmd="cat a", name="a", path="a"),
-        command_events.ReadCommand(cmd="cat /b", name="b", path="/b"),
-        command_events.ListFilesCommand(cmd="ls"),
-        command_events.SearchCommand(cmd="rg x", query="x"),
+        ReadCommand(cmd="cat a", name="a", path="a"),
+        ReadCommand(cmd="cat /b", name="b", path="/b"),
+        ListFilesCommand(cmd="ls"),
+        SearchCommand(cmd="rg x", query="x"),
     ),
 )
 RUNNING = {
@@ -150,9 +156,9 @@ ITEMS: list[tuple[engine.Item, Json]] = [
         engine.FileChange(
             id="f",
             changes={
-                "/w/a": command_events.AddFileChange(content="a\n"),
-                "/w/d": command_events.DeleteFileChange(content="d\n"),
-                "/w/u": command_events.UpdateFileChange(unified_diff="@@", move_path="/w/v"),
+                "/w/a": AddFileChange(content="a\n"),
+                "/w/d": DeleteFileChange(content="d\n"),
+                "/w/u": UpdateFileChange(unified_diff="@@", move_path="/w/v"),
             },
             status=ItemStatus.DECLINED,
         ),
@@ -375,8 +381,8 @@ def test_an_id_that_another_item_was_given_is_not_given_again() -> None:
 def test_a_script_with_an_unknown_part_is_unknown_as_a_whole() -> None:
     """`echo` is not among the parsed parts, so clients would not see it."""
     parsed = (
-        command_events.ReadCommand(cmd="cat a", name="a", path="a"),
-        command_events.UnknownCommand(cmd="make"),
+        ReadCommand(cmd="cat a", name="a", path="a"),
+        UnknownCommand(cmd="make"),
     )
     [action] = command_actions(parsed, ("bash", "-lc", "echo x; cat a; make"), "/w")
     assert action.to_value() == {"type": "unknown", "command": "echo x; cat a; make"}

@@ -29,11 +29,13 @@ from app_server_protocol.engine.events import (
     SessionEvent,
     SettingsChanged,
     TerminalInput,
+    TurnAbortReason,
     TurnEnded,
     TurnKind,
     TurnStarted,
     TurnStatus,
 )
+from app_server_protocol.engine.item_values import ExecOutputStream, PlanItemArg, StepStatus
 from app_server_protocol.engine.items import (
     AgentMessage,
     CommandSource,
@@ -69,9 +71,7 @@ from app_server_protocol.engine.questions import (
     UserQuestion,
 )
 from app_server_protocol.engine.thread_settings import ThreadSettings
-from app_server_protocol.events.command_events import ExecOutputStream
-from app_server_protocol.events.tools import PlanItemArg, StepStatus
-from app_server_protocol.events.turn_events import RateLimitSnapshot, RateLimitWindow, TurnAbortReason
+from app_server_protocol.engine.token_usage import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
 from tests.server.apis.v2.recorded import (
     LIMITS,

@@ -9,6 +9,8 @@ from app_server.server.conversations.adapter import Activity, ConversationStatus
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.events import TurnAbortReason
+from app_server_protocol.engine.item_values import ExecOutputStream, UnknownCommand
 from app_server_protocol.engine.notices import (
     ErrorNotice,
     HistoryItemRecorded,
@@ -16,9 +18,8 @@ from app_server_protocol.engine.notices import (
     TurnDiffUpdated,
 )
 from app_server_protocol.engine.questions import CommandApprovalQuestion
+from app_server_protocol.engine.token_usage import RateLimitSnapshot
 from app_server_protocol.event_items import TextInput
-from app_server_protocol.events.command_events import ExecOutputStream, UnknownCommand
-from app_server_protocol.events.turn_events import RateLimitSnapshot, TurnAbortReason
 from app_server_protocol.mcp import McpInvocation
 from tests.server.apis.v2.recorded import (
     LIMITS,

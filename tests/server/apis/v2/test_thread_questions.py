@@ -10,6 +10,7 @@ from app_server.server.conversations.adapter import OutboundRequest, QuestionKin
 from app_server_protocol import policy as engine
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, TurnKind
+from app_server_protocol.engine.item_values import AddFileChange, ReadCommand, UnknownCommand
 from app_server_protocol.engine.items import CommandExecution, CommandSource
 from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.engine.questions import (
@@ -20,7 +21,6 @@ from app_server_protocol.engine.questions import (
     RuleAmendment,
 )
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
-from app_server_protocol.events.command_events import AddFileChange, ReadCommand, UnknownCommand
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
 from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.v2 import item_parts as wire_input

@@ -30,7 +30,7 @@ from app_server_protocol.acp.tool_calls import (
     WriteTextFileRequest,
 )
 from app_server_protocol.encoding import Json
-from app_server_protocol.events.notice_events import CustomPrompt
+from app_server_protocol.engine.notices import CustomPrompt
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.values import replace

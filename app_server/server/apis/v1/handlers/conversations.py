@@ -14,9 +14,9 @@ from app_server.server.apis.api_services import ServerServices, require_folder
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v1.v1_adapter import CONVERSATIONS
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.events import TurnAbortReason
 from app_server_protocol.engine.thread_settings import UNCHANGED, UNSET, SettingsPatch, patch_of
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput, UserInput
-from app_server_protocol.events.turn_events import TurnAbortReason
 from app_server_protocol.policy import known_effort
 from app_server_protocol.v1 import conversation as wire
 

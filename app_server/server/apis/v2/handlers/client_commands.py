@@ -29,8 +29,8 @@ from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.thread_settings import sandbox_policy
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
 from app_server.server.conversations.subscriptions import Client
+from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.thread_settings import SettingsPatch, or_unset
-from app_server_protocol.events.command_events import ExecOutputStream
 from app_server_protocol.rpc_errors import (
     RpcError,
     internal_error,

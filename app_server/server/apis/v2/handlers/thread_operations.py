@@ -29,7 +29,7 @@ from app_server.server.apis.v2.turn_shapes import review_turn
 from app_server.server.apis.v2.v2_errors import parse_thread_id, thread_not_found
 from app_server.server.apis.v2.v2_services import ThreadContext, ThreadServices
 from app_server.server.conversations.live import LiveConversation
-from app_server_protocol.events.review_events import ReviewRequest
+from app_server_protocol.engine.item_values import ReviewRequest
 from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.v2 import thread_work as wire
 from app_server_protocol.v2 import turn
