@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from app_server.engine.config.project_trust import marks_repository
 from app_server.engine.support.light_dataclasses import dataclass, field
@@ -60,7 +59,8 @@ class _Folder:
     links: tuple[str, ...]
 
 
-class _Pending(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Pending:
     """A folder that the walk has not entered yet."""
 
     path: str
@@ -115,7 +115,7 @@ class Tree:
             folder = self._cached_or_read(walk.disk, here)
             if folder is None:
                 continue
-            path, place, _ = here
+            path, place = here.path, here.place
             seen[path] = folder
             walk.listings.append(folder.listing)
             walk.folder_listings.append(folder.folder_listing)
@@ -135,7 +135,7 @@ class Tree:
         So ignore files have signatures of their own, and the rules from above are compared by identity. A folder that
         changed too recently is cached with the time -1, which never matches, so that the next walk rereads it.
         """
-        path, _, above = here
+        path, above = here.path, here.above
         try:
             mtime_ns = os.stat(self._root + path).st_mtime_ns
         except (OSError, ValueError):
@@ -154,7 +154,7 @@ class Tree:
         return self._read_folder(disk, here, mtime_ns if settled else -1)
 
     def _read_folder(self, disk: RootDir, here: _Pending, mtime_ns: int) -> _Folder | None:
-        path, place, above = here
+        path, place, above = here.path, here.place, here.above
         files: list[str] = []
         folders: list[str] = []
         links: list[str] = []
