@@ -364,7 +364,7 @@ LATE_IMPORTS = {
     "app_server.engine.mcp.streamable_http": "only servers that are reached over HTTP",
     "app_server.engine.storage.stored_conversations": "not to begin a conversation",
     "app_server.engine.storage.rollout_reader": "only for conversations that were stored",
-    "app_server.engine.storage.stored_items": "only for clients that are shown items of others",
+    "app_server.engine.storage.call_items": "reads commands as shells do, for calls that no line shows as an item",
     "app_server.engine.storage.thread_listing": "with the first list",
     "app_server.engine.storage.thread_index": "SQLite, for the lists that need more than names",
     "app_server.engine.session.operations": "all of a turn, with the first operation or when nobody waits",

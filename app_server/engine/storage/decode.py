@@ -1,71 +1,46 @@
-"""Converts stored records into events, from which the fold builds turns. Pure.
+"""The decoder of rollouts: the lines of a file to the events of its conversation. `encode` is its counterpart. Pure.
 
-Lines that were stored with identity contain ids and times. Older files have neither. In an older file, a turn begins
-with a user message, and ids are derived from the conversation's id and the line number, so that every reading yields
-the same ids.
+Everything that shows a stored conversation is a fold over these events: turns with their items (`turn_fold`), the
+events of the conversation API (`shown_messages`), previews and texts to search (`thread_summary`), the offsets of turns
+(`turn_index`). So all APIs show the same, whichever program wrote the file:
+
+1. A line that was stored with identity contains ids and times. Older files have neither: a turn begins with a message
+   of the user, and ids are derived from the conversation's id and the line number, so that every reading yields the
+   same ids.
+2. A tool call that stands in the model's history alone becomes an item (`history_calls`).
+3. A turn without a stored end is ended by the next turn, or by the end of the file.
+
+The history of the model is not decoded here: `rollout_reader` validates its entries as they are.
 """
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Mapping
-from functools import lru_cache
+from contextlib import suppress
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
-from app_server.engine.storage.older_items import CALLS_ENDED, member_of, older_item, stored_error
-from app_server.engine.storage.record import OLDER_EVENTS, RevertedRanges, StoredRecord, text_of
-from app_server.engine.storage.stored_item_lines import ITEM_COMPLETED, TURN_ITEM, is_damaged, item_of_line
-from app_server.engine.storage.turn_fold import TurnFold, WholeHistory
+from app_server.engine.storage.history_calls import CALLS, NAMES, OF_CALLS, HistoryCalls, has_item, plan_in
+from app_server.engine.storage.line_reader import parse_event_msg
+from app_server.engine.storage.older_items import CALLS_ENDED, older_item, stored_error
+from app_server.engine.storage.record import OLDER_EVENTS, StoredRecord, text_of
+from app_server.engine.storage.stored_item_lines import (
+    BY_CRASH,
+    ITEM_COMPLETED,
+    TURN_ITEM,
+    is_damaged,
+    item_of_line,
+)
+from app_server.engine.storage.turn_edges import Events, TurnEdges, times_of
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
-from app_server_protocol.engine.errors import TurnError
+from app_server_protocol.engine.notices import TokenUsageUpdated, UndoCompleted
+from app_server_protocol.events.msg import EventMsg
+from app_server_protocol.events.notice_events import UndoCompletedEvent
+from app_server_protocol.events.turn_events import TokenCountEvent
 from app_server_protocol.values import replace
-
-MOST_NUMBER = 2**53
-"""Maximum of stored times and durations. A number beyond it, or an infinite one, counts as missing."""
-
-_VARIANTS = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
-"""Variant digit of a UUID, by the hash digit in its place: the first two bits of the variant are 10."""
-
-
-def times_of(payload: Mapping[str, Json]) -> tuple[int, int]:
-    """Return the start and the end in milliseconds since 1970; 0 for a time that the line does not have."""
-    if "started_at_ms" not in payload and "completed_at_ms" not in payload:
-        return 0, 0
-    return int(number_of(payload, "started_at_ms") or 0), int(number_of(payload, "completed_at_ms") or 0)
-
-
-def number_of(payload: Mapping[str, Json], name: str) -> float | None:
-    value = payload.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if -MOST_NUMBER <= value <= MOST_NUMBER else None
-
-
-def derived_id(conversation_id: str, name: str) -> str:
-    """Return the text of `uuid.uuid5(conversation, name)`. It is computed here without that function, because old files
-    need thousands of ids at once.
-    """
-    hashed = _hashed_space(conversation_id).copy()
-    hashed.update(name.encode())
-    digits = hashed.hexdigest()
-    variant = _VARIANTS[digits[16]]
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
-
-
-@lru_cache(maxsize=16)
-def _hashed_space(conversation_id: str) -> hashlib._Hash:
-    try:
-        space = uuid.UUID(conversation_id).bytes
-    except ValueError:
-        space = uuid.uuid5(uuid.NAMESPACE_OID, conversation_id).bytes
-    return hashlib.sha1(space, usedforsecurity=False)
-
-
-_Events = list[events.SessionEvent | events.TurnRenamed]
 
 OF_TURNS: Final = frozenset(
     (
@@ -76,37 +51,18 @@ OF_TURNS: Final = frozenset(
 """Events whose payload is parsed. Most of a file is the model's history, which has no information about turns."""
 
 
-_OLDER: Final = (
-    *("user_message", "agent_message", "entered_review_mode", "exited_review_mode"),
-    *(*CALLS_ENDED, "context_compacted"),
+_OLDER: Final = frozenset(
+    (
+        *("user_message", "agent_message", "entered_review_mode", "exited_review_mode"),
+        *(*CALLS_ENDED, "context_compacted"),
+    )
 )
 """Events that stand for one item each."""
-
-
-class StoredTurns:
-    """Builds all turns of a conversation in one pass over its records, including reverted ones."""
-
-    def __init__(self, conversation_id: str, reverted_lines: RevertedRanges) -> None:
-        self._conversation_id, self._taken_back = conversation_id, reverted_lines
-        self._reader, self._fold = TurnReader(conversation_id), TurnFold()
-        self._gone: TurnReader | None = None
-
-    def take(self, number: int, record: StoredRecord) -> None:
-        if number in self._taken_back:
-            self._gone = self._gone or TurnReader(self._conversation_id)
-            self._fold.ids.pass_over(self._gone.take(number, record))
-        else:
-            self._gone = None
-            self._fold.apply_all(self._reader.take(number, record))
-
-    @property
-    def damaged(self) -> int:
-        """Number of lines about an item of a known kind that cannot be read."""
-        return self._reader.damaged
-
-    def finish(self) -> WholeHistory:
-        self._fold.apply_all(self._reader.finish())
-        return WholeHistory(tuple(self._fold.turns), self._fold.ids)
+_OF_CALLS: Final = frozenset((TURN_ITEM, ITEM_COMPLETED, *CALLS_ENDED))
+"""Events about the items of calls, among others."""
+_COUNT: Final = msgspec.json.Decoder(TokenCountEvent)
+NOTICES: Final = frozenset(("token_count", "undo_completed"))
+"""Events that belong to no turn or item."""
 
 
 class _OpenReasoning(Struct):
@@ -124,43 +80,64 @@ class _OpenReasoning(Struct):
         return replace(self, summary=[*self.summary], content=[*self.content])
 
 
-class TurnReader(Struct):
-    """Converts the records of one conversation to events, in order. Each turn gets an end. A turn without a stored end
-    was interrupted; in old files, which store no ends, it counts as completed. A reader has little state, so that
-    another reader can continue from the middle of a file: see `copy`.
+class DecoderState(Struct, frozen=True):
+    """State of a decoder before the first line of a turn, with which the turn can be decoded alone."""
+
+    turn: str | None = None
+    explicit: bool = False
+    itemised: bool = False
+    after_compaction: bool = False
+    last_turn: str | None = None
+    cwd: str = "/"
+
+
+class RolloutDecoder(TurnEdges):
+    """Decodes the records of one conversation, in order. Another decoder can continue where a turn begins: see `state`
+    and `at`.
     """
 
-    conversation_id: str
-    _turn: str | None = None
-    explicit: bool = False
-    """Whether the open turn has a stored start."""
+    notices: bool = False
+    """Whether counts of tokens and undone changes are decoded, too."""
     _reasoning: _OpenReasoning | None = None
     _after_compaction: bool = False
-    _turn_started: float | None = None
-    _last_turn: str | None = None
-    """Id of the last turn that a line named."""
-    _review: items.ExitedReview | None = None
-    """The previous item, if it was the end of a review; else None."""
+    _announced: str | None = None
+    """Id of the item that the last older event was about, if the line of the item follows it; else None."""
     damaged: int = 0
     """Number of lines about an item of a known kind that cannot be read."""
 
-    def take(self, number: int, record: StoredRecord) -> _Events:
+    def take(self, number: int, record: StoredRecord) -> Events:
         """Return the events of a record. `number` is its line number in the file, counted from 0."""
-        name = record.name if record.kind == "event_msg" and not record.is_repetition else None
-        if name is None and self._reasoning is None and not self._after_compaction:
-            self._after_compaction = record.kind == "compacted"
-            return []
+        kind, name = record.kind, record.name
+        if kind != "event_msg" or (record.ordinal is not None and name in OLDER_EVENTS):
+            name = None
+        out: Events = []
+        if self._calls.answered and name not in _OF_CALLS:
+            self._show_calls(out, self._calls.take_answered())
+        if name is None:
+            if kind != "response_item" or record.name in NAMES:
+                self._of_no_event(out, number, record)
+            if self._reasoning is None and not self._after_compaction:
+                self._after_compaction = kind == "compacted"
+                return out
+        self._take_event(out, number, name, record)
+        if self.notices and name in NOTICES:
+            self._notice(out, record)
+        return out
+
+    def _take_event(self, out: Events, number: int, name: str | None, record: StoredRecord) -> None:
+        """Take an event, or another line that may end what was open before it."""
         payload = record.value() if name in OF_TURNS else {}
         if payload is None:
-            return []
-        out: _Events = []
-        if name not in ("agent_reasoning", "agent_reasoning_raw_content"):
+            return
+        if self._reasoning is not None and name not in ("agent_reasoning", "agent_reasoning_raw_content"):
             self._end_reasoning(out)
         after_compaction, self._after_compaction = self._after_compaction, record.kind == "compacted"
         match name:
             case str() if name in _OLDER:
-                if "item_id" not in payload or "turn_id" in payload:  # else a whole item follows
+                if "item_id" not in payload or "turn_id" in payload:
                     self._older_item(out, number, payload, after_compaction=after_compaction)
+                else:
+                    self._announced = text_of(payload, "item_id")  # a whole item follows
             case "task_started":
                 self._turn_start(out, number, payload)
             case "task_complete":
@@ -178,84 +155,79 @@ class TurnReader(Struct):
                 self._after_compaction = self._after_compaction or (
                     after_compaction and name in ("token_count", None)
                 )
-        return out
 
-    def copy(self) -> TurnReader:
-        """Return a copy of the reader, which continues independently."""
-        return replace(self, _reasoning=None if self._reasoning is None else self._reasoning.copy())
+    @classmethod
+    def at(cls, conversation_id: str, state: DecoderState) -> RolloutDecoder:
+        """Return a decoder that continues at the first line of a turn. What it returns about the turn before that is
+        incomplete.
+        """
+        return cls(
+            conversation_id,
+            _turn=state.turn,
+            explicit=state.explicit,
+            _itemised=state.itemised,
+            _after_compaction=state.after_compaction,
+            _last_turn=state.last_turn,
+            _calls=HistoryCalls(context=state.cwd),
+        )
 
-    def finish(self) -> _Events:
-        """Return the events at the end of the file."""
-        out: _Events = []
+    def state(self) -> DecoderState:
+        """Return the state before the next line, in which a turn may begin."""
+        return DecoderState(
+            self._turn,
+            self.explicit,
+            self._itemised,
+            self._after_compaction,
+            self._last_turn,
+            self._calls.cwd,
+        )
+
+    def copy(self) -> RolloutDecoder:
+        """Return a copy of the decoder, which continues independently."""
+        reasoning = None if self._reasoning is None else self._reasoning.copy()
+        return replace(self, _reasoning=reasoning, _calls=self._calls.copy())
+
+    def finish(self, *, is_open: bool = False) -> Events:
+        """Return the events at the end of the file. `is_open`: the conversation goes on, so calls without an output are
+        still being run.
+        """
+        out: Events = []
+        self._show_calls(out, self._calls.take_answered())
         self._end_reasoning(out)
+        if is_open:
+            self._calls.begin()
         self._close(out)
         return out
 
-    # --- turns
-    def _turn_start(self, out: _Events, number: int, payload: Mapping[str, Json]) -> None:
-        turn_id = text_of(payload, "turn_id") or self._derived("turn", number)
-        if turn_id == self._turn or _works_for(self._last_turn, payload):
-            return
-        if payload.get("late") and self._turn is not None:
-            out.append(events.TurnRenamed(self._turn, turn_id))
-            self._turn, self.explicit = turn_id, True
-            return
-        self._close(out)
-        self._begin(
-            out,
-            turn_id,
-            member_of(events.TurnKind, payload.get("kind")) or events.TurnKind.REGULAR,
-            number_of(payload, "started_at"),
-            explicit=True,
-        )
+    # --- what stands beside events
+    def _of_no_event(self, out: Events, number: int, record: StoredRecord) -> None:
+        """Take a line that is no event: an entry of the history, or the description of a conversation or turn."""
+        if record.kind == "response_item":
+            self._history_call(out, number, record)
+        elif record.kind in ("turn_context", "session_meta"):
+            self._calls.enter(record)
 
-    def _begin(
-        self, out: _Events, turn_id: str, kind: events.TurnKind, started_at: float | None, *, explicit: bool
-    ) -> None:
-        self._turn, self.explicit, self._turn_started = turn_id, explicit, started_at
-        self._review = None  # only a message of the same turn can repeat the text of its review
-        self._last_turn = turn_id
-        out.append(self._event(events.TurnStarted(kind, None, started_at or 0.0)))
-
-    def _begin_derived(
-        self, out: _Events, number: int, kind: events.TurnKind = events.TurnKind.REGULAR
-    ) -> None:
-        """Begin a turn whose beginning is not stored."""
-        self._begin(out, self._derived("turn", number), kind, None, explicit=False)
-
-    def _turn_end(
-        self,
-        out: _Events,
-        payload: Mapping[str, Json],
-        status: events.TurnStatus,
-        *,
-        error: TurnError | None = None,
-    ) -> None:
-        turn_id = text_of(payload, "turn_id") or self._turn
-        if turn_id is None:
+    def _history_call(self, out: Events, number: int, record: StoredRecord) -> None:
+        if record.name in CALLS and (plan := plan_in(record)) is not None:
+            out.append(self._event(plan))
+        if self._itemised or record.ordinal is not None:
             return
-        duration = number_of(payload, "duration_ms")
-        ended = events.TurnEnded(
-            status=status,
-            started_at=number_of(payload, "started_at"),
-            ended_at=number_of(payload, "completed_at") or 0.0,
-            seconds=None if duration is None else duration / 1000,
-            error=error,
-        )
-        out.append(events.SessionEvent("", turn_id, ended))
-        self._turn = None
+        if self._turn is None and record.name in CALLS and has_item(record):
+            self._begin_derived(out, number)
+        self._calls.take(record)
 
-    def _close(self, out: _Events) -> None:
-        """End a turn without a stored end."""
-        if self._turn is None:
-            return
-        status = events.TurnStatus.INTERRUPTED if self.explicit else events.TurnStatus.COMPLETED
-        ended = events.TurnEnded(status=status, started_at=self._turn_started, ended_at=0.0, seconds=None)
-        out.append(self._event(ended))
-        self._turn = None
+    def _notice(self, out: Events, record: StoredRecord) -> None:
+        match _notice_in(record):
+            case TokenCountEvent(info=info, rate_limits=limits):
+                out.append(self._event(TokenUsageUpdated(info, limits)))
+            case UndoCompletedEvent(success=success, message=message):
+                out.append(self._event(UndoCompleted(success, message)))
+            case _:
+                pass
 
     # --- items
-    def _whole_item(self, out: _Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
+    def _whole_item(self, out: Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
+        announced, self._announced = self._announced, None
         if _is_of_another(self.conversation_id, self._turn, payload):
             return
         item = item_of_line(name, payload)
@@ -266,14 +238,23 @@ class TurnReader(Struct):
         if turn_id is None and self._turn is None:  # a crash lost the line that began the turn
             self._begin_derived(out, number)
         cut = payload.get("cut") is True
+        by_crash = payload.get(BY_CRASH) is True or item.id == announced
         self._last_turn = turn_id or self._turn
         review, self._review = self._review, item if isinstance(item, items.ExitedReview) else None
         if name == ITEM_COMPLETED and review is not None and _repeats(review, item):
             return
-        self._item(out, item, times_of(payload), self._last_turn, cut=cut)
+        self._told(out, item)
+        self._item(out, item, times_of(payload), self._last_turn, cut=cut, announced=not cut or by_crash)
+
+    def _told(self, out: Events, item: items.Item) -> None:
+        """Take the item of a line: calls before it are shown, but for that of the item."""
+        if isinstance(item, OF_CALLS):
+            self._calls.told(item)
+        if self._calls.answered:
+            self._show_calls(out, self._calls.take_answered())
 
     def _older_item(
-        self, out: _Events, number: int, payload: Mapping[str, Json], *, after_compaction: bool
+        self, out: Events, number: int, payload: Mapping[str, Json], *, after_compaction: bool
     ) -> None:
         name = payload["type"]
         opens = name in ("user_message", "entered_review_mode")
@@ -284,10 +265,12 @@ class TurnReader(Struct):
         id = text_of(payload, "item_id") or text_of(payload, "call_id") or self._derived("item", number)
         item = older_item(id, payload, after_compaction=after_compaction)
         if item is not None:
+            self._told(out, item)
             self._item(out, item, times_of(payload), text_of(payload, "turn_id") or self._turn)
 
-    def _reasoning_part(self, out: _Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
+    def _reasoning_part(self, out: Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
         if "item_id" in payload and "turn_id" not in payload:
+            self._announced = text_of(payload, "item_id")
             return
         id, times, before = text_of(payload, "item_id"), times_of(payload), self._reasoning
         if before is not None and id is not None and (id, times) != (before.id, before.times):
@@ -301,28 +284,10 @@ class TurnReader(Struct):
             reasoning = self._reasoning
             (reasoning.summary if name == "agent_reasoning" else reasoning.content).append(text)
 
-    def _end_reasoning(self, out: _Events) -> None:
+    def _end_reasoning(self, out: Events) -> None:
         if self._reasoning is not None:
             self._item(out, self._reasoning.item(), self._reasoning.times, self._turn)
             self._reasoning = None
-
-    def _item(
-        self,
-        out: _Events,
-        item: items.Item,
-        times: tuple[int, int],
-        turn_id: str | None,
-        *,
-        cut: bool = False,
-    ) -> None:
-        out.append(events.SessionEvent("", turn_id, events.ItemCompleted(item, *times, cut)))
-
-    def _event(self, event: events.EngineEvent) -> events.SessionEvent:
-        return events.SessionEvent("", self._turn, event)
-
-    def _derived(self, what: str, number: int) -> str:
-        """Return an id that is the same at each reading, and unique to this conversation."""
-        return derived_id(self.conversation_id, f"{what} {number}")
 
 
 def _repeats(review: items.ExitedReview, item: items.Item) -> bool:
@@ -333,16 +298,17 @@ def _repeats(review: items.ExitedReview, item: items.Item) -> bool:
     return isinstance(item, items.AgentMessage) and bool(item.text) and item.text.startswith(explained)
 
 
-def _works_for(turn_id: str | None, payload: Mapping[str, Json]) -> bool:
-    """Return whether the turn that begins belongs to another thread that works for this turn."""
-    attribution = payload.get("turn_attribution")
-    parent = text_of(attribution, "parent_turn_id") if isinstance(attribution, dict) else None
-    return parent is not None and parent == turn_id
-
-
 def _is_of_another(conversation_id: str, turn_id: str | None, payload: Mapping[str, Json]) -> bool:
     """Return whether a line is about a turn of another thread that worked for this one, such as a review. In a fork,
     lines of the original thread name that thread; they are about the open turn.
     """
     thread = text_of(payload, "thread_id")
     return thread not in (None, conversation_id) and text_of(payload, "turn_id") != turn_id
+
+
+def _notice_in(record: StoredRecord) -> EventMsg | None:
+    """Return the event of a record; None if it is damaged."""
+    if record.name == "token_count":
+        with suppress(ValueError):  # it is damaged, or has a lone surrogate
+            return _COUNT.decode(record.payload)
+    return parse_event_msg(record.value())

@@ -26,6 +26,7 @@ from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.legacy import legacy_event, legacy_events
 from app_server_protocol.engine.notices import TokenUsageUpdated, UndoCompleted
+from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.events.turn_events import TurnAbortedEvent
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.values import replace
@@ -148,10 +149,12 @@ def cut_item_events(
     """Return the lines for an item that a crash cut off. Older readers see it, too, unlike one that an interrupt cut
     off, because the history has it. `paginated`: the id of the thread, if its file has the paginated form; else None.
     """
+    older: Sequence[EventMsg] = ()
+    if isinstance(item, ALWAYS):
+        older = legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
     if paginated is not None:
         line = item_line(paginated, turn_id, (started_ms, 0), item, cut=True)
-        return [_bare(ITEM_COMPLETED, {**line, BY_CRASH: True}), *_for_older_readers(item)]
-    older = legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
+        return [_bare(ITEM_COMPLETED, {**line, BY_CRASH: True}), *(_stored(each, {}) for each in older)]
     whole = {"turn_id": turn_id, "started_at_ms": started_ms, "cut": True, "item": items.item_to_value(item)}
     return [*(_stored(each, {"item_id": item.id}) for each in older), _bare(TURN_ITEM, whole)]
 

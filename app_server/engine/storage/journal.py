@@ -8,7 +8,7 @@ see its text as that of a finished message.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from app_server.engine.storage.disk import opened
 from app_server.engine.storage.encode import TEXT, TextPiece, cut_item_events
-from app_server.engine.storage.line_reader import paginated_thread, raw_lines
+from app_server.engine.storage.history_calls import cut_item
+from app_server.engine.storage.line_reader import last_turn_start, paginated_thread, raw_lines, turn_contexts
 from app_server.engine.storage.record import (
     OLDER_EVENTS,
     REVERTED,
@@ -26,6 +27,7 @@ from app_server.engine.storage.record import (
     parse_journal_line,
     parse_object,
     read_record,
+    text_of,
 )
 from app_server.engine.storage.rollout_names import journal_path
 from app_server.engine.storage.stored_item_lines import ITEM_COMPLETED, TURN_ITEM, item_of_line
@@ -34,7 +36,15 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnAbortReason
 from app_server_protocol.engine.items import AgentMessage, Plan, Reasoning, item_from_value
 from app_server_protocol.events.turn_events import TurnAbortedEvent
-from app_server_protocol.responses import MessageItem, OutputText, ResponseItem
+from app_server_protocol.responses import (
+    CallItem,
+    MessageItem,
+    OutputItem,
+    OutputText,
+    ResponseItem,
+    aborted_output,
+    call_key,
+)
 from app_server_protocol.rollout import StoredEvent, stored_line
 from app_server_protocol.values import replace
 
@@ -143,9 +153,9 @@ class CrashRecovery(Struct, frozen=True):
     """Whether the file has the paginated form, in which events for older readers repeat items."""
 
     def lines(self) -> list[bytes]:
-        """Return the events as lines, as readers of the rollout get them."""
+        """Return the items and events as lines, as the decoder gets them."""
         told = (each for each in self.events if not (self.paginated and each.type in OLDER_EVENTS))
-        return [stored_line("", event) for event in told]
+        return [stored_line("", line) for line in (*with_outputs(self.items, ()), *told)]
 
 
 NOTHING: Final = CrashRecovery()
@@ -173,7 +183,7 @@ def leftover_of(rollout: Path) -> CrashRecovery:
     places = [line.after for line in items] + [text.after for text in texts.values()]
     if not places:
         return CrashRecovery(of_journal=True)
-    recorded = Counter[bytes]()
+    recorded, ended_items = Counter[bytes](), set[str]()
     open_texts = [text for text in texts.values() if any(text.parts.values())]
     messages: list[MessageItem | None] = []
     with opened(rollout) as fd:
@@ -182,21 +192,62 @@ def leftover_of(rollout: Path) -> CrashRecovery:
             record = read_record(raw.data)
             if record is not None:
                 recorded[record.payload] += 1
+                if record.name in (TURN_ITEM, ITEM_COMPLETED):
+                    ended_items.add(_item_id(record))
                 ended = [text for text in open_texts if raw.begin >= text.after and text.is_ended_by(record)]
                 # The history may lack the message: a crash may come between this line and the journal's line with the
                 # item.
                 messages += (text.told_by(record) for text in ended)
                 open_texts = [text for text in open_texts if text not in ended]
+        turn, context = last_turn_start(fd), next(turn_contexts(fd), {})
     messages += (text.message for text in open_texts)
     new = [line for line in items if _is_new(line.payload, recorded)]
+    has_lines = paginated is not None or "kind" in turn
+    calls = [line for line in new if has_lines and _call_id(line.item) not in ended_items]
     recorded.update(line.payload for line in items)  # a message in these items is not recovered a second time
     return CrashRecovery(
         items=tuple(line.item for line in new),
         messages=tuple(each for each in messages if each is not None and _is_new(each.to_json(), recorded)),
-        events=tuple(each for each in _events(open_texts, paginated) if _is_new(each.to_json(), recorded)),
+        events=(
+            *(event for line in calls for event in _cut_call(line, turn, context, paginated)),
+            *(each for each in _events(open_texts, paginated) if _is_new(each.to_json(), recorded)),
+        ),
         of_journal=True,
         paginated=paginated is not None,
     )
+
+
+def _call_id(item: ResponseItem) -> str | None:
+    return call_key(item)[1] if isinstance(item, CallItem) else None
+
+
+def _item_id(record: StoredRecord) -> str:
+    item = (record.value() or {}).get("item")
+    return str(item.get("id")) if isinstance(item, dict) else ""
+
+
+def _cut_call(
+    line: JournalLine, turn: Mapping[str, Json], context: Mapping[str, Json], paginated: str | None
+) -> list[StoredEvent]:
+    """Return the line about the item of a call that a crash cut; none if the entry is not such a call. `turn`,
+    `context`: the begin and the settings of the last turn.
+    """
+    if not isinstance(line.item, CallItem):
+        return []
+    record = StoredRecord.of("response_item", parse_object(line.payload) or {})
+    item = cut_item(record, text_of(context, "cwd") or "/")
+    return [] if item is None else cut_item_events(item, text_of(turn, "turn_id"), 0, paginated)
+
+
+def with_outputs(items: Sequence[ResponseItem], before: Iterable[object]) -> list[ResponseItem]:
+    """Return these items, with an "aborted" output for each call without one. `before`: lines of the history that may
+    have the outputs.
+    """
+    outputs = (item for item in (*before, *items) if isinstance(item, OutputItem))
+    answered = {"", *(output.call_id for output in outputs)}
+    calls = (item for item in items if isinstance(item, CallItem))
+    lonely = (call for call in calls if call_key(call)[1] not in answered)
+    return [*items, *(aborted_output(call) for call in lonely)]
 
 
 def _is_new(payload: bytes, recorded: Counter[bytes]) -> bool:

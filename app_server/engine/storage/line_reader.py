@@ -195,6 +195,12 @@ def turn_contexts(fd: int, most: int = MOST_BYTES) -> Iterator[dict[str, Json]]:
             yield value
 
 
+def last_turn_start(fd: int) -> dict[str, Json]:
+    """Return the line with which the last turn began; empty if there is none."""
+    found = (record.value() for record in _records(fd, b'"task_started"') if record.name == "task_started")
+    return next(found, None) or {}
+
+
 def _records(fd: int, mark: bytes, most: int = MOST_BYTES) -> Iterator[StoredRecord]:
     found = (read_record(line) for line in lines_from_the_end(fd, mark, most))
     return (record for record in found if record is not None)

@@ -227,5 +227,7 @@ class RevertedRanges:
         return bool(self._ranges)
 
     def __contains__(self, number: int) -> bool:
+        if not self._ranges:
+            return False
         at = bisect_right(self._ranges, number, key=lambda each: each.start) - 1
         return at >= 0 and number in self._ranges[at]

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.decode import RolloutDecoder
 from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.record import (
     REVERT_MARK,
@@ -124,17 +124,17 @@ class _Turn(Struct):
 class _Turns(Struct):
     """The turns in the lines so far that count."""
 
-    reader: TurnReader = field(default_factory=lambda: TurnReader(""))
+    decoder: RolloutDecoder = field(default_factory=lambda: RolloutDecoder(""))
     turns: list[_Turn] = field(default_factory=list)
     before: deque[RawLine] = field(default_factory=lambda: deque(maxlen=LOOKS_BACK))
 
     def take(self, raw: RawLine) -> None:
         record = read_record(raw.data)
-        for event in () if record is None else self.reader.take(raw.number, record):
+        for event in () if record is None else self.decoder.take(raw.number, record):
             match event:
                 case SessionEvent(turn_id=id, event=TurnStarted()):
                     first = first_line_of_turn(
-                        self.before.copy(), raw.number, implicit=not self.reader.explicit
+                        self.before.copy(), raw.number, implicit=not self.decoder.explicit
                     )
                     self.turns.append(_Turn(id, first))
                 case SessionEvent(event=ItemCompleted(item=UserMessage())) if self.turns:
@@ -150,5 +150,5 @@ class _Turns(Struct):
     def forget(self, gone: RevertedRanges) -> None:
         """Remove the turns that were reverted, including an open one."""
         self.turns = [turn for turn in self.turns if turn.first_line not in gone]
-        self.reader = TurnReader("")
+        self.decoder = RolloutDecoder("")
         self.before.clear()

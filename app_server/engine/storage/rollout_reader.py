@@ -16,17 +16,14 @@ from pathlib import Path
 from typing import Annotated, Final, TypeVar, get_args
 
 from msgspec import Struct
-from msgspec.json import Decoder
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app_server.engine.storage.codex_compat import GOAL_KINDS, goal_in, meta_in_our_words, with_whole_name
 from app_server.engine.storage.codex_preamble import without_openings
-from app_server.engine.storage.decode import StoredTurns
+from app_server.engine.storage.conversation_fold import ConversationFold
 from app_server.engine.storage.disk import REAL_DISK, DiskCalls
-from app_server.engine.storage.encode import ALWAYS
-from app_server.engine.storage.journal import NOTHING, CrashRecovery, leftover_of
+from app_server.engine.storage.journal import NOTHING, CrashRecovery, leftover_of, with_outputs
 from app_server.engine.storage.line_reader import (
-    parse_event_msg,
     raw_lines,
     usage_in,
     without_collector,
@@ -42,48 +39,19 @@ from app_server.engine.storage.record import (
 from app_server.engine.storage.reverts import counted_reverts
 from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.storage.segments import opened_whole
-from app_server.engine.storage.stored_item_lines import BY_CRASH, ITEM_COMPLETED, is_damaged, item_of_line
 from app_server.engine.storage.turn_fold import WholeHistory
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol import responses
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
-from app_server_protocol.engine.items import Item, Reasoning
-from app_server_protocol.engine.legacy import legacy_events
 from app_server_protocol.engine.token_usage import TokenUsageInfo
-from app_server_protocol.events import messages as message_events
-from app_server_protocol.events.msg import EVENTS, EventMsg
-from app_server_protocol.events.notice_events import UndoCompletedEvent
-from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
-from app_server_protocol.events.turn_events import TokenCountEvent, TurnAbortedEvent
+from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.parse import read
 from app_server_protocol.rollout import PAGINATED, CompactedItem, SessionMetaLine, StoredEvent
 from app_server_protocol.values import replace
 
-StoredText = (
-    message_events.UserMessageEvent
-    | message_events.AgentMessageEvent
-    | message_events.AgentReasoningEvent
-    | message_events.AgentReasoningRawContentEvent
-)
-StoredMessage = (
-    StoredText
-    | TokenCountEvent
-    | TurnAbortedEvent
-    | EnteredReviewModeEvent
-    | ExitedReviewModeEvent
-    | UndoCompletedEvent
-)
-"""Events that codex 0.58 stores, for display after a resume."""
-
 ITEM_NAMES: Final = frozenset(model.model_fields["type"].default for model in get_args(responses.KnownItem))
-MESSAGE_NAMES: Final = frozenset(name for name, kind in EVENTS.items() if kind in get_args(StoredMessage))
-_TEXTS: Final = {name: Decoder(kind) for name, kind in EVENTS.items() if kind in get_args(StoredText)}
-"""Decoders of events that have only texts, which are nearly all messages. pydantic takes five times as long for
-these.
-"""
-
 BATCH: Final = 1024
 """Number of lines that are validated in one call, which is several times faster than one call for each line."""
 
@@ -121,7 +89,7 @@ class StoredConversation(Struct, frozen=True):
     messages: tuple[EventMsg, ...]
     """Messages as events; empty if they were not requested."""
     turns: WholeHistory | None
-    """Turns with their items; None if they were not requested."""
+    """Turns with their items, and the last plan; None if they were not requested."""
     damaged: int = 0
     """Number of lines of a known kind that cannot be read. Lines of items are read only if messages or turns are
     requested.
@@ -133,24 +101,33 @@ class StoredConversation(Struct, frozen=True):
 
 
 def read_rollout(
-    path: Path, keeps: int | None = None, *, messages: bool = False, turns: bool = False
+    path: Path,
+    keeps: int | None = None,
+    *,
+    messages: bool = False,
+    turns: bool = False,
+    is_open: bool = False,
 ) -> StoredConversation:
-    """Read a file, or its first `keeps` lines, with the messages or turns that clients are shown. Raises
-    `RolloutUnreadable`; its message contains nothing from the file. Slow for long files: call it in a thread.
+    """Read a file, or its first `keeps` lines, with the messages or turns that clients are shown. `is_open`: the
+    conversation goes on in this process, so nothing is left over. Raises `RolloutUnreadable`; its message contains
+    nothing from the file. Slow for long files: call it in a thread.
     """
     with opened_whole(path) as fd, without_collector():
         found = _collected(_Collector(path.name, messages=messages, turns=turns), fd, keeps)
         if found.counts_turns:
             found.reverted_lines = counted_reverts(fd, found.lines)
-        if found.reverted_lines or (turns and found.turns is None and found.meta is not None):
+        wants_shown = messages or turns
+        if found.reverted_lines or (wants_shown and found.shown is None and found.meta is not None):
             again = _Collector(path.name, messages=messages, turns=turns, before=found)
             found = _collected(again, fd, found.lines)
-        leftover = leftover_of(path) if keeps is None else NOTHING
+        leftover = leftover_of(path) if keeps is None and not is_open else NOTHING
+        shown = found.shown
         for number, line in enumerate(leftover.lines(), found.lines):
-            if (record := read_record(line)) is not None:
-                found.take(number, record)
+            if shown is not None and (record := read_record(line)) is not None:
+                shown.take(number, record)
         if found.meta is None:
             raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
+        history = None if shown is None else shown.finish(is_open=is_open)
         return StoredConversation(
             path=path,
             meta=replace(found.meta, id=conversation_of(path.name, found.meta.id)),
@@ -161,9 +138,9 @@ def read_rollout(
             reverted_lines=found.reverted_lines,
             goal=goal_in(found.goal),
             usage=usage_in(found.counts),
-            messages=tuple(found.messages()),
-            turns=None if found.turns is None else found.turns.finish(),
-            damaged=found.damaged + (found.damaged_messages if found.turns is None else found.turns.damaged),
+            messages=() if shown is None else tuple(shown.messages),
+            turns=history,
+            damaged=found.damaged + (0 if shown is None else shown.damaged),
         )
 
 
@@ -187,7 +164,7 @@ class _Collector:
         and which conversation the file belongs to.
         """
         self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
-        self.lines = self.damaged = self.damaged_messages = 0
+        self.lines = self.damaged = 0
         self.reverted_lines: RevertedRanges = RevertedRanges() if before is None else before.reverted_lines
         self.counts_turns = False
         """Whether a line reverts a number of turns."""
@@ -196,18 +173,18 @@ class _Collector:
         self.goal: Json = None
         """Payload of the last line about the goal."""
         self.counts: list[StoredRecord] = []
-        self.turns: StoredTurns | None = None
+        self.shown: ConversationFold | None = None
+        """What clients are shown; None if nothing is wanted, or if the file has not said whose it is."""
         if before is not None and before.meta is not None:
-            self._begin_turns(before.meta)
-        self._messages: list[StoredRecord] = []
+            self._begin_shown(before.meta)
         self._pending: list[StoredRecord] = []
         self._turn_context: StoredRecord | None = None
 
     def take(self, number: int, record: StoredRecord) -> None:
         if number not in self.reverted_lines:
             self._collect(number, record)
-        if self.turns is not None:
-            self.turns.take(number, record)
+        if self.shown is not None:
+            self.shown.take(number, record)
 
     def _collect(self, number: int, record: StoredRecord) -> None:
         match record.kind:
@@ -216,7 +193,7 @@ class _Collector:
                 if len(self._pending) >= BATCH:
                     self.validate_batch()
             case "event_msg":
-                self._event(number, record)
+                self._take_event(number, record)
             case "turn_context":
                 self._turn_context = record
             case "compacted":
@@ -226,14 +203,19 @@ class _Collector:
                 self.damaged += compacted is None
             case "session_meta" if self.meta is None:
                 self.meta = _validated(SessionMetaLine, meta_in_our_words(record.value() or {}))
-                if self.meta is not None and number == 0 and self.turns is None:
-                    self._begin_turns(self.meta)
+                if self.meta is not None and number == 0 and self.shown is None:
+                    self._begin_shown(self.meta)
 
-    def _begin_turns(self, meta: SessionMetaLine) -> None:
-        if self._wants_turns:
-            self.turns = StoredTurns(conversation_of(self._file_name, meta.id), self.reverted_lines)
+    def _begin_shown(self, meta: SessionMetaLine) -> None:
+        if self._wants_messages or self._wants_turns:
+            self.shown = ConversationFold(
+                conversation_of(self._file_name, meta.id),
+                self.reverted_lines,
+                turns=self._wants_turns,
+                messages=self._wants_messages,
+            )
 
-    def _event(self, number: int, record: StoredRecord) -> None:
+    def _take_event(self, number: int, record: StoredRecord) -> None:
         if record.name == "token_count":
             self.counts.append(record)
         elif record.name in GOAL_KINDS:
@@ -242,9 +224,6 @@ class _Collector:
             payload = record.value() or {}
             self.counts_turns = self.counts_turns or bool(turns_taken_back(payload))
             self.reverted_lines.take(payload, number)
-        shown = record.name in MESSAGE_NAMES and not record.is_repetition
-        if self._wants_messages and (shown or record.name == ITEM_COMPLETED):
-            self._messages.append(record)
 
     def validate_batch(self) -> None:
         """Validate the pending items."""
@@ -256,17 +235,6 @@ class _Collector:
             self.damaged += len(pending) - len(items)
         self.items += items
 
-    def messages(self) -> Iterator[EventMsg]:
-        for record in self._messages:
-            if record.name == ITEM_COMPLETED:
-                payload = record.value() or {}
-                item = item_of_line(record.name, payload)
-                self.damaged_messages += item is None and is_damaged(record.name, payload)
-                hidden = payload.get("cut") is True and payload.get(BY_CRASH) is not True
-                yield from () if hidden else _messages_of_item(item)
-            elif (event := _message(record)) is not None:
-                yield event
-
     def last_model(self) -> str | None:
         settings = self._turn_context.value() if self._turn_context else None
         return text_of(settings or {}, "model")
@@ -275,23 +243,6 @@ class _Collector:
 @cache
 def _item_batch() -> TypeAdapter[list[responses.KnownItem]]:
     return TypeAdapter(list[Annotated[responses.KnownItem, Field(discriminator="type")]])
-
-
-def _messages_of_item(item: Item | None) -> Iterator[EventMsg]:
-    """Yield the older events of an item with a line of its own, if codex 0.58 stores events for such items."""
-    if isinstance(item, ALWAYS):
-        raw = isinstance(item, Reasoning) and item.show_content
-        yield from legacy_events(item, raw_reasoning=raw)
-
-
-def _message(record: StoredRecord) -> EventMsg | None:
-    decoder = _TEXTS.get(record.name or "")
-    if decoder is not None:
-        try:
-            return decoder.decode(record.payload)
-        except ValueError:
-            pass  # it is damaged, or has a lone surrogate
-    return parse_event_msg(record.value())
 
 
 def _all_items(records: Sequence[StoredRecord]) -> list[responses.KnownItem] | None:
@@ -373,17 +324,6 @@ def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
 def recovered_items(stored: StoredConversation) -> list[responses.ResponseItem]:
     """Return the items that a crash left over for the history."""
     return [*with_outputs(stored.leftover.items, stored.items), *stored.leftover.messages]
-
-
-def with_outputs(
-    items: Sequence[responses.ResponseItem], before: Iterable[HistoryLine]
-) -> list[responses.ResponseItem]:
-    """Return these items, with an "aborted" output for each call without one."""
-    outputs = (item for item in (*before, *items) if isinstance(item, responses.OutputItem))
-    answered = {"", *(output.call_id for output in outputs)}
-    calls = (item for item in items if isinstance(item, responses.CallItem))
-    lonely = (call for call in calls if responses.call_key(call)[1] not in answered)
-    return [*items, *(responses.aborted_output(call) for call in lonely)]
 
 
 def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[responses.ResponseItem]:

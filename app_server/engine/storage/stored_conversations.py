@@ -50,10 +50,8 @@ from app_server_protocol.ids import ConversationId
 if TYPE_CHECKING:
     from app_server.engine.storage.pagination import FoundThread, ListRequest, Page, ThreadSummary, TurnCut
     from app_server.engine.storage.rollout_reader import StoredConversation
-    from app_server.engine.storage.stored_items import StoredItems
     from app_server.engine.storage.thread_listing import ThreadLists
     from app_server_protocol.engine.events import Goal, TurnRecord
-    from app_server_protocol.events.msg import EventMsg
     from app_server_protocol.ids import ConversationId
     from app_server_protocol.rollout import GitInfo, TurnContextItem
 
@@ -61,10 +59,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-# These modules are loaded on first use, because few clients need them.
-_READ_ITEMS: Lazy[Callable[..., StoredItems]] = Lazy(
-    lambda: import_module("app_server.engine.storage.stored_items").read_stored_items
-)
+# This module is loaded on first use, because few clients need it.
 _READ_ROLLOUT: Lazy[Callable[..., StoredConversation]] = Lazy(
     lambda: import_module("app_server.engine.storage.rollout_reader").read_rollout
 )
@@ -144,13 +139,18 @@ class StoredConversations:
         id: str,
         ask: Callable[[TurnHistory], Result],
         running: TurnRecord | None = None,
+        *,
+        is_open: bool = False,
     ) -> Result:
         """Return the result of `ask`, which is called in a thread with the stored and running turns of a conversation.
-        Raises RolloutUnreadable.
+        `is_open`: the conversation goes on in this process. Raises RolloutUnreadable.
         """
 
         def read() -> Result:
-            with open_history(path, id, self._indexes, running) as history, without_collector():
+            with (
+                open_history(path, id, self._indexes, running, is_open=is_open) as history,
+                without_collector(),
+            ):
                 return ask(history)
 
         return await run_in_thread(read)
@@ -166,15 +166,15 @@ class StoredConversations:
 
         return await run_in_thread(convert)
 
-    async def items(self, path: Path, id: ConversationId, *, is_open: bool) -> StoredItems:
-        """Return all items in their order, from files of this server and of other programs. Raises
-        RolloutUnreadable.
+    async def read_open(
+        self, path: Path, *, messages: bool = False, turns: bool = False
+    ) -> StoredConversation:
+        """Read a conversation that is open in this process, for a client that joins it: messages as events, or turns.
+        Raises RolloutUnreadable.
         """
-        return await run_in_thread(lambda: _READ_ITEMS.get()(path, id, is_open=is_open))
-
-    async def messages(self, path: Path) -> tuple[EventMsg, ...]:
-        """Return the messages of a conversation as events. Raises RolloutUnreadable."""
-        return (await run_in_thread(lambda: _READ_ROLLOUT.get()(path, messages=True))).messages
+        return await run_in_thread(
+            lambda: _READ_ROLLOUT.get()(path, messages=messages, turns=turns, is_open=True)
+        )
 
     async def goal(self, path: Path) -> Goal | None:
         """Return the goal of a conversation; None if it has none. Raises RolloutUnreadable."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
+from app_server.engine.storage.record import text_of
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.legacy import NOT_RUN
@@ -90,22 +91,6 @@ def is_damaged(name: str | None, payload: Mapping[str, Json]) -> bool:
     if not isinstance(value, dict):
         return True
     return value.get("kind") in items.KINDS if name == TURN_ITEM else value.get("type") in KNOWN
-
-
-def said_in(payload: Mapping[str, Json]) -> tuple[str, str, bool] | None:
-    """Return the message in a line without building the item: its kind, its text, and whether it has anything else,
-    such as an image; None for any other item.
-    """
-    match payload.get("item"):
-        case {"type": ("UserMessage" | "AgentMessage") as kind, "content": list() as parts}:
-            texts = [part["text"] for part in parts if isinstance(part, dict) and _is_text(part)]
-            return kind, "".join(texts), len(texts) < len(parts)
-        case _:
-            return None
-
-
-def _is_text(part: Mapping[str, Json]) -> bool:
-    return part.get("type") in ("text", "Text") and isinstance(part.get("text"), str)
 
 
 def _user_message(value: Mapping[str, Json]) -> dict[str, Json]:
@@ -228,6 +213,17 @@ _ITEM_READERS: Final[Mapping[str, Callable[[Mapping[str, Json]], dict[str, Json]
 
 def _review_prompt(target: Json) -> str:
     return str(target.get("instructions") or "") if isinstance(target, dict) else ""
+
+
+def search_id(query: str) -> str:
+    """Return an id for a web search, made from its query: web searches are stored without their ids."""
+    return f"search {query}"
+
+
+def search_query(payload: Mapping[str, Json]) -> str:
+    """Return the query of the web search in an entry; empty if it has none."""
+    action = payload.get("action")
+    return (text_of(action, "query") if isinstance(action, dict) else None) or ""
 
 
 # --- writing

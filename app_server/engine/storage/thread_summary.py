@@ -17,7 +17,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -27,16 +27,19 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app_server.engine.storage import disk
+from app_server.engine.storage.decode import RolloutDecoder
 from app_server.engine.storage.disk import opened
 from app_server.engine.storage.line_reader import raw_lines, turn_contexts
 from app_server.engine.storage.pagination import StoredHead, ThreadSummary
-from app_server.engine.storage.record import StoredRecord, parse_object, read_record, text_of
+from app_server.engine.storage.record import parse_object, read_record, text_of
 from app_server.engine.storage.reverts import counting_lines
 from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.storage.segments import head_lines, opened_whole
-from app_server.engine.storage.stored_item_lines import ITEM_COMPLETED, said_in
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnRenamed
+from app_server_protocol.engine.items import AgentMessage, UserMessage
+from app_server_protocol.event_items import TextInput
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
 
@@ -79,31 +82,6 @@ class StoredThread(Struct, frozen=True):
     """Whether the file contains a message of the user."""
 
 
-class Said(Struct, frozen=True):
-    """The text of a message."""
-
-    by_user: bool
-    text: str
-    more: bool
-    """Whether the message has anything else, such as an image."""
-
-
-def said_by(record: StoredRecord) -> Said | None:
-    """Return the message in a stored line, from an event or a whole item; None for other lines, and for an event beside
-    a line that has the same message.
-    """
-    if record.kind != "event_msg" or record.is_repetition:
-        return None
-    if record.name == ITEM_COMPLETED:
-        found = said_in(record.value() or {})
-        return None if found is None else Said(found[0] == "UserMessage", *found[1:])
-    if record.name in ("user_message", "agent_message"):
-        event = record.value() or {}
-        text = text_of(event, "message")
-        return None if text is None else Said(record.name == "user_message", text, bool(event.get("images")))
-    return None
-
-
 def read_stored_thread(path: Path) -> StoredThread:
     """Read the head and the end of a file. Raises `RolloutUnreadable`; its message contains nothing from the file."""
     # Plain dicts are read without validators: a list is often the first request, and building validators takes longer
@@ -112,6 +90,7 @@ def read_stored_thread(path: Path) -> StoredThread:
         status = os.fstat(fd)
         meta: dict[str, Json] | None = None
         preview: str | None = None
+        decoder = RolloutDecoder("")
         for raw in islice(head_lines(path, fd, MAX_HEAD_BYTES), MAX_HEAD_LINES):
             record = read_record(raw.data)
             if record is None:
@@ -119,8 +98,9 @@ def read_stored_thread(path: Path) -> StoredThread:
             if meta is None and record.kind == "session_meta":
                 found = record.value()
                 meta = found if found is not None and is_session_meta(found) else None
-            elif preview is None and (said := said_by(record)) is not None and said.by_user:
-                preview = request_in(said.text) if said.text.strip() or not said.more else IMAGE
+            elif preview is None and record.kind == "event_msg":
+                messages = user_messages(decoder.take(raw.number, record))
+                preview = next(map(preview_of, messages), None)
             if meta and preview is not None:
                 break
         if meta is None:
@@ -143,6 +123,22 @@ def read_stored_thread(path: Path) -> StoredThread:
             effort=text_of(settings, "further_effort") or text_of(settings, "effort"),
         )
         return StoredThread(head, path, FileState.of(status), preview is not None)
+
+
+def user_messages(decoded: Iterable[SessionEvent | TurnRenamed]) -> Iterator[UserMessage]:
+    for event in decoded:
+        match event:
+            case SessionEvent(event=ItemCompleted(item=UserMessage() as item)):
+                yield item
+            case _:
+                pass
+
+
+def preview_of(message: UserMessage) -> str:
+    """Return the text by which a conversation is listed that begins with this message."""
+    text = message.text
+    has_more = any(not isinstance(part, TextInput) for part in message.sent or message.content)
+    return request_in(text) if text.strip() or not has_more else IMAGE
 
 
 def summarise(stored: StoredThread, default_provider: str, noted: ThreadMetadata) -> ThreadSummary:
@@ -200,22 +196,33 @@ SEARCHED_CHARACTERS: Final = 256 * 1024
 BEFORE, AFTER = 48, 96
 """Number of characters of a snippet before and after a match."""
 _MESSAGE: Final = re.compile(rb'(?:_m|M)essage"')
+"""Mark of the lines with messages. The others are not decoded: most of a file is none of them."""
 
 
 def read_message_text(path: Path) -> str:
     """Return the messages of a file in their order, separated by line ends. Raises `RolloutUnreadable`."""
-    texts, length = list[str](), 0
+    texts, length, decoder = list[str](), 0, RolloutDecoder(conversation_of(path.name, ""))
     with opened_whole(path) as fd:
         for raw in counting_lines(fd):
             if _MESSAGE.search(raw.data) is None or (record := read_record(raw.data)) is None:
                 continue
-            if (said := said_by(record)) is None:
-                continue
-            texts.append(request_in(said.text) if said.by_user else said.text)
-            length += len(texts[-1]) + 1
+            for text in _texts_in(decoder.take(raw.number, record)):
+                texts.append(text)
+                length += len(text) + 1
             if length >= SEARCHED_CHARACTERS:
                 break
     return "\n".join(texts)[:SEARCHED_CHARACTERS]
+
+
+def _texts_in(decoded: Iterable[SessionEvent | TurnRenamed]) -> Iterator[str]:
+    for event in decoded:
+        match event:
+            case SessionEvent(event=ItemCompleted(item=UserMessage() as item)):
+                yield request_in(item.text)
+            case SessionEvent(event=ItemCompleted(item=AgentMessage() as item)):
+                yield item.text
+            case _:
+                pass
 
 
 def snippet(text: str, term: str) -> str | None:

@@ -7,7 +7,7 @@ yield the same ids, both live and stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from app_server.engine.storage.encode import kept_item
 from app_server_protocol.engine import events
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import EndedItem, SessionEvent, TurnRecord, TurnRenamed, TurnStatus
+from app_server_protocol.engine.notices import PlanUpdated
 from app_server_protocol.values import replace
 
 
@@ -70,6 +71,13 @@ class WholeHistory(Struct, frozen=True):
     turns: tuple[TurnRecord, ...]
     ids: ItemIds
     """Ids of all items, including reverted ones."""
+    plan: PlanUpdated | None = None
+    """The last plan; None if there is none."""
+
+    @property
+    def items(self) -> Iterator[EndedItem]:
+        """All items, in the order of their turns."""
+        return (ended for turn in self.turns for ended in turn.items)
 
 
 class _Draft(Struct):

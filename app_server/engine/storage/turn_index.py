@@ -3,7 +3,7 @@
 The index is made by one pass over the file and cached. It is continued when the file has grown, because rollouts are
 append-only. For each turn it has these facts:
 
-1. the offset of the turn's first line, and the state of the turn reader there;
+1. the offset of the turn's first line, and the state of the decoder there;
 2. the offset after the last line about the turn;
 3. the ids of the turn's items, which depend on all lines before.
 """
@@ -19,7 +19,8 @@ from threading import Lock
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.decode import OF_TURNS, DecoderState, RolloutDecoder
+from app_server.engine.storage.history_calls import CALLS
 from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.pagination import TurnCut, TurnNotFound
 from app_server.engine.storage.record import (
@@ -45,13 +46,19 @@ there is another file.
 """
 
 
+_BEGINNING = OF_TURNS | CALLS
+"""Names of the records with which a turn may begin."""
+_WITHIN = DecoderState()
+"""State before a line with which no turn begins. It is never used."""
+
+
 class TurnPlace(Struct):
     id: str
     number: int
     begin: int
     """Offset of the first line about the turn."""
-    reader: TurnReader
-    """State of the reader before that line."""
+    state: DecoderState
+    """State of the decoder before that line."""
     end: int = 0
     """Offset after the last line about the turn."""
     items: list[str] = msgspec.field(default_factory=list)
@@ -84,10 +91,10 @@ class TurnIndex(Struct):
     reverted_lines: RevertedRanges = msgspec.field(default_factory=RevertedRanges)
     _places: dict[str, TurnPlace] = msgspec.field(default_factory=dict)
     """Turns by id, in their order."""
-    _reader: TurnReader = msgspec.field(default_factory=lambda: TurnReader(""))
+    _decoder: RolloutDecoder = msgspec.field(default_factory=lambda: RolloutDecoder(""))
     ids: ItemIds = msgspec.field(default_factory=ItemIds)
-    _gone: TurnReader | None = None
-    """Reader for reverted lines, while such lines are read."""
+    _gone: RolloutDecoder | None = None
+    """Decoder of reverted lines, while such lines are read."""
 
     @classmethod
     def empty(cls, conversation_id: str, reverted_lines: RevertedRanges | None = None) -> TurnIndex:
@@ -95,7 +102,7 @@ class TurnIndex(Struct):
         return cls(
             conversation_id,
             reverted_lines=reverted_lines or RevertedRanges(),
-            _reader=TurnReader(conversation_id),
+            _decoder=RolloutDecoder(conversation_id),
         )
 
     @property
@@ -106,37 +113,42 @@ class TurnIndex(Struct):
         self.lines, self.size = raw.number + 1, raw.end
         record = read_record(raw.data)
         if raw.number in self.reverted_lines:
-            self._gone = self._gone or TurnReader(self.conversation_id)
+            self._gone = self._gone or RolloutDecoder(self.conversation_id)
             self.ids.pass_over(() if record is None else self._gone.take(raw.number, record))
         elif record is not None:
             self._gone = None
-            before = self._reader.copy()
-            for event in self._reader.take(raw.number, record):
+            before = self._decoder.state() if record.name in _BEGINNING else _WITHIN
+            for event in self._decoder.take(raw.number, record):
                 self._take_event(event, raw, before)
 
-    def closed(self, rest: Sequence[RawLine]) -> tuple[TurnPlace, ...]:
+    def closed(self, rest: Sequence[RawLine], *, is_open: bool = False) -> tuple[TurnPlace, ...]:
         """Return the turns as the end of the file leaves them. `rest` are lines that may not stay in the file: a last
         line without a line end, and lines that a crash left over. This index does not change, and can be continued.
         """
-        if not rest and not self._reader.copy().finish():
+        if not rest and not self._decoder.copy().finish(is_open=is_open):
             return self.places
         other = replace(
             self,
             _places={place.id: replace(place, items=[*place.items]) for place in self.places},
-            _reader=self._reader.copy(),
+            _decoder=self._decoder.copy(),
             ids=self.ids.copy(),
             _gone=None,
         )
         for each in rest:
             other.take(each)
         end = RawLine(other.lines, other.size, other.size, b"")
-        before = other._reader.copy()
-        for event in other._reader.finish():
+        before = other._decoder.state()
+        for event in other._decoder.finish(is_open=is_open):
             other._take_event(event, end, before, to_the_end=True)
         return other.places
 
     def _take_event(
-        self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
+        self,
+        event: SessionEvent | TurnRenamed,
+        raw: RawLine,
+        before: DecoderState,
+        *,
+        to_the_end: bool = False,
     ) -> None:
         """Apply an event to the index, as `TurnFold` does."""
         if isinstance(event, TurnRenamed):
@@ -154,7 +166,7 @@ class TurnIndex(Struct):
             place.items.append(self.ids.end(event.event.item.id))
             place.of_user = place.of_user or isinstance(event.event.item, UserMessage)
         elif isinstance(event.event, TurnStarted):
-            place.implicit = not self._reader.explicit
+            place.implicit = not self._decoder.explicit
 
     def _rename(self, event: TurnRenamed, raw: RawLine) -> None:
         place = self._places.get(event.before)
@@ -175,9 +187,11 @@ class TurnIndexes:
         self._kept: OrderedDict[tuple[int, int], tuple[TurnIndex, bytes]] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, fd: int, conversation_id: str, leftover: Sequence[bytes] = ()) -> TurnPlaces:
+    def of(
+        self, fd: int, conversation_id: str, leftover: Sequence[bytes] = (), *, is_open: bool = False
+    ) -> TurnPlaces:
         """Return the turns of an open rollout in its present state. `leftover`: lines that a crash kept out of the
-        file.
+        file. `is_open`: the conversation goes on.
         """
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino)
@@ -196,7 +210,9 @@ class TurnIndexes:
             self._keep(fd, key, index)
             number, end = (rest[-1].number + 1, rest[-1].end) if rest else (index.lines, index.size)
             behind_end = tuple(lines_behind(number, end, leftover))
-            return TurnPlaces(index.closed([*rest, *behind_end]), index.reverted_lines, behind_end)
+            return TurnPlaces(
+                index.closed([*rest, *behind_end], is_open=is_open), index.reverted_lines, behind_end
+            )
 
     def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
         index, sample = self._kept.pop(key, (None, b""))

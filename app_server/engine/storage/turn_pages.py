@@ -15,12 +15,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from app_server.engine.storage.decode import StoredTurns
+from app_server.engine.storage.conversation_fold import ConversationFold
+from app_server.engine.storage.decode import RolloutDecoder
 from app_server.engine.storage.encode import ALWAYS
 from app_server.engine.storage.journal import NOTHING, leftover_of
 from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.pagination import ItemRow, Page, PageRequest, choose, with_rows
-from app_server.engine.storage.record import RawLine, RevertedRanges, read_record
+from app_server.engine.storage.record import RevertedRanges, read_record
 from app_server.engine.storage.reverts import find_reverts
 from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold, WholeHistory
@@ -42,9 +43,13 @@ class TurnHistory:
         indexes: TurnIndexes,
         running: TurnRecord | None,
         leftover: Sequence[bytes] = (),
+        *,
+        is_open: bool = False,
     ) -> None:
-        """Read turns from `fd`; None if there is no file. `leftover`: lines that a crash kept out of the file."""
-        self._fd, self._conversation_id = fd, conversation_id
+        """Read turns from `fd`; None if there is no file. `leftover`: lines that a crash kept out of the file.
+        `is_open`: the conversation goes on.
+        """
+        self._fd, self._conversation_id, self._is_open = fd, conversation_id, is_open
         self._indexes, self._running, self._leftover = indexes, running, leftover
 
     @property
@@ -63,21 +68,21 @@ class TurnHistory:
             return WholeHistory((), ItemIds())
         reverted_lines = find_reverts(raw_lines(self._fd), RevertedRanges(), self._fd) or RevertedRanges()
         count = 0
-        turns = StoredTurns(self._conversation_id, reverted_lines)
+        fold = ConversationFold(self._conversation_id, reverted_lines)
         for raw in raw_lines(self._fd):
             count = raw.number + 1
             if (record := read_record(raw.data)) is not None:
-                turns.take(raw.number, record)
+                fold.take(raw.number, record)
         for number, line in enumerate(self._leftover, count):
             if (record := read_record(line)) is not None:
-                turns.take(number, record)
-        return turns.finish()
+                fold.take(number, record)
+        return fold.finish(is_open=self._is_open) or WholeHistory((), ItemIds())
 
     @cached_property
     def _stored(self) -> TurnPlaces:
         if self._fd is None:
             return NO_TURNS
-        return self._indexes.of(self._fd, self._conversation_id, self._leftover)
+        return self._indexes.of(self._fd, self._conversation_id, self._leftover, is_open=self._is_open)
 
     @cached_property
     def _places(self) -> dict[str, TurnPlace | None]:
@@ -122,49 +127,53 @@ class TurnHistory:
     def _records(self, turn_ids: Sequence[str]) -> tuple[TurnRecord, ...]:
         places = [place for id in turn_ids if (place := self._places[id]) is not None]
         stored = self._stored
-        found = {} if self._fd is None else _fold(self._fd, places, stored.reverted_lines, stored.behind)
+        found = self._fold(places, stored)
         if self._running is not None:
             found[self._running.id] = self._running
         return tuple(found[id] for id in turn_ids)
 
+    def _fold(self, places: Sequence[TurnPlace], stored: TurnPlaces) -> dict[str, TurnRecord]:
+        """Read these turns in one pass; return them by id. Lines between the turns are read, too; they are few, because
+        the turns are neighbours.
+        """
+        if not places or self._fd is None:
+            return {}
+        first = min(places, key=lambda place: place.begin)
+        decoder = RolloutDecoder.at(self._conversation_id, first.state)
+        end = max(place.end for place in places)
+        names = {name for place in places for name in place.names}
+        fold = TurnFold()
+        in_file = raw_lines(self._fd, first.number, first.begin, end)
+        for raw in chain(in_file, (each for each in stored.behind if first.begin <= each.begin < end)):
+            record = None if raw.number in stored.reverted_lines else read_record(raw.data)
+            for event in () if record is None else decoder.take(raw.number, record):
+                fold.apply(_known(event, names))
+        if any(place.to_the_end for place in places):
+            fold.apply_all(decoder.finish(is_open=self._is_open))
+        records = {record.id: record for record in fold.turns}
+        return {place.id: _with_ids(records[place.id], place.items) for place in places}
+
 
 @contextmanager
 def open_history(
-    path: Path | None, conversation_id: str, indexes: TurnIndexes, running: TurnRecord | None = None
+    path: Path | None,
+    conversation_id: str,
+    indexes: TurnIndexes,
+    running: TurnRecord | None = None,
+    *,
+    is_open: bool = False,
 ) -> Iterator[TurnHistory]:
     """Open the turns of a conversation. If there is no file, or it does not exist yet, the history has only the running
-    turn. Raises `RolloutUnreadable`.
+    turn. `is_open`: the conversation goes on in this process, so everything but the running turn is in the file. Raises
+    `RolloutUnreadable`.
     """
     if path is None or not path.exists():
         yield TurnHistory(None, conversation_id, indexes, running)
     else:
         with opened_whole(path) as fd:
-            # The running turn is newer than the journal, and everything else is stored.
-            leftover = NOTHING if running is not None else leftover_of(path)
-            yield TurnHistory(fd, conversation_id, indexes, running, leftover.lines())
-
-
-def _fold(
-    fd: int, places: Sequence[TurnPlace], reverted_lines: RevertedRanges, behind: Sequence[RawLine]
-) -> dict[str, TurnRecord]:
-    """Read these turns in one pass; return them by id. Lines between the turns are read, too; they are few, because the
-    turns are neighbours.
-    """
-    if not places:
-        return {}
-    first = min(places, key=lambda place: place.begin)
-    reader, end = first.reader.copy(), max(place.end for place in places)
-    names = {name for place in places for name in place.names}
-    fold = TurnFold()
-    in_file = raw_lines(fd, first.number, first.begin, end)
-    for raw in chain(in_file, (each for each in behind if first.begin <= each.begin < end)):
-        record = None if raw.number in reverted_lines else read_record(raw.data)
-        for event in () if record is None else reader.take(raw.number, record):
-            fold.apply(_known(event, names))
-    if any(place.to_the_end for place in places):
-        fold.apply_all(reader.finish())
-    records = {record.id: record for record in fold.turns}
-    return {place.id: _with_ids(records[place.id], place.items) for place in places}
+            is_open = is_open or running is not None
+            leftover = NOTHING if is_open else leftover_of(path)
+            yield TurnHistory(fd, conversation_id, indexes, running, leftover.lines(), is_open=is_open)
 
 
 def _known(event: SessionEvent | TurnRenamed, names: AbstractSet[str]) -> SessionEvent | TurnRenamed:

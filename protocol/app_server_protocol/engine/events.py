@@ -96,9 +96,7 @@ class TurnEnded(Struct, frozen=True, kw_only=True):
     error: TurnError | None = None
     """Error of the turn if it failed, else None."""
     reason: TurnAbortReason | None = None
-    """Reason of the interruption if the turn was interrupted, else None. Neither it nor the message is read from stored
-    turns.
-    """
+    """Reason of the interruption if the turn was interrupted, else None. A stored turn without an end has none."""
 
 
 class ItemStarted(Struct, frozen=True):
@@ -124,8 +122,8 @@ class ItemCompleted(Struct, frozen=True):
     cut: bool = False
     """Whether the item was interrupted before its own end: its turn was interrupted, or its attempt is retried."""
     announced: bool = True
-    """Whether the end is announced. It is not for a user message that joined a turn: the conversation API does not
-    report it.
+    """Whether the conversation API reports the end. It does not for a user message that joined a turn, nor for a stored
+    item that was cut, unless a crash cut it.
     """
 
 

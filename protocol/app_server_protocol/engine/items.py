@@ -18,7 +18,7 @@ import app_server_protocol
 from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.engine.item_values import TAGGED_CHANGE, ParsedCommand, ReviewOutputEvent
 from app_server_protocol.engine.item_values import FileChange as ChangedFile
-from app_server_protocol.event_items import SentInput, UserInput
+from app_server_protocol.event_items import SentInput, TextInput, UserInput
 from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.parse import read
 from app_server_protocol.responses import WebSearchAction
@@ -54,6 +54,10 @@ class UserMessage(Struct, frozen=True):
     """Id that the client gave the message; None if it gave none."""
     sent: tuple[SentInput, ...] | None = None
     """Content as the client sent it; None if it is the same as `content`."""
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.content if isinstance(part, TextInput))
 
 
 class AgentMessage(Struct, frozen=True):

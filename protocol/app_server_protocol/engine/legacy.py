@@ -5,12 +5,14 @@ conversation API sends. Pure.
 from __future__ import annotations
 
 from app_server_protocol.engine import items, notices, questions
-from app_server_protocol.event_items import ImageInput, TextInput
+from app_server_protocol.event_items import ImageInput
 from app_server_protocol.events.command_events import (
     ApplyPatchApprovalRequestEvent,
     Duration,
     ExecApprovalRequestEvent,
+    ExecCommandBeginEvent,
     ExecCommandEndEvent,
+    PatchApplyBeginEvent,
     PatchApplyEndEvent,
     TurnDiffEvent,
     ViewImageToolCallEvent,
@@ -37,6 +39,7 @@ from app_server_protocol.events.review_events import EnteredReviewModeEvent, Exi
 from app_server_protocol.events.tools import (
     ElicitationRequestEvent,
     McpListToolsResponseEvent,
+    McpToolCallBeginEvent,
     McpToolCallEndEvent,
     PlanUpdateEvent,
     WebSearchEndEvent,
@@ -48,10 +51,36 @@ COMPACTED = "Compact task completed"
 NOT_RUN = -1
 """Exit code of a command that was refused or could not be started."""
 
+USERS_COMMANDS = (items.CommandSource.USER_SHELL, items.CommandSource.PROVIDER)
+"""Sources of commands that have `is_user_shell_command` in the conversation API."""
+
 
 def has_query(search: items.WebSearch) -> bool:
     """Return whether a search has a query; the legacy vocabulary has no event for a search without one."""
     return search.action is None or searched_query(search.action) is not None
+
+
+def begin_events(item: items.Item) -> list[EventMsg]:
+    """Return the legacy event of the begin of a call; none for items that are no calls, and for calls whose end says
+    everything.
+    """
+    match item:
+        case items.CommandExecution():
+            return [
+                ExecCommandBeginEvent(
+                    call_id=item.id,
+                    command=item.command if item.line is None else (item.line,),
+                    cwd=item.cwd,
+                    parsed_cmd=item.parsed,
+                    is_user_shell_command=item.source in USERS_COMMANDS,
+                )
+            ]
+        case items.McpToolCall():
+            return [McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)]
+        case items.FileChange():
+            return [PatchApplyBeginEvent(call_id=item.id, auto_approved=True, changes=dict(item.changes))]
+        case _:
+            return []
 
 
 def legacy_events(item: items.Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa: C901 - one case for each kind
@@ -60,9 +89,8 @@ def legacy_events(item: items.Item, *, raw_reasoning: bool) -> list[EventMsg]:  
     """
     match item:
         case items.UserMessage():
-            text = "".join(part.text for part in item.content if isinstance(part, TextInput))
             images = tuple(part.image_url for part in item.content if isinstance(part, ImageInput))
-            return [UserMessageEvent(message=text, images=images)]
+            return [UserMessageEvent(message=item.text, images=images)]
         case items.AgentMessage():
             return [AgentMessageEvent(message=text) for text in item.content]
         case items.Reasoning():

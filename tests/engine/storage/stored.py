@@ -5,14 +5,16 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.decode import RolloutDecoder
 from app_server.engine.storage.pagination import StoredHead, ThreadSummary
 from app_server.engine.storage.record import StoredRecord
 from app_server.engine.storage.rollout_names import new_rollout_path
 from app_server.engine.storage.thread_summary import MetadataStore, read_stored_thread, summarise
+from app_server.engine.storage.turn_index import TurnIndexes
+from app_server.engine.storage.turn_pages import open_history
 from app_server.engine.storage.writer import RolloutWriter
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.events import SessionEvent, TurnRenamed
+from app_server_protocol.engine.events import EndedItem, SessionEvent, TurnRenamed
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.parse import read
@@ -113,7 +115,7 @@ Line = tuple[int, str, dict[str, Json]]
 """Line of a file: its number, counted from 0, its `type` and its `payload`."""
 
 
-def taken(reader: TurnReader, lines: Iterable[Line]) -> list[SessionEvent | TurnRenamed]:
+def taken(reader: RolloutDecoder, lines: Iterable[Line]) -> list[SessionEvent | TurnRenamed]:
     return [
         event
         for number, kind, payload in lines
@@ -123,7 +125,7 @@ def taken(reader: TurnReader, lines: Iterable[Line]) -> list[SessionEvent | Turn
 
 def turn_events(conversation_id: str, lines: Iterable[Line]) -> list[SessionEvent | TurnRenamed]:
     """Return the events of all turns, each with an end."""
-    reader = TurnReader(conversation_id)
+    reader = RolloutDecoder(conversation_id)
     return taken(reader, lines) + reader.finish()
 
 
@@ -133,3 +135,9 @@ def read_summary(
     """Return the summary of a stored conversation."""
     noted = (notes or MetadataStore(path.parent, lambda: 0.0)).read()
     return summarise(read_stored_thread(path), default_provider, noted)
+
+
+def items_shown(path: Path, id: str) -> tuple[EndedItem, ...]:
+    """Return all items of a stored conversation, as every API shows them."""
+    with open_history(path, id, TurnIndexes()) as history:
+        return tuple(history.whole().items)

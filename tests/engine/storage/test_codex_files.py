@@ -23,7 +23,6 @@ from app_server.engine.storage.stored_conversations import (
     unarchive_rollout,
 )
 from app_server.engine.storage.stored_item_lines import item_fields, item_of_line
-from app_server.engine.storage.stored_items import read_stored_items
 from app_server.engine.storage.thread_listing import ThreadLists
 from app_server.engine.storage.thread_summary import MetadataStore, read_message_text, read_stored_thread
 from app_server.engine.storage.turn_index import TurnIndexes, find_cut
@@ -36,7 +35,7 @@ from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.responses import MessageItem
 from app_server_protocol.values import replace
-from tests.engine.storage.stored import assistant, meta, now, user
+from tests.engine.storage.stored import assistant, items_shown, meta, now, user
 
 DATA = Path(__file__).parents[2] / "data"
 KINDS = ConversationId("01a222cc-4219-7430-ba00-5b95bab7253a")
@@ -179,7 +178,7 @@ def test_every_kind_of_item_is_read_as_codex_shows_it(tmp_path: Path) -> None:
     assert isinstance(words, items.UserMessage)
     assert [part.type for part in words.sent or ()] == ["text", "local_image", "image"]
     assert read_rollout(path, turns=True).damaged == read_rollout(path, messages=True).damaged == 0
-    listed = read_stored_items(path, KINDS).items
+    listed = items_shown(path, KINDS)
     assert {type(each.item).__name__ for each in listed} >= {kind for turn in kinds for kind in turn}
 
 
@@ -206,12 +205,12 @@ def test_members_behind_the_payload_and_events_of_later_versions_count_in_the_ol
 ) -> None:
     path = path_of(home_of_codex(tmp_path, "0.171"), OLDER)
     assert shown(turns_of(path, OLDER)) == [
-        ["first words", "reasoning", "I run", "new.txt", "mcptoolcall", "first answer"],
+        ["first words", "reasoning", "I run", "echo one", "new.txt", "mcptoolcall", "first answer"],
         ["compaction"],
         ["after compaction", "answer 6"],
     ]
     assert "after compaction" in told(path)
-    kinds = [type(each.item).__name__ for each in read_stored_items(path, OLDER).items]
+    kinds = [type(each.item).__name__ for each in items_shown(path, OLDER)]
     assert kinds.count("FileChange") == kinds.count("McpToolCall") == kinds.count("CommandExecution") == 1
 
 

@@ -13,7 +13,6 @@ from app_server.engine.storage.line_reader import last_goal, last_turn_context
 from app_server.engine.storage.pagination import PageRequest
 from app_server.engine.storage.rollout_reader import read_rollout
 from app_server.engine.storage.stored_item_lines import item_of_line
-from app_server.engine.storage.stored_items import read_stored_items
 from app_server.engine.storage.thread_summary import read_message_text
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import open_history
@@ -22,7 +21,7 @@ from app_server_protocol.engine.events import Goal, GoalStatus
 from app_server_protocol.engine.items import AgentMessage, Item, McpToolCall, UserMessage
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.responses import FunctionCall, MessageItem
-from tests.engine.storage.stored import conversation_id, raw_line
+from tests.engine.storage.stored import conversation_id, items_shown, raw_line
 
 ID = conversation_id(1)
 META: Json = {
@@ -132,7 +131,7 @@ def test_a_call_of_a_grouped_tool_has_the_name_that_the_model_is_offered(tmp_pat
     path = file_of(tmp_path, ("session_meta", META), *calls)
     found = [item.name for item in read_rollout(path).items if isinstance(item, FunctionCall)]
     assert found == ["mcp__kit__echo", "shell"]
-    (ended,) = read_stored_items(path, ID).items
+    (ended,) = items_shown(path, ID)
     assert isinstance(ended.item, McpToolCall)
     assert (ended.item.invocation.server, ended.item.invocation.tool) == ("kit", "echo")
 

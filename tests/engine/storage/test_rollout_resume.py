@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.engine.storage import rollout_reader as resume
-from app_server.engine.storage.journal import NOTHING
+from app_server.engine.storage.journal import NOTHING, with_outputs
 from app_server.engine.storage.line_reader import BLOCK, MOST_KEPT, last_turn_context, lines_from_the_end
 from app_server.engine.storage.pagination import PageRequest
 from app_server.engine.storage.record import REVERTED, RevertedRanges, revert_line
@@ -237,13 +237,13 @@ def test_a_call_of_the_provider_is_aborted_under_either_of_its_ids(tmp_path: Pat
         )
 
     items = [local(id="a", call_id="b"), local(id="c", call_id=None), local(id=None, call_id=None)]
-    assert resume.with_outputs(items, []) == [
+    assert with_outputs(items, []) == [
         *items,
         FunctionCallOutput(call_id="b", output=ABORTED),
         FunctionCallOutput(call_id="c", output=ABORTED),
     ]
     done = FunctionCallOutput(call_id="b", output=ABORTED)
-    assert resume.with_outputs(items[:1], [done]) == items[:1]
+    assert with_outputs(items[:1], [done]) == items[:1]
 
 
 def test_many_lines_are_copied_in_pieces(tmp_path: Path) -> None:

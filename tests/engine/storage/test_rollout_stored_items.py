@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.engine.storage.stored_items import StoredItems, read_stored_items
+from app_server.engine.storage.rollout_reader import read_rollout
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EndedItem
 from app_server_protocol.engine.items import (
@@ -20,20 +20,40 @@ from app_server_protocol.engine.items import (
     WebSearch,
     item_to_value,
 )
+from app_server_protocol.engine.notices import PlanUpdated
 from app_server_protocol.values import replace
+from tests.engine.storage.stored import items_shown
 
 ID = "01a1fc42-4317-7560-83f3-f16344e5fd73"
+META: Json = {
+    "id": ID,
+    "timestamp": "t",
+    "cwd": "/work",
+    "originator": "test",
+    "cli_version": "1",
+    "model_provider": "mock",
+}
 CODEX = Path(__file__).parent.parent.parent / "data" / "codex-0.58-rollout.jsonl"
 
 
-def stored(folder: Path, *payloads: Json) -> StoredItems:
-    lines = [{"type": "session_meta", "payload": {"id": ID, "cwd": "/work"}}]
+def stored(folder: Path, *payloads: Json) -> tuple[EndedItem, ...]:
+    lines = [{"type": "session_meta", "payload": META}]
     lines += [{"type": "response_item", "payload": payload} for payload in payloads]
     path = folder / "rollout.jsonl"
     path.write_text(
         "".join(json.dumps({"timestamp": "t", **line}, separators=(",", ":")) + "\n" for line in lines)
     )
-    return read_stored_items(path, ID)
+    found = items_shown(path, ID)
+    whole = read_rollout(path, turns=True).turns
+    assert whole is not None
+    assert tuple(whole.items) == found
+    return found
+
+
+def plan_in(folder: Path, *payloads: Json) -> PlanUpdated | None:
+    stored(folder, *payloads)
+    whole = read_rollout(folder / "rollout.jsonl", turns=True).turns
+    return None if whole is None else whole.plan
 
 
 def call(name: str, arguments: Json, id: str = "c1") -> Json:
@@ -45,7 +65,7 @@ def output(text: str, id: str = "c1") -> Json:
 
 
 def test_a_file_of_codex_058_has_its_commands_in_their_places() -> None:
-    items = [each.item for each in read_stored_items(CODEX, ID).items]
+    items = [each.item for each in items_shown(CODEX, ID)]
     assert [type(item) for item in items] == [
         UserMessage,
         Reasoning,
@@ -62,8 +82,7 @@ def test_a_file_of_codex_058_has_its_commands_in_their_places() -> None:
 
 
 def test_other_tools_searches_and_the_last_plan(tmp_path: Path) -> None:
-    found = stored(
-        tmp_path,
+    calls = (
         call("mcp__kit__echo", {"text": "hi"}),
         output('{"content":[{"type":"text","text":"hi"}]}'),
         {"type": "web_search_call", "action": {"type": "search", "query": "weather"}},
@@ -71,30 +90,31 @@ def test_other_tools_searches_and_the_last_plan(tmp_path: Path) -> None:
         call("update_plan", {"plan": [{"step": "new", "status": "completed"}]}, "c3"),
         call("read_file", {"path": "x"}, "c4"),
     )
-    tool, search = (each.item for each in found.items)
+    tool, search = (each.item for each in stored(tmp_path, *calls))
     assert isinstance(tool, McpToolCall)
     assert (tool.invocation.server, tool.invocation.tool, tool.status) == (
         "kit",
         "echo",
         ItemStatus.COMPLETED,
     )
-    assert search == WebSearch("stored search weather", "weather")
-    assert found.plan is not None
-    assert [step.step for step in found.plan.plan] == ["new"]
+    assert search == WebSearch("search weather", "weather")
+    plan = plan_in(tmp_path, *calls)
+    assert plan is not None
+    assert [step.step for step in plan.plan] == ["new"]
 
 
 def test_repeated_ids_are_distinguished(tmp_path: Path) -> None:
     found = stored(
         tmp_path, call("shell", {"command": ["ls"]}), output("x"), call("shell", {"command": ["pwd"]})
     )
-    assert [each.item.id for each in found.items] == ["stored c1", "stored c1-2"]
+    assert [each.item.id for each in found] == ["c1", "c1-2"]
 
 
 @pytest.mark.parametrize(
     "payload", [{}, {"type": "function_call"}, call("shell", {"command": "ls"}), output("x", "no")]
 )
 def test_what_cannot_be_read_is_left_out(tmp_path: Path, payload: Json) -> None:
-    assert stored(tmp_path, payload).items == ()
+    assert stored(tmp_path, payload) == ()
 
 
 # --- order, ids and duplicates
@@ -117,8 +137,11 @@ def written(folder: Path, *lines: tuple[str, Json] | bytes) -> Path:
     return path
 
 
+BEGIN = ("event_msg", {"type": "task_started", "turn_id": "t"})
+
+
 def items_in(folder: Path, *lines: tuple[str, Json] | bytes) -> list[Item]:
-    return [each.item for each in read_stored_items(written(folder, *lines), ID).items]
+    return [each.item for each in items_shown(written(folder, *lines), ID)]
 
 
 def printed(item: Item) -> str:
@@ -132,8 +155,8 @@ def test_calls_of_one_id_that_are_stored_as_items_too_are_those_items(tmp_path: 
         "event_msg",
         turn_item(CommandExecution(id="c1", command=("ls",), cwd="/", parsed=(), output="kept")),
     )
-    found = items_in(tmp_path, ls, item, ls, item, ls, ("response_item", output("third")))
-    assert [each.id for each in found] == ["c1", "c1-2", "stored c1"]
+    found = items_in(tmp_path, BEGIN, ls, item, ls, item, ls, ("response_item", output("third")))
+    assert [each.id for each in found] == ["c1", "c1-2", "c1-3"]
     assert [printed(each) for each in found[:2]] == ["kept", "kept"]
 
 
@@ -141,13 +164,14 @@ def test_of_calls_with_one_id_only_those_without_an_item_are_read_of_the_history
     item = CommandExecution(id="c1", command=("pwd",), cwd="/", parsed=(), output="as an item")
     found = items_in(
         tmp_path,
+        BEGIN,
         ("response_item", call("shell", {"command": ["ls"]})),
         ("response_item", output("one")),
         ("event_msg", turn_item(item)),
         ("response_item", call("shell", {"command": ["ls"]})),
         ("response_item", output("two")),
     )
-    assert [(each.id, printed(each)) for each in found] == [("c1", "as an item"), ("stored c1", "two")]
+    assert [(each.id, printed(each)) for each in found] == [("c1", "as an item"), ("c1-2", "two")]
 
 
 def test_a_search_is_stored_without_its_id(tmp_path: Path) -> None:
@@ -155,9 +179,13 @@ def test_a_search_is_stored_without_its_id(tmp_path: Path) -> None:
     history = {"type": "web_search_call", "action": {"type": "search", "query": "weather"}}
     other = {"type": "web_search_call", "action": {"type": "search", "query": "news"}}
     found = items_in(
-        tmp_path, ("response_item", history), ("event_msg", turn_item(search)), ("response_item", other)
+        tmp_path,
+        BEGIN,
+        ("response_item", history),
+        ("event_msg", turn_item(search)),
+        ("response_item", other),
     )
-    assert found == [search, WebSearch("stored search news", "news")]
+    assert found == [search, WebSearch("search news", "news")]
 
 
 def test_outputs_belong_to_the_calls_of_their_id_in_order(tmp_path: Path) -> None:
@@ -170,7 +198,7 @@ def test_outputs_belong_to_the_calls_of_their_id_in_order(tmp_path: Path) -> Non
         output("one"),
         custom,
         {**output("other"), "call_id": 5},
-    ).items
+    )
     assert [printed(each.item) for each in found] == ["one", "two", ""]
 
 
@@ -182,10 +210,10 @@ def test_items_have_their_times_and_say_whether_they_were_cut(tmp_path: Path) ->
         ("event_msg", turn_item(image)),
         ("response_item", call("view_image", {"path": "/y.png"}, "v")),
     )
-    assert read_stored_items(path, ID).items == (
+    assert items_shown(path, ID) == (
         EndedItem(image, 3, 4, cut=True),
         EndedItem(replace(image, id="i-2"), None, None),
-        EndedItem(ImageView("stored v", "/y.png"), None, None, cut=True),
+        EndedItem(ImageView("v", "/y.png"), None, None, cut=True),
     )
 
 
@@ -252,7 +280,8 @@ def test_lines_that_were_taken_back_are_no_items(tmp_path: Path) -> None:
 def test_what_is_no_plan_is_none(tmp_path: Path, arguments: Json) -> None:
     plan = {"type": "function_call", "name": "update_plan", "arguments": arguments, "call_id": "c1"}
     found = stored(tmp_path, plan, output("Plan updated"))
-    assert (found.plan, found.items) == (None, ())
+    assert found == ()
+    assert plan_in(tmp_path, plan, output("Plan updated")) is None
 
 
 def test_the_last_count_of_tokens_counts(tmp_path: Path) -> None:
@@ -261,8 +290,8 @@ def test_the_last_count_of_tokens_counts(tmp_path: Path) -> None:
         return {"type": "token_count", "info": {"total_token_usage": usage, "last_token_usage": usage}}
 
     def usage(*payloads: Json) -> int | None:
-        path = written(tmp_path, *(("event_msg", payload) for payload in payloads))
-        found = read_stored_items(path, ID).usage
+        path = written(tmp_path, ("session_meta", META), *(("event_msg", payload) for payload in payloads))
+        found = read_rollout(path).usage
         return None if found is None else found.total_token_usage.total_tokens
 
     assert usage() is None

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.engine.approvals.shell.summaries import parse_command
+from app_server.engine.storage.call_items import ended_item, item_of_call
 from app_server.engine.storage.record import StoredRecord, parse_journal_line, parse_object, read_record
-from app_server.engine.storage.stored_items import ended_item, item_of_call
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.item_values import DeleteFileChange

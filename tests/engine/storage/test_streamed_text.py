@@ -20,7 +20,6 @@ from app_server.engine.storage.rollout_reader import (
     recovered_items,
     reopen,
 )
-from app_server.engine.storage.stored_items import read_stored_items
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import TurnHistory, open_history
 from app_server.engine.storage.writer import MAX_PIECES_BYTES, RolloutWriter
@@ -31,7 +30,16 @@ from app_server_protocol.events.messages import AgentMessageEvent, AgentReasonin
 from app_server_protocol.events.turn_events import TurnAbortedEvent
 from app_server_protocol.responses import FunctionCall
 from app_server_protocol.values import replace
-from tests.engine.storage.stored import MOMENT, assistant, conversation_id, meta, now, texts, user
+from tests.engine.storage.stored import (
+    MOMENT,
+    assistant,
+    conversation_id,
+    items_shown,
+    meta,
+    now,
+    texts,
+    user,
+)
 
 THREAD = conversation_id(1)
 
@@ -114,7 +122,7 @@ def last_turn(path: Path) -> TurnRecord:
 
 def shown(path: Path) -> list[items.Item]:
     """Return the items of the interrupted turn. They are equal before and after the thread is resumed."""
-    before, all_items = last_turn(path), read_stored_items(path, THREAD)
+    before, all_items = last_turn(path), items_shown(path, THREAD)
     if before.items[1:]:
         assert before.state is TurnStatus.INTERRUPTED
     reopened = reopen(path, now, turns=True, messages=True)
@@ -123,8 +131,8 @@ def shown(path: Path) -> list[items.Item]:
     assert reopened.stored.turns.turns[-1] == before == last_turn(path), (
         "resuming changes nothing that is shown"
     )
-    assert read_stored_items(path, THREAD) == all_items
-    stored = [ended.item for ended in all_items.items]
+    assert items_shown(path, THREAD) == all_items
+    stored = [ended.item for ended in all_items]
     assert stored == [ended.item for ended in before.items]
     return stored[1:]
 
@@ -252,10 +260,10 @@ def test_a_call_that_was_cut_is_among_all_items_before_the_thread_is_resumed(tmp
     arguments = json.dumps({"cmd": "ls"})
     server.keep(FunctionCall(name="exec_command", arguments=arguments, call_id="c1"))
     path = server.dies()
-    before = read_stored_items(path, THREAD)
-    assert [type(each.item) for each in before.items] == [items.UserMessage, items.CommandExecution]
+    before = items_shown(path, THREAD)
+    assert [type(each.item) for each in before] == [items.UserMessage, items.CommandExecution]
     reopen(path, now).writer.close()
-    assert read_stored_items(path, THREAD) == before
+    assert items_shown(path, THREAD) == before
 
 
 def test_a_fork_has_the_text_and_leaves_the_thread_as_it_is(tmp_path: Path) -> None:

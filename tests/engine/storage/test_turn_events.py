@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.engine.storage.decode import TurnReader, derived_id
+from app_server.engine.storage.decode import RolloutDecoder
+from app_server.engine.storage.turn_edges import derived_id
 from app_server.engine.storage.turn_fold import TurnFold
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.errors import ErrorClass, TurnError
@@ -57,7 +58,7 @@ def event_lines(*payloads: Json) -> list[Line]:
     ]
 
 
-def read_by(reader: TurnReader, *payloads: Json) -> list[SessionEvent | TurnRenamed]:
+def read_by(reader: RolloutDecoder, *payloads: Json) -> list[SessionEvent | TurnRenamed]:
     return taken(reader, event_lines(*payloads))
 
 
@@ -146,7 +147,10 @@ def test_a_begin_that_is_stored_twice_is_one() -> None:
 
 
 def test_an_end_outside_of_turns_ends_nothing() -> None:
-    assert events({"type": "task_complete"}, {"type": "turn_aborted", "reason": "interrupted"}) == []
+    assert events({"type": "task_complete"}) == []
+    [aborted] = events({"type": "turn_aborted", "reason": "interrupted"})
+    assert isinstance(aborted, SessionEvent)
+    assert aborted.turn_id is None, "only the conversation API shows it"
     [(turn_id, _)] = in_turns(events({"type": "task_complete", "turn_id": "gone"}))
     assert turn_id == "gone"
 
@@ -270,7 +274,7 @@ def test_a_whole_item_has_its_turn_its_times_and_whether_it_was_cut() -> None:
     found = events(BEGIN, line, cut, {**line, "cut": 1})
     assert [event for event in in_turns(found) if isinstance(event[1], ItemCompleted)] == [
         ("t", ItemCompleted(item, 0, 0)),
-        ("of", ItemCompleted(item, 3, 4, cut=True)),
+        ("of", ItemCompleted(item, 3, 4, cut=True, announced=False)),
         ("t", ItemCompleted(item, 0, 0)),
     ]
     for damaged in (None, {}, {"kind": "Novel"}, {"kind": "ImageView", "id": 5}):
@@ -286,7 +290,7 @@ def test_an_item_that_was_cut_begins_a_turn_where_a_crash_has_lost_the_begin() -
     assert turn_ids(found) == [derived("turn", 1), derived("turn", 3)]
     assert [type(event) for _, event in in_turns(found)[:3]] == [TurnStarted, ItemCompleted, TurnEnded]
     [(_, named)] = in_turns(events({**line, "turn_id": "of"}))
-    assert named == ItemCompleted(item, 0, 0, cut=True), "a turn with a name needs no begin"
+    assert named == ItemCompleted(item, 0, 0, cut=True, announced=False), "a turn with a name needs no begin"
 
 
 # --- reasoning
@@ -363,7 +367,7 @@ def test_what_is_said_after_a_compaction_is_said() -> None:
 
 # --- readers in the middle of a file
 def test_a_copy_goes_on_alone() -> None:
-    reader = TurnReader(THREAD)
+    reader = RolloutDecoder(THREAD)
     read_by(reader, BEGIN, part("one", item_id="r", turn_id="t"))
     copy = reader.copy()
     assert copy.explicit
@@ -374,7 +378,7 @@ def test_a_copy_goes_on_alone() -> None:
 
 
 def test_a_reader_knows_whether_the_turn_began_with_a_line_of_its_own() -> None:
-    reader = TurnReader(THREAD)
+    reader = RolloutDecoder(THREAD)
     explicit = [reader.explicit]
     for payload in (SAID, BEGIN, {"type": "task_complete"}, SAID):
         read_by(reader, payload)

@@ -9,7 +9,7 @@ from typing import Self
 import pytest
 
 from app_server.engine.storage import turn_index
-from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.decode import RolloutDecoder
 from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.pagination import TurnCut, TurnNotFound
 from app_server.engine.storage.record import REVERTED, RawLine, RevertedRanges, read_record
@@ -124,10 +124,10 @@ def test_a_place_is_from_the_first_line_that_tells_of_the_turn_to_behind_the_las
     assert (index.lines, index.size) == (8, sum(sizes))
 
 
-def test_the_reader_of_a_place_is_as_it_was_before_the_turn() -> None:
+def test_the_state_of_a_place_is_as_it_was_before_the_turn() -> None:
     first, second = indexed(META, begin("a"), begin("b")).places
-    assert not first.reader.explicit
-    assert second.reader.explicit, "turn a is open there"
+    assert not first.state.explicit
+    assert second.state.explicit, "turn a is open there"
 
 
 def test_only_a_turn_without_a_line_for_its_begin_is_implicit() -> None:
@@ -262,7 +262,7 @@ def test_an_event_that_is_damaged_tells_of_no_turn() -> None:
     assert read_record(damaged[:-1]) is None
     lacking = read_record(encoded(begin("a")).replace(b'"type":"task_started"', b'"type":"turn_item"')[:-1])
     assert lacking is not None
-    assert TurnReader(THREAD).take(1, lacking) == []
+    assert RolloutDecoder(THREAD).take(1, lacking) == []
 
 
 # --- indexes of several files

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.engine.storage.decode import TurnReader
+from app_server.engine.storage.decode import RolloutDecoder
 from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.pagination import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
 from app_server.engine.storage.record import REVERTED, StoredRecord, read_record
@@ -105,11 +105,11 @@ def whole(data: bytes) -> list[TurnRecord]:
             keeps = (record.value() or {}).get("kept_lines")
             if (record.kind, record.name) == ("event_msg", REVERTED) and raw[number].whole:
                 gone |= set(range(keeps, number + 1)) if type(keeps) is int and keeps > 0 else set()
-    reader, other = TurnReader(THREAD), TurnReader(THREAD)
+    reader, other = RolloutDecoder(THREAD), RolloutDecoder(THREAD)
     for line in found:
         if line[0] not in gone:
             fold.apply_all(reader.take(*line))
-            other = TurnReader(THREAD)
+            other = RolloutDecoder(THREAD)
             continue
         for event in other.take(*line):  # reverted lines have used their ids
             if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
@@ -204,7 +204,7 @@ def test_an_old_file_is_read_by_its_end_alone(tmp_path: Path, monkeypatch: pytes
     with open_history(path, THREAD, indexes) as history:
         history.turns(PageRequest(limit=1))
     read: list[int] = []
-    pread, take = os.pread, TurnReader.take
+    pread, take = os.pread, RolloutDecoder.take
 
     def counted(fd: int, length: int, offset: int) -> bytes:
         found = pread(fd, length, offset)
@@ -213,12 +213,12 @@ def test_an_old_file_is_read_by_its_end_alone(tmp_path: Path, monkeypatch: pytes
 
     taken: list[int] = []
 
-    def counted_take(reader: TurnReader, number: int, record: StoredRecord) -> Json:
+    def counted_take(reader: RolloutDecoder, number: int, record: StoredRecord) -> Json:
         taken.append(number)
         return take(reader, number, record)
 
     monkeypatch.setattr(os, "pread", counted)
-    monkeypatch.setattr(TurnReader, "take", counted_take)
+    monkeypatch.setattr(RolloutDecoder, "take", counted_take)
     with open_history(path, THREAD, indexes) as history:
         page = history.turns(PageRequest(limit=2, newest_first=True))
     assert [words(turn) for turn in page.rows] == [[f"question {n}", f"answer {n}"] for n in (499, 498)]

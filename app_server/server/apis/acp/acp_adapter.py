@@ -30,7 +30,7 @@ from app_server_protocol.event_items import ImageInput, LocalImageInput, Mention
 from app_server_protocol.jsonrpc import dump_notification
 
 if TYPE_CHECKING:
-    from app_server.engine.storage.stored_items import StoredItems
+    from app_server.engine.storage.rollout_reader import StoredConversation
 
 
 class SessionAdapter:
@@ -128,15 +128,16 @@ class SessionAdapter:
 _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
-def replayed(stored: StoredItems, session_id: str, client: AcpClient) -> Iterator[OutboundMessage]:
+def replayed(stored: StoredConversation, session_id: str, client: AcpClient) -> Iterator[OutboundMessage]:
     """Yield the lines of a stored session, oldest first; then the final plan and the final usage."""
     updates, ids = SessionUpdates(session_id, client, float, live=False), ItemIds()
     fold = SessionFold(updates, SessionNotices(updates, ids), ids)
-    for ended in stored.items:
-        _take(ended, fold, updates)
-        yield from updates.taken()
-    if stored.plan is not None:
-        updates.plan(stored.plan.plan)
+    if stored.turns is not None:
+        for ended in stored.turns.items:
+            _take(ended, fold, updates)
+            yield from updates.taken()
+        if stored.turns.plan is not None:
+            updates.plan(stored.turns.plan.plan)
     if stored.usage is not None:
         updates.usage(*context_use(stored.usage, None))
     yield from updates.taken()

@@ -28,7 +28,7 @@ from app_server.server.rpc.backlog import DeltaStream
 from app_server_protocol import event_items as wire
 from app_server_protocol.encoding import json_bytes
 from app_server_protocol.engine import events, items
-from app_server_protocol.engine.legacy import has_query, legacy_event, legacy_events
+from app_server_protocol.engine.legacy import begin_events, has_query, legacy_event, legacy_events
 from app_server_protocol.engine.notices import HistoryItemRecorded, SessionClosed, TurnDiffUpdated
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
 from app_server_protocol.events import command_events, messages, notice_events, tools, turn_events
@@ -36,9 +36,6 @@ from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.v1.conversation import event_method
 from app_server_protocol.values import replace
-
-USERS_COMMANDS = (items.CommandSource.USER_SHELL, items.CommandSource.PROVIDER)
-"""Sources of commands that have `is_user_shell_command` in this API."""
 
 DELTAS: Final = {
     events.AgentMessageDelta: (messages.AgentMessageContentDeltaEvent, messages.AgentMessageDeltaEvent),
@@ -194,17 +191,8 @@ class ConversationAdapter:
         if event.own_id:
             self._renamed.add(item.id)
         match item:
-            case items.CommandExecution():
-                shown = item.command if item.line is None else (item.line,)
-                yield command_events.ExecCommandBeginEvent(
-                    call_id=item.id,
-                    command=shown,
-                    cwd=item.cwd,
-                    parsed_cmd=item.parsed,
-                    is_user_shell_command=item.source in USERS_COMMANDS,
-                )
-            case items.McpToolCall():
-                yield tools.McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)
+            case items.CommandExecution() | items.McpToolCall():
+                yield from begin_events(item)
             case _:
                 if (turn_item := _turn_item(item)) is not None:
                     yield turn_events.ItemStartedEvent(

@@ -134,9 +134,11 @@ class ReadingContext(Struct, frozen=True):
                 raise RolloutUnreadable("the file is not there any more")
             return ask(history)
 
-        running = self.live.running(thread.id)
+        running, is_open = self.live.running(thread.id), thread.loaded is not None
         try:
-            return await self.stored.turns(thread.path, thread.id, ask_what_is_stored, running)
+            return await self.stored.turns(
+                thread.path, thread.id, ask_what_is_stored, running, is_open=is_open
+            )
         except RolloutUnreadable:
             if not await self._was_moved(thread):
                 raise
@@ -149,7 +151,7 @@ class ReadingContext(Struct, frozen=True):
         if live.rollout_path is None:
             return None
         try:
-            return await self.stored.turns(live.rollout_path, live.id, TurnHistory.whole)
+            return await self.stored.turns(live.rollout_path, live.id, TurnHistory.whole, is_open=True)
         except RolloutUnreadable:
             if await self.stored.is_file(live.rollout_path):
                 raise

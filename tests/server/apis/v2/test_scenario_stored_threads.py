@@ -135,10 +135,10 @@ async def test_a_thread_that_is_moved_while_it_is_read_is_shown_from_where_it_is
         thread = await talk(w.client)
         reads = getattr(StoredConversations, step)
 
-        async def is_moved_first(*arguments: Any) -> Any:
+        async def is_moved_first(*arguments: Any, **options: Any) -> Any:
             monkeypatch.setattr(StoredConversations, step, reads)
             await other.call(f"thread/{end}", {"threadId": thread})
-            return await reads(*arguments)
+            return await reads(*arguments, **options)
 
         monkeypatch.setattr(StoredConversations, step, is_moved_first)
         reading: Json = {"threadId": thread, "includeTurns": True}

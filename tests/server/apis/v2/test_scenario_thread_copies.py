@@ -233,7 +233,7 @@ async def test_a_thread_that_cannot_be_read_as_it_is_opened_is_not_left_open(
 ) -> None:
     """Otherwise it would be shown without its turns, and others could begin turns in it without any notification."""
 
-    async def failing(*_: object) -> None:
+    async def failing(*_: object, **_options: object) -> None:
         raise RolloutUnreadable("input/output error")
 
     async with world(reply(says("a"))) as w:

@@ -332,29 +332,28 @@ async def by_threads(w: World, id: str | None, before: Before) -> str:
         (listed,) = (await w.client.call("thread/list", {}))["data"]
         assert (listed["id"], listed["preview"]) == (id, "words 0")
         thread = (await w.client.call("thread/resume", {"threadId": id}))["thread"]
-        _resumed_as_a_thread(w, thread["turns"], before)
+        assert len(thread["turns"]) == len(before)
+        _resumed_as_a_thread(w, thread["turns"])
     done = await ended(w.client, await turn(w.client, id, f"words {len(before)}"))
     assert done["status"] == "completed"
     return id
 
 
-def _resumed_as_a_thread(w: World, turns: list[Json], before: Before) -> None:
-    """Check the turns that the thread API shows. The conversation API stores a turn as codex 0.58 does, whose commands
-    and patches are no items of a thread.
+def _resumed_as_a_thread(w: World, turns: list[Json]) -> None:
+    """Check the turns that the thread API shows. The conversation API stores commands and patches only as entries of
+    the history, as codex 0.58 does.
     """
-    for n, (each, api) in enumerate(zip(turns, before, strict=True)):
+    for n, each in enumerate(turns):
         items = {item["type"]: item for item in each["items"]}
-        calls = [] if api == "conversations" else ["commandExecution", "fileChange"]
         assert [item["type"] for item in each["items"]] == [
             *("userMessage", "reasoning", "agentMessage"),
-            *(*calls, "agentMessage"),
+            *("commandExecution", "fileChange", "agentMessage"),
         ]
         said = [item["text"] for item in each["items"] if item["type"] == "agentMessage"]
         assert said == [f"begun {n}", f"done {n}"]
-        if calls:
-            command, change = items["commandExecution"], items["fileChange"]["changes"][0]
-            assert (command["exitCode"], command["aggregatedOutput"]) == (3, f"out-{n}\n")
-            assert change["path"] == str(w.workspace / f"made-{n}.txt")
+        command, change = items["commandExecution"], items["fileChange"]["changes"][0]
+        assert (command["exitCode"], command["aggregatedOutput"]) == (3, f"out-{n}\n")
+        assert change["path"] == str(w.workspace / f"made-{n}.txt")
 
 
 async def by_conversations(w: World, id: str | None, before: Before) -> str:
@@ -372,6 +371,9 @@ async def by_conversations(w: World, id: str | None, before: Before) -> str:
         assert [e["text"] for e in told if e["type"] == "agent_reasoning"] == [
             f"thought {m}" for m in range(n)
         ]
+        ran = [(e["exit_code"], e["aggregated_output"]) for e in told if e["type"] == "exec_command_end"]
+        assert ran == [(3, f"out-{m}\n") for m in range(n)]
+        assert len([e for e in told if e["type"] == "patch_apply_end" and e["success"]]) == n
         await w.client.listen(id)
     assert (await w.client.turn(id, f"words {n}")).last_message == f"done {n}"
     return id

@@ -13,7 +13,7 @@ import anyio
 from app_server.engine.auth.accounts import Accounts
 from app_server.engine.auth.credentials import LoginOutcome
 from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
-from app_server.engine.storage.stored_items import StoredItems
+from app_server.engine.storage.rollout_reader import StoredConversation
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.engine.support.engine_errors import RolloutNotFound
 from app_server.engine.thread_origin import StoredRollout
@@ -157,8 +157,10 @@ async def delete_session(services: AcpServices, params: OfSession) -> None:
         pass
 
 
-async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[AcpSession, StoredItems]:
-    """Open a stored session, and read the items that its client is shown. Raises RpcError and RolloutUnreadable."""
+async def _reopen(
+    services: AcpServices, params: StoredSessionRequest
+) -> tuple[AcpSession, StoredConversation]:
+    """Open a stored session, and read the turns that its client is shown. Raises RpcError and RolloutUnreadable."""
     id = parse_conversation_id(params.session_id)
     if id is None:
         raise session_not_found(params.session_id)
@@ -175,24 +177,30 @@ async def _reopen(services: AcpServices, params: StoredSessionRequest) -> tuple[
     plan = planned(services.server.config, params, settings)
     live = await services.server.conversations.find_shared(services.server.client, path)
     if live is None:
-        stored = await conversations.items(path, id, is_open=False)
-        session = await open_session(services, plan, StoredRollout(path, turns=True))
+        session, stored = await open_session(services, plan, StoredRollout(path, turns=True))
+        assert stored is not None
     else:
         session = await join_session(services, plan, live)
         ended = live.subscriptions.so_far.ids.copy()
-        stored = _as_joined(await conversations.items(path, id, is_open=True), ended)
+        stored = _as_joined(await conversations.read_open(path, turns=True), ended)
     if title := summary.name or summary.preview:
         session.title_from(title)
     return session, stored
 
 
-def _as_joined(stored: StoredItems, ended: ItemIds) -> StoredItems:
-    """Return the items as they were when the client joined. `ended` are the ids of the items that had ended then; the
-    client is sent all other items as live events. A call that only the history has, without an output, is about to
-    become such an item.
+def _as_joined(stored: StoredConversation, ended: ItemIds) -> StoredConversation:
+    """Return the conversation as it was when the client joined. `ended` are the ids of the items that had ended then;
+    the client is sent all other items as live events.
     """
-    items = (each for each in stored.items if each.item.id in ended or not (each.started_ms or each.cut))
-    return replace(stored, items=tuple(items))
+    if stored.turns is None:
+        return stored
+    turns = (
+        replace(
+            turn, items=tuple(each for each in turn.items if each.item.id in ended or not each.started_ms)
+        )
+        for turn in stored.turns.turns
+    )
+    return replace(stored, turns=replace(stored.turns, turns=tuple(turns)))
 
 
 async def _end(session: AcpSession) -> None:

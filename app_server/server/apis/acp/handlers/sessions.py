@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os.path
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -34,6 +35,9 @@ from app_server_protocol.engine.notices import CustomPrompt
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.storage.rollout_reader import StoredConversation
 
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 
@@ -105,7 +109,7 @@ async def new_session(services: AcpServices, params: NewSessionRequest) -> Async
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await services.require_login()
-    session = await open_session(services, plan, NewConversation(paginated=True))
+    session, _ = await open_session(services, plan, NewConversation(paginated=True))
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
     await follow(services, session)
 
@@ -130,12 +134,16 @@ async def settled(services: AcpServices, plan: SessionPlan) -> SessionPlan:
     return SessionPlan(config, plan.options.of(engine.known_models(config, caller), config.thread.model))
 
 
-async def open_session(services: AcpServices, plan: SessionPlan, origin: Origin) -> AcpSession:
-    """Open a session, without sending the client anything about it yet."""
+async def open_session(
+    services: AcpServices, plan: SessionPlan, origin: Origin
+) -> tuple[AcpSession, StoredConversation | None]:
+    """Open a session, without sending the client anything about it yet. Return it with the stored conversation that it
+    continues; None for a new one.
+    """
     plan = await settled(services, plan)
     prompts = await services.server.host.prompts()
-    live, _ = await services.server.conversations.open(services.server.client, plan.config, origin)
-    return _opened(services, plan, live, prompts)
+    live, opened = await services.server.conversations.open(services.server.client, plan.config, origin)
+    return _opened(services, plan, live, prompts), opened.stored
 
 
 async def join_session(services: AcpServices, plan: SessionPlan, live: LiveConversation) -> AcpSession:

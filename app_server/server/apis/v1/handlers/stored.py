@@ -72,7 +72,7 @@ async def _join(
         subscriptions.hold_first(services.client, CONVERSATIONS, told)
     if live.rollout_path is None:
         return ()
-    return await services.stored.get().messages(live.rollout_path)
+    return (await services.stored.get().read_open(live.rollout_path, messages=True)).messages
 
 
 async def _origin(services: ServerServices, params: wire.ResumeConversationParams) -> Origin:

@@ -1,0 +1,88 @@
+"""Folds the events of a stored conversation into what clients are shown of it: turns, messages, the last plan. Pure."""
+
+from __future__ import annotations
+
+from app_server.engine.storage.decode import RolloutDecoder
+from app_server.engine.storage.encode import kept_item
+from app_server.engine.storage.history_calls import OF_CALLS
+from app_server.engine.storage.record import RevertedRanges, StoredRecord
+from app_server.engine.storage.turn_edges import Events
+from app_server.engine.storage.turn_fold import TurnFold, WholeHistory
+from app_server_protocol.engine.events import EngineEvent, ItemCompleted, TurnEnded, TurnRenamed, TurnStatus
+from app_server_protocol.engine.items import Reasoning
+from app_server_protocol.engine.legacy import begin_events, legacy_event, legacy_events
+from app_server_protocol.engine.notices import PlanUpdated, TokenUsageUpdated, UndoCompleted
+from app_server_protocol.events.msg import EventMsg
+from app_server_protocol.events.turn_events import TurnAbortedEvent
+
+
+class ConversationFold:
+    """All lines of one conversation in one pass, including reverted ones, whose ids are not used again."""
+
+    def __init__(
+        self,
+        conversation_id: str,
+        reverted_lines: RevertedRanges,
+        *,
+        turns: bool = True,
+        messages: bool = False,
+    ) -> None:
+        """Begin without lines. `turns`, `messages`: what is wanted; the plan comes with the turns."""
+        self._conversation_id, self._reverted_lines = conversation_id, reverted_lines
+        self._turns, self._wants_messages = TurnFold() if turns else None, messages
+        self._decoder = RolloutDecoder(conversation_id, derives_ids=turns, notices=messages)
+        self._gone: RolloutDecoder | None = None
+        self.messages: list[EventMsg] = []
+        """Events of the conversation API; empty if they are not wanted."""
+        self._plan: PlanUpdated | None = None
+
+    @property
+    def damaged(self) -> int:
+        """Number of lines about an item of a known kind that cannot be read."""
+        return self._decoder.damaged
+
+    def take(self, number: int, record: StoredRecord) -> None:
+        if number not in self._reverted_lines:
+            self._gone = None
+            if decoded := self._decoder.take(number, record):
+                self._apply(decoded)
+        elif self._turns is not None:
+            self._gone = self._gone or RolloutDecoder(self._conversation_id)
+            self._turns.ids.pass_over(self._gone.take(number, record))
+
+    def finish(self, *, is_open: bool = False) -> WholeHistory | None:
+        """Return the turns; None if they are not wanted. `is_open`: the conversation goes on."""
+        self._apply(self._decoder.finish(is_open=is_open))
+        if self._turns is None:
+            return None
+        return WholeHistory(tuple(self._turns.turns), self._turns.ids, self._plan)
+
+    def _apply(self, decoded: Events) -> None:
+        if self._turns is not None:
+            self._turns.apply_all(decoded)
+        for event in decoded:
+            if isinstance(event, TurnRenamed):
+                continue
+            inner = event.event
+            if self._wants_messages:
+                _add_messages(self.messages, inner)
+            if isinstance(inner, PlanUpdated):
+                self._plan = inner
+
+
+def _add_messages(messages: list[EventMsg], event: EngineEvent) -> None:
+    """Add the events of the conversation API that show a stored event, as codex 0.58 shows what it stored. Calls are
+    shown with their begin and end, as while they ran.
+    """
+    match event:
+        case ItemCompleted(announced=True, item=item):
+            if isinstance(item, OF_CALLS):
+                item = kept_item(item)
+                messages += begin_events(item)
+            messages += legacy_events(item, raw_reasoning=isinstance(item, Reasoning) and item.show_content)
+        case TurnEnded(status=TurnStatus.INTERRUPTED, reason=reason) if reason is not None:
+            messages.append(TurnAbortedEvent(reason=reason))
+        case TokenUsageUpdated() | UndoCompleted():
+            messages.append(legacy_event(event))
+        case _:
+            pass
